@@ -1,0 +1,175 @@
+"""Building a Spark session with the settings that onceq relies on.
+
+Called by `onceq.spark.Server`, the command line and the tests; a program that
+has a session of its own need not come here, if it sets `REQUIRED_SETTINGS`.
+
+Invariants: nothing is written into the current directory; a local session binds
+to loopback only and its Python processes run this interpreter with this
+sys.path; the process environment is changed only while Java starts. It never
+stops a session, and it writes no secret into a setting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import re
+import sys
+from collections.abc import Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceq import errors
+from onceq.spark.java import find_java
+from onceq.spark.scratch import claim_scratch
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["REQUIRED_SETTINGS", "build_session", "session_settings"]
+
+LOCAL_MASTER = "local[2]"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+# What the sources and sinks need wherever the session comes from.
+REQUIRED_SETTINGS: Mapping[str, str] = {
+    # Without it a Python reader that has pushFilters is refused.
+    "spark.sql.python.filterPushdown.enabled": "true",
+    # Timestamps travel as UTC microseconds; any other zone shifts naive values.
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+}
+
+DEFAULT_SETTINGS: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "WARN",
+}
+
+LOCAL_SETTINGS: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    # 200 is for clusters; each partition of a small batch costs a file or two.
+    "spark.sql.shuffle.partitions": "2",
+}
+
+# Warnings and errors to stderr in one line each, without the notices about defaults.
+LOG4J = """\
+rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
+"""
+
+
+def build_session(
+    name: str = "onceq",
+    *,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """Start Spark in this process, or join the session that runs here already.
+
+    `master` None means local with two threads; `settings` win over every default.
+    Joining a running session, only settings that Spark lets change at run time
+    take effect. Starting takes 4 to 10 s and about 1 GiB; the session ends with
+    `stop()` or with the process. Main thread: Spark takes over SIGINT.
+    Raises MissingExtra without PySpark or Java, EnvironmentFault when Java starts
+    but does not come up; nothing happened. Source: spark.md; spec P1.
+    """
+    builder = _load_builder()
+    java = find_java(os.environ)
+    chosen = master or LOCAL_MASTER
+    scratch = claim_scratch()
+    builder = builder.appName(name).master(chosen)
+    for key, value in session_settings(chosen, scratch, settings).items():
+        builder = builder.config(key, value)
+    with _environment(_launch_environment(chosen, java.home)):
+        return _start(builder, f"Java {java.major} at {java.home}")
+
+
+def session_settings(
+    master: str, scratch: Path, settings: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return every setting of a session for `master`, keeping its files in `scratch`.
+
+    Writes the logging settings there. `settings` win, but Java options are added to ours.
+    """
+    logging = scratch / "log4j2.properties"
+    logging.write_text(LOG4J)
+    chosen = {
+        **DEFAULT_SETTINGS,
+        **REQUIRED_SETTINGS,
+        "spark.sql.warehouse.dir": (scratch / "warehouse").as_uri(),
+    }
+    if _is_local(master):
+        chosen |= LOCAL_SETTINGS
+        # What this process can import by name, its Python workers can too.
+        chosen["spark.executorEnv.PYTHONPATH"] = os.pathsep.join(
+            str(Path(entry).resolve()) for entry in sys.path
+        )
+    chosen |= dict(settings or {})
+    # Added to, not replaced: without ours Spark's files would go to /tmp for good.
+    own = (
+        f'"-Djava.io.tmpdir={scratch}" "-Dderby.system.home={scratch}" '
+        f'"-Dlog4j2.configurationFile={logging.as_uri()}"'
+    )
+    chosen[JAVA_OPTIONS] = f"{own} {chosen.get(JAVA_OPTIONS, '')}".rstrip()
+    return chosen
+
+
+def _is_local(master: str) -> bool:
+    return re.match(r"local(-cluster)?(\[|$)", master) is not None
+
+
+def _launch_environment(master: str, java_home: Path) -> dict[str, str]:
+    changes = {"JAVA_HOME": str(java_home)}
+    if _is_local(master):
+        changes["PYSPARK_PYTHON"] = sys.executable
+        changes["SPARK_LOCAL_IP"] = "127.0.0.1"
+    else:
+        # On a cluster the path of the interpreter may differ; the user's word is law.
+        changes["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    return changes
+
+
+@contextlib.contextmanager
+def _environment(changes: Mapping[str, str]) -> Generator[None]:
+    """Set variables of this process for a while: Spark takes them from nowhere else."""
+    before = {key: os.environ.get(key) for key in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                os.environ.pop(key, None)
+            else:
+                os.environ[key] = value
+
+
+def _load_builder() -> SparkSession.Builder:
+    try:
+        module = importlib.import_module("pyspark.sql")
+    except ImportError as error:
+        raise errors.MissingExtra(
+            f"Spark is not installed ({error}); run `pip install 'onceq[spark]'`"
+        ) from error
+    builder: SparkSession.Builder = module.SparkSession.Builder()
+    return builder
+
+
+def _start(builder: SparkSession.Builder, java: str) -> SparkSession:
+    failure = importlib.import_module("pyspark.errors").PySparkRuntimeError
+    try:
+        return builder.getOrCreate()
+    except failure as error:
+        raise errors.EnvironmentFault(
+            f"Spark did not come up with {java}: {error}; what Java said is on stderr above"
+        ) from error
