@@ -129,7 +129,7 @@ def setup_lock() -> "Generator[None, None, None]":
     except ImportError:
         raise Refusal("onceq needs Linux or macOS (on Windows: WSL)") from None
     handle = os.open(str(ROOT), os.O_RDONLY)
-    os.set_inheritable(handle, True)  # a pip that outlives us keeps others out
+    os.set_inheritable(handle, True)  # noqa: FBT003 - no keyword; so that an orphaned pip keeps it
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
