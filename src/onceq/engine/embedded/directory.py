@@ -1,0 +1,177 @@
+"""The directory of an embedded server: what is in it, and whether it is ours.
+
+    DIRECTORY/            0700, owned by who runs the server
+      onceq-embedded      the marker: layout version, written first
+      users.lock, change.lock, run.lock      see `locks`
+      postgres.log        PostgreSQL's log, one older generation beside it
+      cluster/            PostgreSQL's data directory; appears by an atomic rename
+      cluster.new.*       a cluster being made, or what a crash left of one
+
+For this package only. It never adopts a directory that holds anything else, never
+widens a permission, and never follows a marker of a newer layout.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from onceq.errors import DirectoryRefused
+
+__all__ = ["Layout", "claim_directory", "existing_directory"]
+
+_MARKER = "onceq-embedded"
+_LAYOUT = 1
+_EMPTY_ENOUGH = frozenset({"lost+found"})  # a fresh file system
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths inside one directory, which is absolute with links resolved."""
+
+    directory: Path
+
+    @property
+    def marker(self) -> Path:
+        """Its presence says that the directory is ours."""
+        return self.directory / _MARKER
+
+    @property
+    def users_lock(self) -> Path:
+        """Shared by users."""
+        return self.directory / "users.lock"
+
+    @property
+    def change_lock(self) -> Path:
+        """Held while the server is started or stopped."""
+        return self.directory / "change.lock"
+
+    @property
+    def run_lock(self) -> Path:
+        """Held by PostgreSQL's processes; holds the postmaster's identity."""
+        return self.directory / "run.lock"
+
+    @property
+    def log(self) -> Path:
+        """PostgreSQL's log."""
+        return self.directory / "postgres.log"
+
+    @property
+    def cluster(self) -> Path:
+        """PostgreSQL's data directory."""
+        return self.directory / "cluster"
+
+    @property
+    def pid_file(self) -> Path:
+        """PostgreSQL's own record of the postmaster."""
+        return self.cluster / "postmaster.pid"
+
+    def leftovers(self) -> list[Path]:
+        """What crashed attempts to make a cluster left behind."""
+        return sorted(self.directory.glob("cluster.new.*"))
+
+    def cluster_major(self) -> int | None:
+        """The major version that made the cluster; None when there is no cluster yet."""
+        try:
+            return int((self.cluster / "PG_VERSION").read_text(encoding="ascii"))
+        except FileNotFoundError:
+            if self.cluster.exists():
+                raise DirectoryRefused(
+                    f"{self.cluster} has no PG_VERSION: the cluster is damaged. "
+                    "Restore the directory from a backup, or use another."
+                ) from None
+            return None
+        except ValueError:
+            raise DirectoryRefused(
+                f"{self.cluster}/PG_VERSION is not a number: the cluster is damaged, or was "
+                "made by a PostgreSQL before 10. Restore it from a backup, or use another."
+            ) from None
+
+
+def claim_directory(directory: str | os.PathLike[str]) -> Layout:
+    """Check that the directory is ours, making or adopting it if new or empty.
+
+    Raises DirectoryRefused; then nothing was changed.
+    """
+    path = Path(directory).expanduser()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        layout = Layout(path.resolve(strict=True))
+        _check_owner(layout.directory)
+        _check_or_mark(layout)
+    except (FileExistsError, NotADirectoryError):
+        raise DirectoryRefused(f"{path} is not a directory; name another.") from None
+    except OSError as error:
+        raise DirectoryRefused(
+            f"{path} cannot be used as a directory for PostgreSQL: {error.strerror}. "
+            "Make it writable for this user, free some space, or name another."
+        ) from error
+    return layout
+
+
+def existing_directory(directory: str | os.PathLike[str]) -> Layout | None:
+    """As claim_directory, but None, and nothing made, if no server was ever there."""
+    path = Path(directory).expanduser()
+    try:
+        names = {entry.name for entry in path.iterdir()}
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DirectoryRefused(f"{path} cannot be read: {error.strerror}.") from error
+    if not _EMPTY_ENOUGH.issuperset(names):
+        return claim_directory(path)
+    return None
+
+
+def _check_owner(directory: Path) -> None:
+    found = directory.stat()
+    if found.st_uid != os.geteuid():
+        raise DirectoryRefused(
+            f"{directory} belongs to user {_user(found.st_uid)}, but this process runs as "
+            f"{_user(os.geteuid())}. Run as its owner, or name a directory of your own."
+        )
+
+
+def _check_or_mark(layout: Layout) -> None:
+    if layout.marker.exists():
+        _check_marker(layout)
+        _check_mode(layout.directory)
+        return
+    foreign = sorted({entry.name for entry in layout.directory.iterdir()} - _EMPTY_ENOUGH)
+    # Another process may have marked the directory since the first look.
+    if foreign and not layout.marker.exists():
+        raise DirectoryRefused(
+            f"{layout.directory} is not an onceq directory: it holds {foreign[0]!r} and has no "
+            f"{_MARKER} file. Nothing was changed. Name an empty or new directory."
+        )
+    layout.directory.chmod(0o700)
+    layout.marker.write_text(f"layout {_LAYOUT}\n", encoding="ascii")
+
+
+def _check_marker(layout: Layout) -> None:
+    # An empty marker is one that was being written by a process that died, or by another now.
+    words = layout.marker.read_text(encoding="ascii", errors="replace").split()
+    if words and words != ["layout", str(_LAYOUT)]:
+        raise DirectoryRefused(
+            f"{layout.directory} was made by another version of onceq ({' '.join(words)}; this "
+            f"one knows layout {_LAYOUT}). Upgrade onceq, or name another directory."
+        )
+
+
+def _check_mode(directory: Path) -> None:
+    mode = stat.S_IMODE(directory.stat().st_mode)
+    if mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise DirectoryRefused(
+            f"{directory} is writable by others (mode {mode:04o}), who could replace the data. "
+            f"Check its contents, then: chmod 700 '{directory}'"
+        )
+
+
+def _user(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} ({uid})"
+    except KeyError:
+        return str(uid)
