@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,6 +43,7 @@ SUPERUSER = "onceq"
 
 _LOG_BYTES_MAX = 10 * 1024 * 1024
 _LOG_LINES_QUOTED = 12
+_LOG_BYTES_QUOTED = 8192
 _BUILTIN_LOCALE_SINCE = 17
 
 # Appended to postgresql.conf when the cluster is made; the owner may change it there.
@@ -96,7 +97,8 @@ def launch_server(layout: Layout, run: FileLock, options: Options, deadline: Dea
         _match_owner(layout, identity)
         _clear_pid_file(layout)
         argv = _server_argv(layout, binaries, options.settings)
-        _run_launcher(layout, identity, argv, run=run, deadline=deadline)
+        command = launch_command(identity, argv, run_fd=run.fd, detach=True)
+        _start(layout, command, run, deadline)
     except OSError as error:
         raise EmbeddedStartFailed(
             f"PostgreSQL could not be started in {layout.directory}: {error}. "
@@ -145,16 +147,25 @@ def end_orphans(layout: Layout) -> None:
 
 
 def log_tail(layout: Layout, offset: int = 0) -> str:
-    """The last lines of the log, from `offset` on, indented for an error."""
+    """The last lines of the log from `offset` on, and the free space if it is scarce."""
     try:
         with layout.log.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            file.seek(max(offset, size - 8192))
+            file.seek(max(offset, size - _LOG_BYTES_QUOTED))
             text = file.read().decode("utf-8", errors="replace")
     except OSError:
         text = ""
+    return f"{quoted(text)}\n  ({_space(layout)}; the log is {layout.log})"
+
+
+def quoted(text: str) -> str:
+    """The last lines of a program's output, indented for an error."""
     lines = [line for line in text.splitlines() if line.strip()][-_LOG_LINES_QUOTED:]
-    return "\n".join(f"  | {line}" for line in lines) or "  | (its log is empty)"
+    return "\n".join(f"  | {line}" for line in lines) or "  | (it said nothing)"
+
+
+def _space(layout: Layout) -> str:
+    return f"{shutil.disk_usage(layout.directory).free // 1024} kB free on its disk"
 
 
 def _choose_binaries(layout: Layout, options: Options) -> Binaries:
@@ -181,17 +192,26 @@ def _make_cluster(
 ) -> None:
     """Make the cluster under another name, then rename it: it is whole or not there."""
     staging = Path(tempfile.mkdtemp(prefix="cluster.new.", dir=layout.directory))
-    os.chown(staging, *identity.owner)
-    _run_launcher(
-        layout, identity, _initdb_argv(binaries, staging), run=run, deadline=deadline, detach=False
-    )
-    with (staging / "postgresql.conf").open("a", encoding="utf-8") as file:
-        file.write(_SETTINGS)
-        file.flush()
-        os.fsync(file.fileno())
-    _sync_directory(staging)
-    staging.rename(layout.cluster)
-    _sync_directory(layout.directory)
+    with contextlib.ExitStack() as undo:
+        undo.callback(shutil.rmtree, staging, ignore_errors=True)
+        os.chown(staging, *identity.owner)
+        # Through a pipe, not the log: initdb's commonest failure is a full disk.
+        said = _run_launcher(
+            launch_command(identity, _initdb_argv(binaries, staging)),
+            output=subprocess.PIPE,
+            run=run,
+            deadline=deadline,
+        )
+        if said is not None:
+            raise _failed(layout, "initdb", said)
+        with (staging / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.write(_SETTINGS)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_directory(staging)
+        staging.rename(layout.cluster)
+        _sync_directory(layout.directory)
+        undo.pop_all()
 
 
 def _initdb_argv(binaries: Binaries, staging: Path) -> list[str]:
@@ -224,40 +244,45 @@ def _server_argv(layout: Layout, binaries: Binaries, settings: Mapping[str, str]
 
 
 def _run_launcher(
-    layout: Layout,
-    identity: Identity,
-    argv: list[str],
-    *,
-    run: FileLock,
-    deadline: Deadline,
-    detach: bool = True,
-) -> None:
-    """Run the launcher until it ends: after the program, or detached once it is launched."""
-    command = launch_command(identity, argv, run_fd=run.fd, detach=detach)
+    command: list[str], *, output: int, run: FileLock, deadline: Deadline
+) -> str | None:
+    """Run the launcher until it ends: after the program, or once that is detached.
+
+    None when it ended well, else how it ended, and what it wrote if `output` is a pipe.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            env=launch_environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            pass_fds=(run.fd,),
+            start_new_session=True,  # Ctrl-C in the terminal is not for it
+            timeout=deadline.left_s(),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return f"took over {deadline.timeout_s:g} s"
+    if done.returncode == 0:
+        return None
+    return f"ended with status {done.returncode}\n{quoted(done.stdout or '')}"
+
+
+def _start(layout: Layout, command: list[str], run: FileLock, deadline: Deadline) -> None:
     offset = _size(layout.log)
     with _open_log(layout) as log:
-        try:
-            done = subprocess.run(
-                command,
-                env=launch_environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                pass_fds=(run.fd,),
-                start_new_session=True,
-                timeout=deadline.left_s(),
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise _failed(layout, argv[0], f"took over {deadline.timeout_s:g} s", offset) from None
-    if done.returncode != 0:
-        raise _failed(layout, argv[0], f"ended with status {done.returncode}", offset)
+        said = _run_launcher(command, output=log, run=run, deadline=deadline)
+    if said is not None:
+        raise _failed(layout, "the launcher of postgres", f"{said}\n{log_tail(layout, offset)}")
 
 
-def _failed(layout: Layout, program: str, how: str, offset: int) -> EmbeddedStartFailed:
+def _failed(layout: Layout, program: str, said: str) -> EmbeddedStartFailed:
     return EmbeddedStartFailed(
-        f"{Path(program).name} {how} in {layout.directory}. Its last words:\n"
-        f"{log_tail(layout, offset)}\nMend that, then open the directory again."
+        f"{program} failed in {layout.directory} ({_space(layout)}): {said}\n"
+        "Mend that, then open the directory again."
     )
 
 
@@ -319,7 +344,7 @@ def _size(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _open_log(layout: Layout) -> Iterator[int]:
+def _open_log(layout: Layout) -> Generator[int, None, None]:
     fd = os.open(layout.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield fd

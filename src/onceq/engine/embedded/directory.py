@@ -15,16 +15,19 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import stat
 from dataclasses import dataclass
 from pathlib import Path
 
-from onceq.errors import DirectoryRefused
+from onceq.errors import DirectoryRefused, InvalidValue
 
 __all__ = ["Layout", "claim_directory", "existing_directory"]
 
 _MARKER = "onceq-embedded"
 _LAYOUT = 1
+_PATH_BYTES_MAX = 700  # PostgreSQL cuts paths at 1023 bytes, its own names included
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EMPTY_ENOUGH = frozenset({"lost+found"})  # a fresh file system
 
 
@@ -94,9 +97,9 @@ class Layout:
 def claim_directory(directory: str | os.PathLike[str]) -> Layout:
     """Check that the directory is ours, making or adopting it if new or empty.
 
-    Raises DirectoryRefused; then nothing was changed.
+    Raises DirectoryRefused, or InvalidValue for a path that cannot be; nothing was changed.
     """
-    path = Path(directory).expanduser()
+    path = _checked_path(directory)
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         layout = Layout(path.resolve(strict=True))
@@ -114,7 +117,7 @@ def claim_directory(directory: str | os.PathLike[str]) -> Layout:
 
 def existing_directory(directory: str | os.PathLike[str]) -> Layout | None:
     """As claim_directory, but None, and nothing made, if no server was ever there."""
-    path = Path(directory).expanduser()
+    path = _checked_path(directory)
     try:
         names = {entry.name for entry in path.iterdir()}
     except FileNotFoundError:
@@ -124,6 +127,24 @@ def existing_directory(directory: str | os.PathLike[str]) -> Layout | None:
     if not _EMPTY_ENOUGH.issuperset(names):
         return claim_directory(path)
     return None
+
+
+def _checked_path(directory: str | os.PathLike[str]) -> Path:
+    try:
+        path = Path(directory).expanduser().resolve()
+    except (RuntimeError, ValueError) as error:  # ~nobody-of-that-name, a loop of links, NUL
+        raise InvalidValue(f"{directory!r} is not a path: {error}. Name another.") from None
+    if _CONTROL.search(str(path)):
+        raise InvalidValue(
+            f"{str(path)!r} has a control character, which PostgreSQL's files "
+            "cannot hold. Name another directory."
+        )
+    if len(os.fsencode(path)) > _PATH_BYTES_MAX:
+        raise InvalidValue(
+            f"{path} is longer than {_PATH_BYTES_MAX} bytes, too long for PostgreSQL. "
+            "Name a directory with a shorter path."
+        )
+    return path
 
 
 def _check_owner(directory: Path) -> None:

@@ -19,7 +19,7 @@ import fcntl
 import os
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 from onceq.errors import EmbeddedError
@@ -106,6 +106,11 @@ class FileLock:
             fcntl.flock(self._fd, mode | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
+        except OSError as error:
+            raise EmbeddedError(
+                f"{self.path} cannot be locked: {error.strerror}. "
+                "Name a directory on a local disk, whose file system has flock."
+            ) from error
         if self._is_current():
             return True
         self.close()
@@ -122,7 +127,7 @@ class FileLock:
 
 
 @contextlib.contextmanager
-def exclusively(path: Path, deadline: Deadline) -> Iterator[FileLock]:
+def exclusively(path: Path, deadline: Deadline) -> Generator[FileLock, None, None]:
     """Hold a lock file exclusively; EmbeddedError at the deadline."""
     lock = FileLock(path)
     try:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from onceq.engine.embedded.launch import identity
+from onceq.errors import EmbeddedError
 
 __all__ = ["PidFile", "Process", "is_postmaster", "orphans", "read_identity", "read_pid_file"]
 
@@ -31,10 +32,17 @@ class Process:
         return _running(self.pid) and identity(self.pid) == self.identity
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal, if it still runs."""
-        if self.alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
+        """Send a signal, if it still runs; EmbeddedError if we may not."""
+        if not self.alive():
+            return
+        try:
+            os.kill(self.pid, number)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            raise EmbeddedError(
+                f"Not allowed to signal PostgreSQL's process {self.pid}; stop it as its user."
+            ) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

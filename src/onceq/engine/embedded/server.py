@@ -44,6 +44,7 @@ DATABASE: Final = "onceq"
 
 _CONNECT_TIMEOUT_S = 5
 _ORPHAN_GRACE_S = 1.0
+_FULL = ("too many clients", "connection slots are reserved")
 _SETTING_NAME = re.compile(r"[a-z_][a-z0-9_.]{0,62}\Z")
 _FIXED_SETTINGS = frozenset(
     {"data_directory", "listen_addresses", "port", "unix_socket_directories"}
@@ -121,13 +122,13 @@ class EmbeddedServer:
         In a forked child it does nothing. Raises EmbeddedError if the server does not
         stop in time; it is no longer used by this object even then.
         """
+        if self._users.fd < 0:  # before the mutex, which a fork may have copied locked
+            return
         with self._changing:
-            if self._users.fd < 0:
-                return
             deadline = Deadline(self._timeout_s)
             try:
                 with exclusively(self._layout.change_lock, deadline):
-                    if self._users.try_exclusive():
+                    if self._users.fd >= 0 and self._users.try_exclusive():
                         stop_server(self._layout, deadline)
             finally:
                 self._users.release()
@@ -332,8 +333,9 @@ def _running_conninfo(layout: Layout, database: str) -> str | None:
 def _answers(conninfo: str) -> bool:
     try:
         psycopg.connect(conninfo, connect_timeout=_CONNECT_TIMEOUT_S).close()
-    except psycopg.OperationalError:
-        return False
+    except psycopg.OperationalError as error:
+        # A full server lives; libpq gives no SQLSTATE for a refused connection.
+        return any(words in str(error) for words in _FULL)
     return True
 
 

@@ -1,7 +1,7 @@
 """Places the Unix socket: a short private directory, named by a hash.
 
-For this package only. A socket's path ends at 107 bytes, so it cannot lie in the data
-directory. The name hashes the directory's path, device and inode, so that neither a
+For this package only. A socket's path ends at 107 bytes (103 on macOS), so it cannot
+lie in the data directory. The name hashes the directory's path, device and inode, so that neither a
 prefix of another path nor a renamed directory is ever taken for it.
 A joining process does not use this: it reads the running server's `postmaster.pid`.
 """
@@ -21,7 +21,7 @@ from onceq.errors import EmbeddedError
 __all__ = ["PORT", "make_socket_directory"]
 
 PORT = 5432  # only part of the socket's file name: nothing listens on TCP
-_PATH_BYTES_MAX = 107
+_PATH_BYTES_MAX = 103  # Linux has room for 107, macOS for 103
 # No comma, quote or blank: they have a meaning in PostgreSQL's and libpq's lists.
 _PLAIN = re.compile(r"/[A-Za-z0-9_./+-]*\Z")
 
