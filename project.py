@@ -186,7 +186,7 @@ def install_requirements() -> None:
         tools = Path(scratch) / "tools.txt"
         tools.write_text(pinned("setuptools"))
         pip("build tools", "install", "--require-hashes", "--no-deps", "-r", str(tools))
-    what = "requirements (the first time about 750 MB, most of it PySpark: it takes a while)"
+    what = "requirements (the first time about 700 MB, most of it PySpark: it takes a while)"
     hashed = ("--require-hashes", "--no-build-isolation", "-r", "requirements.txt")
     pip(what, "install", *hashed)
 
