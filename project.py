@@ -285,7 +285,7 @@ def check_steps() -> "list[Step]":
         Step("basedpyright", str(tools / "basedpyright"), *checked),
         Step("mypy", str(tools / "mypy"), *checked),
         Step("lint-imports", str(tools / "lint-imports"), "--no-logo"),
-        Step("ruff check", str(tools / "ruff"), "check", "--quiet", "."),
+        Step("ruff check", str(tools / "ruff"), "check", "--output-format", "concise", "."),
         Step("ruff format", str(tools / "ruff"), "format", "--check", "."),
     ]
 
