@@ -1,0 +1,336 @@
+"""The binding: one table from Op class to SQL function, parameters and decoder.
+
+Used by both drivers and by the test that PREPAREs every row of it. Adding an Op to the queue
+manager is a class in `model.ops`, a function in `sql/functions`, and a row here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg.types.json import Jsonb
+
+from onceq.model import ops
+from onceq.model.element import Charge, Element, Fate, KillAnswer, RequestOutcome, RequestState
+from onceq.model.queue import QueueInfo, QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Row = tuple[Any, ...]
+
+ELEMENT_COLUMNS = (
+    "seq, eid, rid, body, role::text, queue_id, lane, priority, aborts, enqueued_at,"
+    " reply_queue_id is not null, outcome::text, registrant_id, send_no, correlation_id,"
+    " content_type, properties, not_before, expires_at, code, error"
+)
+QUEUE_COLUMNS = (
+    "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
+    " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
+    " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at"
+)
+REQUEST_COLUMNS = (
+    "rid, registrant, thread, eid, state, role, outcome, queue, aborts, code, error,"
+    " enqueued_at, not_before, expires_at, finished_at, server_host, server_pid,"
+    " correlation_id, body_bytes"
+)
+
+
+def element(row: Row) -> Element:
+    """Returns the element in a row of ELEMENT_COLUMNS."""
+    return Element(
+        seq=row[0],
+        eid=row[1],
+        rid=row[2],
+        body=row[3],
+        role=row[4],
+        queue_id=row[5],
+        lane=row[6],
+        priority=row[7],
+        aborts=row[8],
+        enqueued_at=row[9],
+        owes_reply=row[10],
+        outcome=None if row[11] is None else RequestOutcome(row[11]),
+        registrant_id=row[12],
+        send_no=row[13],
+        correlation_id=row[14],
+        content_type=row[15],
+        properties=row[16],
+        not_before=row[17],
+        expires_at=row[18],
+        code=row[19],
+        error=row[20],
+    )
+
+
+def queue_info(row: Row) -> QueueInfo:
+    """Returns the queue in a row of QUEUE_COLUMNS."""
+    return QueueInfo(
+        queue_id=row[0],
+        name=row[1],
+        kind=row[2],
+        settings=QueueSettings(
+            abort_limit=row[3],
+            backoff_ms=row[4],
+            backoff_max_ms=row[5],
+            execution_limit_s=row[6],
+            body_bytes_max=row[7],
+            tag_bytes_max=row[8],
+            durable=row[9],
+            keep_body=row[10],
+            error_queue=row[11],
+        ),
+        enqueue_started=row[12],
+        dequeue_started=row[13],
+        ready=row[14],
+        claimed=row[15],
+        waiting=row[16],
+        suspect=row[17],
+        held=row[18],
+        created_at=row[19],
+        oldest_at=row[20],
+    )
+
+
+def _request_state(row: Row) -> RequestState:
+    return RequestState(**dict(zip(REQUEST_COLUMNS.replace(" ", "").split(","), row, strict=True)))
+
+
+def _outstanding(row: Row) -> ops.OutstandingRequest:
+    return ops.OutstandingRequest(rid=row[0], send_no=row[1], replied=row[2] == "reply", eid=row[3])
+
+
+def _scalar(rows: Sequence[Row]) -> Any:
+    return rows[0][0]
+
+
+def _one(make: Callable[..., Any]) -> Callable[[Sequence[Row]], Any]:
+    return lambda rows: make(rows[0])
+
+
+def _first(make: Callable[[Row], Any]) -> Callable[[Sequence[Row]], Any]:
+    return lambda rows: make(rows[0]) if rows else None
+
+
+def _each(make: Callable[[Row], Any]) -> Callable[[Sequence[Row]], Any]:
+    return lambda rows: [make(row) for row in rows]
+
+
+def _value(row: Row) -> Any:
+    return row[0]
+
+
+def _registered(row: Row) -> ops.Registered:
+    return ops.Registered(
+        registrant_id=row[0], epoch=row[1], thread=row[2], kind=row[3], eid=row[4], tag=row[5]
+    )
+
+
+def _connection(row: Row) -> ops.Connection:
+    names = ("registrant_id", "epoch", "reply_queue", "was", "s_rid", "s_no", "s_state", "r_rid")
+    return ops.Connection(**dict(zip((*names, "ckpt"), row, strict=True)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Binding:
+    """How an Op is said in SQL.
+
+    sql: with {schema}. and one %s a parameter. parameters: (field of the Op, SQL type).
+    decode: rows to answer. writes: a lost connection leaves its effect unknown.
+    """
+
+    sql: str
+    parameters: tuple[tuple[str, str], ...]
+    decode: Callable[[Sequence[Row]], Any]
+    writes: bool = True
+
+    def text(self, schema: str) -> str:
+        """Returns the statement for a repository."""
+        marks = ", ".join(f"%s::{kind}" for _, kind in self.parameters)
+        return self.sql.format(schema=schema, marks=marks)
+
+    def arguments(self, op: ops.Op[Any]) -> list[Any]:
+        """Returns the Op's fields as parameters."""
+        return [_adapted(getattr(op, name), kind) for name, kind in self.parameters]
+
+
+def _adapted(value: Any, kind: str) -> Any:
+    if kind == "jsonb" and value is not None:
+        return Jsonb(value)
+    return value.value if isinstance(value, Charge) else value
+
+
+def call(
+    function: str,
+    parameters: str,
+    decode: Callable[[Sequence[Row]], Any],
+    columns: str = "*",
+    *,
+    writes: bool = True,
+) -> Binding:
+    """Returns the binding to a function. parameters: 'field type, field type, ...'."""
+    pairs = [part.split() for part in parameters.split(",") if part.strip()]
+    return Binding(
+        sql=f"select {columns} from {{schema}}.{function}({{marks}})",
+        parameters=tuple((name, kind) for name, kind in pairs),
+        decode=decode,
+        writes=writes,
+    )
+
+
+_WHO = "registrant_id integer, epoch bigint, "
+_ELEMENTS = _each(element)
+_SENT = "rid text, body bytea, send_no bigint, ack text[], priority smallint,"
+_ATTRIBUTES = "not_before timestamptz, expires_at timestamptz,"
+
+BINDINGS: dict[type[ops.Op[Any]], Binding] = {
+    ops.CreateQueue: call(
+        "create_queue",
+        "queue text, durable boolean, abort_limit integer, backoff_ms integer,"
+        " backoff_max_ms integer, execution_limit_s integer, body_bytes_max integer,"
+        " tag_bytes_max integer, keep_body boolean, error_queue text",
+        _scalar,
+    ),
+    ops.AlterQueue: call(
+        "alter_queue",
+        "queue text, abort_limit integer, backoff_ms integer, backoff_max_ms integer,"
+        " execution_limit_s integer, body_bytes_max integer, tag_bytes_max integer,"
+        " keep_body boolean, enqueue_started boolean, dequeue_started boolean",
+        _scalar,
+    ),
+    ops.DestroyQueue: call("destroy_queue", "queue text", _scalar),
+    ops.ListQueues: Binding(
+        sql=f"select {QUEUE_COLUMNS} from {{schema}}.queues"
+        " where (%s::text is null or name = %s::text) order by name",
+        parameters=(("queue", "text"), ("queue", "text")),
+        decode=_each(queue_info),
+        writes=False,
+    ),
+    ops.Enqueue: call(
+        "enqueue",
+        f"queue text, body bytea, rid text, priority smallint, {_ATTRIBUTES}"
+        " correlation_id text, content_type text, properties jsonb, own_transaction boolean",
+        _scalar,
+    ),
+    ops.EnqueueMany: call(
+        "enqueue_many",
+        "queue text, bodies bytea[], content_type text, own_transaction boolean",
+        _each(_value),
+    ),
+    ops.Dequeue: call(
+        "dequeue",
+        "queue text, eid uuid, registrant_id integer, epoch bigint, tag bytea",
+        _first(element),
+        ELEMENT_COLUMNS,
+    ),
+    ops.ReadElement: call(
+        "read_element", "eid uuid", _first(element), ELEMENT_COLUMNS, writes=False
+    ),
+    ops.Take: call("take", "seq bigint, incarnation bigint", _one(element), ELEMENT_COLUMNS),
+    ops.ReplyTaken: call(
+        "reply_taken", "seq bigint, incarnation bigint, reply bytea, content_type text", _scalar
+    ),
+    ops.Kill: call(
+        "kill", "eid uuid, timeout_s double precision", lambda rows: KillAnswer(rows[0][0])
+    ),
+    ops.Redrive: Binding(
+        sql="select eid, rid from {schema}.redrive(%s::uuid) where eid is not null",
+        parameters=(("eid", "uuid"),),
+        decode=_first(lambda row: (row[0], row[1])),
+    ),
+    ops.Settle: call("settle", "", _scalar),
+    ops.LookUp: Binding(
+        sql=f"select {REQUEST_COLUMNS} from {{schema}}.look_up({{marks}})",
+        parameters=(
+            ("rid", "text"),
+            ("eid", "uuid"),
+            ("registrant", "text"),
+            ("state", "text"),
+            ("queue", "text"),
+            ("limit", "integer"),
+        ),
+        decode=_each(_request_state),
+        writes=False,
+    ),
+    ops.Register: call(
+        "register",
+        "queue text, name text, thread text, stable boolean, epoch bigint",
+        _each(_registered),
+    ),
+    ops.Deregister: call("deregister", f"{_WHO} queue text", _scalar),
+    ops.EnqueueTagged: call(
+        "enqueue_tagged",
+        f"{_WHO} queue text, body bytea, tag bytea, own_transaction boolean",
+        _scalar,
+    ),
+    ops.ReadLast: call(
+        "read_last",
+        f"{_WHO} queue text",
+        _first(
+            lambda row: ops.LastOperation(kind=row[0], eid=row[1], tag=row[2], body=row[3])
+        ),
+        writes=False,
+    ),
+    ops.Connect: call("connect", "name text, thread text", _one(_connection)),
+    ops.Disconnect: call(
+        "disconnect",
+        f"{_WHO} received text[], r_rid text, ckpt bytea, s_rid text, s_no bigint",
+        _scalar,
+    ),
+    ops.Send: call(
+        "send",
+        f"{_WHO} queue text, {_SENT} {_ATTRIBUTES} content_type text, properties jsonb,"
+        " own_transaction boolean",
+        _one(lambda row: ops.Sent(eid=row[0], state=row[1])),
+    ),
+    ops.SendMany: call(
+        "send_many",
+        f"{_WHO} queue text, rids text[], bodies bytea[], send_no bigint, ack text[],"
+        " content_type text, own_transaction boolean",
+        _each(lambda row: ops.Sent(eid=row[0], state=row[1])),
+    ),
+    ops.Receive: call(
+        "receive",
+        f"{_WHO} rid text, skip text[], limit integer, ckpt bytea, s_rid text, s_no bigint",
+        _ELEMENTS,
+        ELEMENT_COLUMNS,
+    ),
+    ops.Acknowledge: call(
+        "acknowledge", f"{_WHO} rids text[], ckpt bytea, s_rid text, s_no bigint", _scalar
+    ),
+    ops.Outstanding: call("outstanding", _WHO, _each(_outstanding), writes=False),
+    ops.CancelRequest: call(
+        "cancel_request",
+        f"{_WHO} rid text, timeout_s double precision",
+        lambda rows: KillAnswer(rows[0][0]),
+    ),
+    ops.OpenIncarnation: call(
+        "open_incarnation",
+        "process uuid, host text, pid integer, former bigint",
+        _one(lambda row: ops.Incarnation(slot=row[0], incarnation=row[1], backend_pid=row[2])),
+    ),
+    ops.CloseIncarnation: call("close_incarnation", "incarnation bigint", _scalar),
+    ops.TakeOver: call("take_over", "process uuid", _scalar),
+    ops.Claim: call(
+        "claim",
+        "incarnation bigint, queue_id integer, n integer, turn integer, alone boolean",
+        _ELEMENTS,
+        ELEMENT_COLUMNS,
+    ),
+    ops.ClaimEid: call(
+        "claim_eid", "incarnation bigint, eid uuid", _first(element), ELEMENT_COLUMNS
+    ),
+    ops.Finish: call(
+        "finish",
+        "seq bigint, incarnation bigint, reply bytea, content_type text, token text,"
+        " queue_id integer, n integer, turn integer, alone boolean",
+        _ELEMENTS,
+        ELEMENT_COLUMNS,
+    ),
+    ops.AbortElement: call(
+        "abort",
+        "seq bigint, incarnation bigint, charge text, code text, error text",
+        lambda rows: Fate(rows[0][0]),
+    ),
+}

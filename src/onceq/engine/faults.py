@@ -1,0 +1,88 @@
+"""What an error of PostgreSQL means here: one table, SQLSTATE to error.
+
+Used by the drivers around every statement. Says nothing of COMMIT: whether the answer to one was
+lost is known only to whoever sent it (`lost`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from onceq import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OWN: dict[str, type[errors.OnceqError]] = {
+    "OQ001": errors.Fenced,
+    "OQ002": errors.ClaimLost,
+    "OQ003": errors.QueueNotFound,
+    "OQ004": errors.QueueStopped,
+    "OQ005": errors.TooLarge,
+    "OQ006": errors.RidReused,
+    "OQ007": errors.IllegalState,
+    "OQ008": errors.QueueNotEmpty,
+    "OQ011": errors.IllegalState,
+    "OQ012": errors.HandlerMisuse,
+    "55P03": errors.DeadlineExceeded,
+    "3F000": errors.SchemaMissing,
+    "42P01": errors.SchemaMissing,
+    "42883": errors.SchemaMissing,
+    "23514": errors.InvalidValue,
+    "22021": errors.InvalidValue,
+}
+"""Codes raised by the SQL functions, and those of PostgreSQL that have a meaning of their own."""
+
+ENVIRONMENT = ("08", "40", "53", "57", "58", "25P03", "25P04")
+"""SQLSTATEs, by prefix, for which nobody is to blame: they are retried and not charged (G7)."""
+
+DURABILITY_CUT_SHORT = "01000"
+"""The WARNING at COMMIT when synchronous replication was cancelled: it looks like success."""
+
+
+def is_environment(error: psycopg.Error) -> bool:
+    """Returns whether the environment, and not the statement, is to blame."""
+    if error.sqlstate is None:
+        return isinstance(error, psycopg.OperationalError)
+    return error.sqlstate.startswith(ENVIRONMENT)
+
+
+def text_of(error: psycopg.Error) -> str:
+    """Returns what PostgreSQL said, with its hint."""
+    primary = error.diag.message_primary or str(error).strip() or type(error).__name__
+    return f"{primary}: {error.diag.message_hint}" if error.diag.message_hint else primary
+
+
+def translate(error: psycopg.Error) -> errors.OnceqError:
+    """Returns the error of onceq for one of psycopg's, in a session that still lives."""
+    text = text_of(error)
+    own = OWN.get(error.sqlstate or "")
+    if own is not None:
+        return own(text)
+    if is_environment(error):
+        return errors.EnvironmentFault(text, error.sqlstate)
+    return errors.StatementRefused(f"{text} (SQLSTATE {error.sqlstate})", error.sqlstate)
+
+
+def lost(error: psycopg.Error, *, commit_was_sent: bool) -> errors.OnceqError:
+    """Returns the error for a session that is gone."""
+    if commit_was_sent:
+        return errors.InDoubt(
+            f"the connection was lost before the answer to COMMIT: {text_of(error)}; "
+            "whether it took effect is unknown: connect again to learn it"
+        )
+    return errors.ConnectionLost(
+        f"the connection was lost and nothing happened: {text_of(error)}; connect again"
+    )
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Raises the error of onceq in place of one of psycopg's."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise translate(error) from error

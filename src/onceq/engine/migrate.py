@@ -1,0 +1,165 @@
+"""Creates, verifies and upgrades the schema of a repository from the SQL files beside this module.
+
+Called by `onceq init`, and by `onceq.open` on an embedded database only. A repository is one
+PostgreSQL schema; in the files its name is written `onceq.` and replaced on the way in. Never
+touches a schema that it did not make, and never downgrades one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import re
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+
+from onceq.engine.faults import translated
+from onceq.errors import PostgresTooOld, SchemaMissing, SchemaTooNew
+from onceq.model.names import check_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+
+    import psycopg
+
+SCHEMA_VERSION = 1
+OLDEST_POSTGRES = 15
+FUNCTION_FILES = (
+    "base",
+    "conclude",
+    "queue",
+    "request",
+    "element",
+    "server",
+    "registration",
+    "views",
+)
+_SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
+
+
+def _files() -> Traversable:
+    return importlib.resources.files("onceq.engine") / "sql"
+
+
+def function_sources() -> Iterator[tuple[str, str]]:
+    """Yields (file name, text) of the function files, in the order in which they are applied."""
+    for name in FUNCTION_FILES:
+        yield f"{name}.sql", (_files() / "functions" / f"{name}.sql").read_text("utf-8")
+
+
+def functions_sha256() -> str:
+    """Returns the digest that says which functions a repository has."""
+    digest = hashlib.sha256()
+    for name, text in function_sources():
+        digest.update(f"{name}\0{text}\0".encode())
+    return digest.hexdigest()
+
+
+def in_schema(text: str, repository: str) -> str:
+    """Returns SQL text with the schema that it is written for replaced by the repository's."""
+    return _SCHEMA.sub(f"{repository}.", text)
+
+
+def render(repository: str) -> str:
+    """Returns the whole schema of a repository as one SQL script, for reading or for psql."""
+    check_repository(repository)
+    parts = [f"create schema if not exists {repository};"]
+    parts.append((_files() / "migrations" / "0001_baseline.sql").read_text("utf-8"))
+    parts.extend(text for _, text in function_sources())
+    return in_schema("\n".join(parts), repository)
+
+
+def check_server(connection: psycopg.Connection[Any]) -> None:
+    """Refuses a PostgreSQL that is too old. Raises PostgresTooOld; nothing happened."""
+    version = connection.info.server_version // 10000
+    if version < OLDEST_POSTGRES:
+        raise PostgresTooOld(
+            f"this server is PostgreSQL {version}; onceq needs {OLDEST_POSTGRES} or newer: "
+            "upgrade it, or use embedded:PATH"
+        )
+
+
+def schema_version(connection: psycopg.Connection[Any], repository: str) -> int | None:
+    """Returns the version of a repository's schema; None when there is no such repository."""
+    found = connection.execute(
+        "select to_regclass(%s) is not null", (f"{repository}.repository",)
+    ).fetchone()
+    if not found or not found[0]:
+        return None
+    row = connection.execute(
+        sql.SQL("select schema_version from {}.repository").format(sql.Identifier(repository))
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def verify(connection: psycopg.Connection[Any], repository: str) -> None:
+    """Checks that the repository is there and of this version.
+
+    Raises SchemaMissing, SchemaTooNew or PostgresTooOld; nothing happened.
+    """
+    check_repository(repository)
+    check_server(connection)
+    version = schema_version(connection, repository)
+    if version is None:
+        raise SchemaMissing(
+            f"database {connection.info.dbname!r} has no repository {repository!r}: "
+            f"run `onceq init --repository {repository}` with the same --url"
+        )
+    _refuse_newer(version, repository)
+    row = connection.execute(
+        sql.SQL("select functions_sha256 from {}.repository").format(sql.Identifier(repository))
+    ).fetchone()
+    if row is None or row[0] != functions_sha256():
+        raise SchemaMissing(
+            f"repository {repository!r} has the functions of another onceq than this one: "
+            f"run `onceq init --repository {repository}` with the same --url to bring it up to date"
+        )
+
+
+def _refuse_newer(version: int, repository: str) -> None:
+    if version > SCHEMA_VERSION:
+        raise SchemaTooNew(
+            f"repository {repository!r} has schema {version}, this onceq knows up to "
+            f"{SCHEMA_VERSION}: upgrade onceq"
+        )
+
+
+def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
+    """Creates the repository, or brings its functions up to date; one transaction.
+
+    Idempotent, and safe when several processes do it at once. Returns True when anything was
+    changed. Raises SchemaTooNew, PostgresTooOld or EnvironmentFault; nothing happened.
+    """
+    check_repository(repository)
+    check_server(connection)
+    with translated(), connection.transaction():
+        connection.execute("select pg_advisory_xact_lock(hashtext('onceq.migrate'))")
+        version = schema_version(connection, repository)
+        sha = functions_sha256()
+        if version is None:
+            connection.execute(render(repository).encode())
+            connection.execute(
+                sql.SQL(
+                    "insert into {}.repository (name, schema_version, functions_sha256)"
+                    " values (%s, %s, %s)"
+                ).format(sql.Identifier(repository)),
+                (repository, SCHEMA_VERSION, sha),
+            )
+            return True
+        _refuse_newer(version, repository)
+        return _refresh_functions(connection, repository, sha)
+
+
+def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha: str) -> bool:
+    name = sql.Identifier(repository)
+    changed = connection.execute(
+        sql.SQL("update {}.repository set functions_sha256 = %s, migrated_at = clock_timestamp()"
+                " where functions_sha256 <> %s").format(name),
+        (sha, sha),
+    ).rowcount
+    if changed:
+        for _, text in function_sources():
+            connection.execute(in_schema(text, repository).encode())
+    return bool(changed)

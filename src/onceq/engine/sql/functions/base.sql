@@ -1,0 +1,104 @@
+-- Small functions that all others stand on: the clock, ids, the epoch check.
+-- Tables: registrant (read), queue (read), life. Locks: the registrant's anchor, shared.
+
+-- The clock of the queue manager: the database's, unless a test session sets onceq.now.
+create or replace function onceq.now() returns timestamptz
+language sql volatile parallel safe as $$
+    select coalesce(nullif(current_setting('onceq.now', true), '')::timestamptz, clock_timestamp())
+$$;
+
+-- A new element id: version 7, so that ids grow with time. PostgreSQL 18 has its own.
+create or replace function onceq.new_eid() returns uuid
+language plpgsql volatile as $$
+declare
+    random bytea := uuid_send(gen_random_uuid());
+    millis bytea := substring(int8send((extract(epoch from clock_timestamp()) * 1000)::bigint) from 3);
+begin
+    random := overlay(random placing millis from 1 for 6);
+    return encode(set_byte(random, 6, (get_byte(random, 6) & 15) | 112), 'hex')::uuid;
+end $$;
+
+do $$ begin
+    if current_setting('server_version_num')::integer >= 180000 then
+        create or replace function onceq.new_eid() returns uuid
+        language sql volatile parallel safe as 'select uuidv7()';
+    end if;
+end $$;
+
+-- Makes the commit of this transaction durable where a role or database turned that off.
+create or replace function onceq.be_durable() returns void
+language plpgsql volatile as $$
+begin
+    if current_setting('synchronous_commit') = 'off' then
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
+end $$;
+
+-- Takes the anchor lock, shared, and refuses an epoch that is over. The check is a later
+-- statement than the lock, so that its snapshot sees what a former holder committed; for the
+-- same reason a transaction with a snapshot of its own (REPEATABLE READ) is refused.
+create or replace function onceq.check_epoch(p_registrant integer, p_epoch bigint) returns void
+language plpgsql volatile as $$
+declare current bigint;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'tagged operations need a READ COMMITTED transaction' using errcode = 'OQ007';
+    end if;
+    perform pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer, p_registrant);
+    select epoch into current from onceq.registrant where registrant_id = p_registrant;
+    if current is distinct from p_epoch then
+        raise exception 'epoch % of registrant % is over; it is now %', p_epoch, p_registrant, current
+            using errcode = 'OQ001';
+    end if;
+end $$;
+
+-- The life of the database that volatile elements belong to. A crash empties the table, and
+-- whoever comes first then begins a new life; elements of an older life are never seen again.
+create or replace function onceq.current_life() returns bigint
+language plpgsql volatile as $$
+declare current bigint;
+begin
+    select life into current from onceq.life;
+    if current is null then
+        perform pg_advisory_xact_lock('onceq.life'::regclass::oid::integer, 0);
+        select life into current from onceq.life;
+        if current is null then
+            insert into onceq.life values (nextval('onceq.life_seq')) returning life into current;
+            delete from onceq.element where life < current;
+        end if;
+    end if;
+    return current;
+end $$;
+
+-- The queue of this name, or an error that says so.
+create or replace function onceq.find_queue(p_name text) returns onceq.queue
+language plpgsql stable as $$
+declare q onceq.queue;
+begin
+    select * into q from onceq.queue where name = p_name collate "C" and destroyed_at is null;
+    if q.queue_id is null then
+        raise exception 'queue "%" does not exist', p_name using errcode = 'OQ003';
+    end if;
+    return q;
+end $$;
+
+-- The queue of this name, open for an enqueue of this body. The lock, shared and in memory,
+-- keeps destroy_queue out until the caller's transaction ends; hence the second look.
+create or replace function onceq.open_queue(p_name text, p_body bytea) returns onceq.queue
+language plpgsql volatile as $$
+declare q onceq.queue := onceq.find_queue(p_name);
+begin
+    perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, q.queue_id);
+    select * into q from onceq.queue where queue_id = q.queue_id and destroyed_at is null;
+    if q.queue_id is null then
+        raise exception 'queue "%" does not exist', p_name using errcode = 'OQ003';
+    end if;
+    if not q.enqueue_started then
+        raise exception 'queue "%" is stopped for enqueue', q.name using errcode = 'OQ004';
+    end if;
+    if octet_length(p_body) > q.body_bytes_max then
+        raise exception 'the body has % bytes; queue "%" takes at most %',
+            octet_length(p_body), q.name, q.body_bytes_max using errcode = 'OQ005';
+    end if;
+    return q;
+end $$;

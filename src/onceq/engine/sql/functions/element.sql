@@ -1,0 +1,182 @@
+-- Elements outside a session: enqueue, dequeue, read, kill, redrive, look up (spec Q2, Q3, Q6).
+-- Tables: element, history, taken, redrive, registration. Locks: elements by seq.
+
+-- Enqueues an element that owes no reply (C16). In the caller's transaction, or in one of its
+-- own: then it is durable when it returns, or, on a volatile queue, soon after.
+create or replace function onceq.enqueue(
+    p_queue text, p_body bytea, p_rid text, p_priority smallint, p_not_before timestamptz,
+    p_expires_at timestamptz, p_correlation_id text, p_content_type text, p_properties jsonb,
+    p_own_transaction boolean
+) returns uuid
+language plpgsql volatile as $$
+declare
+    q onceq.queue := onceq.open_queue(p_queue, p_body);
+    id uuid := onceq.new_eid();
+begin
+    if q.durable then
+        perform onceq.be_durable();
+    elsif p_own_transaction then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    insert into onceq.element (queue_id, lane, priority, role, rid, eid, correlation_id, enqueued_at,
+            not_before, expires_at, content_type, properties, life, sha256, body)
+        values (q.queue_id, case when p_not_before is null then 9 - p_priority else 10 end, p_priority,
+            'datagram', coalesce(p_rid, id::text), id, p_correlation_id, onceq.now(), p_not_before,
+            p_expires_at, p_content_type, p_properties,
+            case when not q.durable then onceq.current_life() end, sha256(p_body), p_body);
+    return id;
+end $$;
+
+-- Enqueues many in one transaction.
+create or replace function onceq.enqueue_many(
+    p_queue text, p_bodies bytea[], p_content_type text, p_own_transaction boolean
+) returns setof uuid
+language plpgsql volatile as $$
+begin
+    for i in 1 .. cardinality(p_bodies) loop
+        return next onceq.enqueue(p_queue, p_bodies[i], null, 4::smallint, null, null, null,
+            p_content_type, null, p_own_transaction);
+    end loop;
+end $$;
+
+-- Reads an element wherever it is, dequeuing nothing; null when it is in no queue.
+create or replace function onceq.read_element(p_eid uuid) returns setof onceq.element
+language sql stable as $$ select * from onceq.element where eid = p_eid $$;
+
+-- Takes an element that this incarnation has claimed into the caller's transaction: it is
+-- concluded when, and only if, that transaction commits. A kill still wins until then, and the
+-- transaction then fails at its commit (G8). Rolled back, it is an abort of the element.
+create or replace function onceq.take(p_seq bigint, p_incarnation bigint) returns setof onceq.element
+language plpgsql volatile as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'a dequeue inside a transaction needs READ COMMITTED' using errcode = 'OQ007';
+    end if;
+    perform onceq.be_durable();
+    insert into onceq.taken (seq, incarnation) values (p_seq, p_incarnation);
+    return query select * from onceq.element where seq = p_seq and claimed_by = p_incarnation;
+    if not found then
+        raise exception 'element % is no longer claimed', p_seq using errcode = 'OQ002';
+    end if;
+end $$;
+
+-- Gives the reply of an element taken in this transaction.
+create or replace function onceq.reply_taken(
+    p_seq bigint, p_incarnation bigint, p_reply bytea, p_content_type text
+) returns boolean
+language plpgsql volatile as $$
+begin
+    update onceq.taken set reply = p_reply, content_type = p_content_type, replied = true
+        where seq = p_seq and incarnation = p_incarnation;
+    if not found then
+        raise exception 'element % was not dequeued in this transaction', p_seq using errcode = 'OQ011';
+    end if;
+    return true;
+end $$;
+
+-- The commit of a transaction that took elements: runs deferred, as its last act.
+create or replace function onceq.conclude_taken() returns trigger
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    t onceq.taken;
+begin
+    delete from onceq.taken where seq = new.seq and incarnation = new.incarnation returning * into t;
+    delete from onceq.element where seq = new.seq and claimed_by = new.incarnation returning * into e;
+    if e.seq is null then
+        raise exception 'element % is no longer claimed', new.seq using errcode = 'OQ002';
+    end if;
+    if e.reply_queue_id is not null and not t.replied then
+        raise exception 'element % owes a reply', e.eid using errcode = 'OQ011',
+            hint = 'reply to it in the transaction that dequeued it';
+    end if;
+    perform onceq.conclude(e, case when t.replied then 'done' else 'dequeued' end::onceq.outcome,
+        null, null, t.reply, t.content_type, new.incarnation);
+    return null;
+end $$;
+do $$ begin
+    if not exists (select from pg_trigger where tgname = 'taken_concludes'
+                   and tgrelid = 'onceq.taken'::regclass) then
+        create constraint trigger taken_concludes after insert on onceq.taken
+            deferrable initially deferred for each row execute function onceq.conclude_taken();
+    end if;
+end $$;
+
+-- Kills an element (G8). The decision is the lock on its row (finding 8): it wins at once
+-- against a handler that is running, and waits for a finish that has begun. KILLED leaves the
+-- cancelled reply and the history row in this transaction (finding 2). p_timeout_s bounds the
+-- wait; past it an error says that nothing happened.
+create or replace function onceq.kill(p_eid uuid, p_timeout_s double precision) returns text
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    was onceq.outcome;
+begin
+    perform onceq.be_durable();
+    perform set_config('lock_timeout', greatest(1, p_timeout_s * 1000)::integer::text, true);
+    delete from onceq.element where eid = p_eid and role in ('request', 'datagram') returning * into e;
+    if e.seq is not null then
+        perform onceq.conclude(e, 'cancelled', 'killed', 'cancelled before it took effect', null, null, null);
+        return 'KILLED';
+    end if;
+    select outcome into was from onceq.history where eid = p_eid order by finished_at desc limit 1;
+    return case when was = 'cancelled' then 'KILLED' when was is not null then 'TOO_LATE'
+                else 'NOT_FOUND' end;
+end $$;
+
+-- Cancels a request of a registrant by its rid, under its epoch.
+create or replace function onceq.cancel_request(
+    p_registrant integer, p_epoch bigint, p_rid text, p_timeout_s double precision
+) returns text
+language plpgsql volatile as $$
+declare id uuid;
+begin
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    select eid into id from onceq.element
+        where registrant_id = p_registrant and rid = p_rid collate "C" and role = 'request';
+    if id is null then
+        select eid into id from onceq.history
+            where rid = p_rid collate "C" and registrant_id = p_registrant
+            order by finished_at desc limit 1;
+    end if;
+    return onceq.kill(id, p_timeout_s);
+end $$;
+
+-- Runs again what failed (G3): as a new request, of new rid and eid, correlated with the old and
+-- linked to it; only an element that owes no reply goes back as itself.
+create or replace function onceq.redrive(p_eid uuid, out eid uuid, out rid text)
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    home integer;
+begin
+    perform onceq.be_durable();
+    select x.* into e from onceq.element x where x.eid = p_eid and x.role = 'failed' for update;
+    if e.seq is null then
+        return;
+    end if;
+    select h.queue_id into home from onceq.history h
+        where h.eid = p_eid and h.outcome = 'failed' order by h.finished_at desc limit 1;
+    eid := e.eid;
+    rid := e.rid;
+    if e.reply_queue_id is not null then
+        eid := onceq.new_eid();
+        rid := eid::text;
+        insert into onceq.redrive (old_eid, new_eid, new_rid) values (e.eid, eid, rid);
+    end if;
+    delete from onceq.element where seq = e.seq;
+    insert into onceq.element (queue_id, lane, priority, role, rid, eid, correlation_id, enqueued_at,
+            not_before, content_type, properties, sha256, body)
+        values (home, 10, e.priority, 'datagram', rid, eid,
+            case when e.reply_queue_id is null then e.correlation_id else e.eid::text end,
+            onceq.now(), onceq.now(), e.content_type, e.properties, e.sha256, e.body);
+end $$;
+
+-- Gives the answer to a doubt a synchronous commit of its own (finding 9).
+create or replace function onceq.settle() returns boolean
+language plpgsql volatile as $$
+begin
+    perform onceq.be_durable();
+    update onceq.repository set settled = settled + 1;
+    return true;
+end $$;

@@ -1,0 +1,77 @@
+-- Queues: create, alter, destroy, start and stop (spec Q1).
+-- Tables: queue (written), element (read). Locks: the queue's (advisory), exclusive.
+
+create or replace function onceq.create_queue(
+    p_name text, p_durable boolean, p_abort_limit integer, p_backoff_ms integer,
+    p_backoff_max_ms integer, p_execution_limit_s integer, p_body_bytes_max integer,
+    p_tag_bytes_max integer, p_keep_body boolean, p_error_queue text
+) returns boolean
+language plpgsql volatile as $$
+declare
+    error_name text := coalesce(p_error_queue, p_name || '.error');
+    error_id integer;
+begin
+    perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, 0);
+    if exists (select from onceq.queue where name = p_name collate "C" and destroyed_at is null) then
+        return false;
+    end if;
+    select queue_id into error_id from onceq.queue
+        where name = error_name collate "C" and destroyed_at is null;
+    if error_id is null then
+        insert into onceq.queue (name, kind) values (error_name, 'error') returning queue_id into error_id;
+    end if;
+    insert into onceq.queue (name, kind, durable, abort_limit, backoff_ms, backoff_max_ms,
+            execution_limit_s, body_bytes_max, tag_bytes_max, keep_body, error_queue_id)
+        values (p_name, 'request', p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms,
+            p_execution_limit_s, p_body_bytes_max, p_tag_bytes_max, p_keep_body, error_id);
+    return true;
+end $$;
+
+-- Changes what is given; null leaves a setting as it is.
+create or replace function onceq.alter_queue(
+    p_name text, p_abort_limit integer, p_backoff_ms integer, p_backoff_max_ms integer,
+    p_execution_limit_s integer, p_body_bytes_max integer, p_tag_bytes_max integer,
+    p_keep_body boolean, p_enqueue_started boolean, p_dequeue_started boolean
+) returns boolean
+language plpgsql volatile as $$
+declare q onceq.queue := onceq.find_queue(p_name);
+begin
+    update onceq.queue set
+        abort_limit = coalesce(p_abort_limit, abort_limit),
+        backoff_ms = coalesce(p_backoff_ms, backoff_ms),
+        backoff_max_ms = coalesce(p_backoff_max_ms, backoff_max_ms),
+        execution_limit_s = coalesce(p_execution_limit_s, execution_limit_s),
+        body_bytes_max = coalesce(p_body_bytes_max, body_bytes_max),
+        tag_bytes_max = coalesce(p_tag_bytes_max, tag_bytes_max),
+        keep_body = coalesce(p_keep_body, keep_body),
+        enqueue_started = coalesce(p_enqueue_started, enqueue_started),
+        dequeue_started = coalesce(p_dequeue_started, dequeue_started)
+        where queue_id = q.queue_id;
+    return true;
+end $$;
+
+-- Destroys an empty queue; its error queue goes with it when it is empty and serves no other.
+-- Its lock, exclusive, waits for the senders that hold it shared.
+create or replace function onceq.destroy_queue(p_name text) returns boolean
+language plpgsql volatile as $$
+declare q onceq.queue := onceq.find_queue(p_name);
+begin
+    perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, q.queue_id);
+    if exists (select from onceq.element where queue_id = q.queue_id) then
+        raise exception 'queue "%" is not empty', p_name using errcode = 'OQ008';
+    end if;
+    if exists (select from onceq.registrant where reply_queue_id = q.queue_id) then
+        raise exception 'queue "%" is the private reply queue of a registrant', p_name
+            using errcode = 'OQ008';
+    end if;
+    if exists (select from onceq.queue where error_queue_id = q.queue_id and destroyed_at is null) then
+        raise exception 'queue "%" is the error queue of another', p_name using errcode = 'OQ008';
+    end if;
+    update onceq.queue set destroyed_at = onceq.now() where queue_id = q.queue_id;
+    update onceq.queue e set destroyed_at = onceq.now()
+        where e.queue_id = q.error_queue_id and e.kind = 'error' and e.destroyed_at is null
+        and not exists (select from onceq.element where queue_id = e.queue_id)
+        and not exists (select from onceq.queue o
+                        where o.error_queue_id = e.queue_id and o.destroyed_at is null);
+    return true;
+end $$;

@@ -1,0 +1,234 @@
+-- The clerk's operations: connect, disconnect, send, receive, acknowledge (spec C1).
+-- Tables: registrant, registration, element, history. Locks: the registrant's anchor
+-- (advisory; shared, but exclusive in connect and disconnect), then elements by seq.
+
+-- Begins a new life of a registrant (finding 1: the exclusive lock waits for ghosts of the
+-- former life) and says where that life had come to.
+create or replace function onceq.connect(
+    p_name text, p_thread text,
+    out registrant_id integer, out epoch bigint, out reply_queue text, out was text,
+    out s_rid text, out s_no bigint, out s_state text, out r_rid text, out ckpt bytea
+)
+language plpgsql volatile as $$
+declare
+    who onceq.registrant;
+    last_sent onceq.element;
+    last_received onceq.registration;
+begin
+    perform onceq.be_durable();
+    insert into onceq.registrant (name, thread) values (p_name, p_thread)
+        on conflict (name, thread) do nothing;
+    select r.registrant_id into registrant_id from onceq.registrant r
+        where r.name = p_name collate "C" and r.thread = p_thread collate "C";
+    perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, registrant_id);
+    select * into who from onceq.registrant r where r.registrant_id = connect.registrant_id;
+    was := who.state;
+    if who.reply_queue_id is null then
+        insert into onceq.queue (name, kind) values ('reply-' || registrant_id, 'reply')
+            returning queue_id into who.reply_queue_id;
+    end if;
+    update onceq.registrant r set epoch = who.epoch + 1, state = 'connected',
+        reply_queue_id = who.reply_queue_id where r.registrant_id = connect.registrant_id;
+    epoch := who.epoch + 1;
+    reply_queue := 'reply-' || registrant_id;
+    select * into last_sent from onceq.element e
+        where e.registrant_id = connect.registrant_id and e.role in ('request', 'reply')
+          and e.send_no is not null order by e.send_no desc limit 1;
+    select * into last_received from onceq.registration r
+        where r.registrant_id = connect.registrant_id and r.queue_id = who.reply_queue_id
+        order by r.registration_id desc limit 1;
+    if last_sent.seq is not null and last_sent.send_no >= coalesce(last_received.sent_no, 0) then
+        s_rid := last_sent.rid; s_no := last_sent.send_no; s_state := last_sent.role::text;
+    else
+        s_rid := last_received.sent_rid; s_no := coalesce(last_received.sent_no, 0); s_state := 'done';
+    end if;
+    r_rid := last_received.rid;
+    if last_sent.ack_rid is not null and last_sent.send_no > coalesce(last_received.sent_no, 0) then
+        r_rid := last_sent.ack_rid;
+    end if;
+    ckpt := case when r_rid = last_received.rid then last_received.tag end;
+end $$;
+
+-- Everything outstanding of a registrant: its requests and its replies, in order of sending.
+create or replace function onceq.outstanding(p_registrant integer, p_epoch bigint)
+returns table (rid text, send_no bigint, role text, eid uuid)
+language plpgsql volatile as $$
+begin
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    return query select e.rid, e.send_no, e.role::text, e.eid from onceq.element e
+        where e.registrant_id = p_registrant and e.role in ('request', 'reply')
+        order by e.send_no;
+end $$;
+
+-- Appends what the clerk received last, as the registration's tag, and deletes the row before.
+create or replace function onceq.record_receive(
+    p_registrant integer, p_rid text, p_send_no bigint, p_eid uuid, p_ckpt bytea,
+    p_sent_rid text, p_sent_no bigint
+) returns void
+language plpgsql volatile as $$
+declare
+    queue integer;
+    tag_max integer;
+    added bigint;
+begin
+    select q.queue_id, q.tag_bytes_max into queue, tag_max
+        from onceq.registrant r join onceq.queue q on q.queue_id = r.reply_queue_id
+        where r.registrant_id = p_registrant;
+    if octet_length(p_ckpt) > tag_max then
+        raise exception 'the checkpoint has % bytes; at most % are taken', octet_length(p_ckpt), tag_max
+            using errcode = 'OQ005';
+    end if;
+    insert into onceq.registration (registrant_id, queue_id, kind, rid, send_no, eid, tag,
+            sent_rid, sent_no)
+        values (p_registrant, queue, 'dequeue', p_rid, p_send_no, p_eid, p_ckpt, p_sent_rid, p_sent_no)
+        returning registration_id into added;
+    delete from onceq.registration
+        where registrant_id = p_registrant and queue_id = queue and registration_id < added;
+end $$;
+
+-- Ends a session that has nothing outstanding, and leaves a tombstone (finding 3): a later
+-- connect says "disconnected" with the rids, so that a lost answer to this call is harmless.
+create or replace function onceq.disconnect(
+    p_registrant integer, p_epoch bigint, p_received text[], p_r_rid text, p_ckpt bytea,
+    p_s_rid text, p_s_no bigint
+) returns boolean
+language plpgsql volatile as $$
+declare open_rid text;
+begin
+    perform onceq.be_durable();
+    perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, p_registrant);
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    delete from onceq.element where registrant_id = p_registrant and role = 'reply'
+        and rid = any (p_received);
+    select rid into open_rid from onceq.element
+        where registrant_id = p_registrant and role in ('request', 'reply') limit 1;
+    if open_rid is not null then
+        raise exception 'request "%" is still outstanding', open_rid using errcode = 'OQ011';
+    end if;
+    perform onceq.record_receive(p_registrant, p_r_rid, null, null, p_ckpt, p_s_rid, p_s_no);
+    update onceq.registrant set state = 'disconnected', epoch = epoch + 1
+        where registrant_id = p_registrant;
+    return true;
+end $$;
+
+-- What is known of a rid that was sent before, checked against the content sent now: 'queued',
+-- 'replied', or 'done' when the reply is no longer kept; other content is an error (finding 3).
+create or replace function onceq.sent_before(
+    p_registrant integer, p_rid text, p_sha256 bytea, out eid uuid, out state text
+)
+language plpgsql volatile as $$
+declare known bytea;
+begin
+    select e.eid, case e.role when 'request' then 'queued' else 'replied' end,
+           case e.role when 'request' then e.sha256 end
+        into eid, state, known
+        from onceq.element e
+        where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.role <> 'failed';
+    if state is distinct from 'queued' then
+        select coalesce(sent_before.eid, h.eid), coalesce(state, 'done'), h.sha256
+            into eid, state, known
+            from onceq.history h where h.rid = p_rid collate "C" and h.registrant_id = p_registrant
+            order by h.finished_at limit 1;
+    end if;
+    if known is not null and known <> p_sha256 then
+        raise exception 'rid "%" was sent before with other content', p_rid using errcode = 'OQ006';
+    end if;
+end $$;
+
+-- Sends a request: stable when it returns (G6). Removes the replies that it acknowledges (C17).
+-- `state` is 'new', or of a rid sent before what `sent_before` says.
+create or replace function onceq.send(
+    p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea,
+    p_send_no bigint, p_ack text[], p_priority smallint, p_not_before timestamptz,
+    p_expires_at timestamptz, p_content_type text, p_properties jsonb, p_own_transaction boolean,
+    out eid uuid, out state text
+)
+language plpgsql volatile as $$
+declare
+    q onceq.queue;
+    sha bytea := sha256(p_body);
+begin
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    q := onceq.open_queue(p_queue, p_body);
+    if q.durable then
+        perform onceq.be_durable();
+    elsif p_own_transaction then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    select s.eid, s.state into eid, state from onceq.sent_before(p_registrant, p_rid, sha) s;
+    if state is not null then
+        return;
+    end if;
+    if cardinality(p_ack) > 0 then
+        delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply'
+            and e.rid = any (p_ack);
+    end if;
+    state := 'new';
+    insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
+            send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
+            properties, life, sha256, body)
+        select q.queue_id, r.reply_queue_id,
+            case when p_not_before is null then 9 - p_priority else 10 end, p_priority, 'request',
+            p_registrant, p_send_no, p_rid, p_ack[cardinality(p_ack)], onceq.new_eid(), onceq.now(),
+            p_not_before, p_expires_at, p_content_type, p_properties,
+            case when not q.durable then onceq.current_life() end, sha, p_body
+        from onceq.registrant r where r.registrant_id = p_registrant
+        returning element.eid into eid;
+end $$;
+
+-- Sends many requests in one transaction, in the order given; the first acknowledges p_ack.
+create or replace function onceq.send_many(
+    p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
+    p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean
+) returns table (eid uuid, state text)
+language plpgsql volatile as $$
+begin
+    for i in 1 .. cardinality(p_rids) loop
+        return query select s.eid, s.state from onceq.send(
+            p_registrant, p_epoch, p_queue, p_rids[i], p_bodies[i], p_send_no + i - 1,
+            case when i = 1 then p_ack end, 4::smallint, null, null, p_content_type, null,
+            p_own_transaction) s;
+    end loop;
+end $$;
+
+-- The replies that wait for a registrant, oldest first, without those in p_skip; of one rid when
+-- p_rid is given. With a checkpoint, the reply's rid and that checkpoint become stable first.
+create or replace function onceq.receive(
+    p_registrant integer, p_epoch bigint, p_rid text, p_skip text[], p_limit integer,
+    p_ckpt bytea, p_s_rid text, p_s_no bigint
+) returns setof onceq.element
+language plpgsql volatile as $$
+declare e onceq.element;
+begin
+    perform onceq.be_durable();
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    for e in select x.* from onceq.element x where x.registrant_id = p_registrant
+            and x.role = 'request' and x.claimed_by is null and x.expires_at <= onceq.now()
+            for update skip locked loop
+        perform onceq.expire_element(e);
+    end loop;
+    for e in select x.* from onceq.element x where x.registrant_id = p_registrant and x.role = 'reply'
+            and (p_rid is null or x.rid = p_rid collate "C") and x.rid <> all (coalesce(p_skip, '{}'))
+            order by x.seq limit p_limit loop
+        if p_ckpt is not null then
+            perform onceq.record_receive(p_registrant, e.rid, e.send_no, e.eid, p_ckpt, p_s_rid, p_s_no);
+        end if;
+        return next e;
+    end loop;
+end $$;
+
+-- Removes the replies that the client has recorded (C6), keeping the rid of the last as received.
+create or replace function onceq.acknowledge(
+    p_registrant integer, p_epoch bigint, p_rids text[], p_ckpt bytea, p_s_rid text, p_s_no bigint
+) returns integer
+language plpgsql volatile as $$
+declare removed integer;
+begin
+    perform onceq.be_durable();
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    delete from onceq.element where registrant_id = p_registrant and role = 'reply' and rid = any (p_rids);
+    get diagnostics removed = row_count;
+    perform onceq.record_receive(p_registrant, p_rids[cardinality(p_rids)], null, null, p_ckpt,
+        p_s_rid, p_s_no);
+    return removed;
+end $$;

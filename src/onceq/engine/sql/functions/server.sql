@@ -1,0 +1,269 @@
+-- The server's operations: incarnations, claim, finish, abort, takeover (spec S1, G7).
+-- Tables: server, element, history. Locks: server slots (advisory), then elements by seq.
+
+-- Begins an incarnation: takes a free slot, whose lock this session then holds for life, and
+-- returns the claims of the one that died in it. p_former names this process's own former
+-- incarnation: its connection broke, it did not die, and the environment is to blame.
+create or replace function onceq.open_incarnation(
+    p_process uuid, p_host text, p_pid integer, p_former bigint,
+    out slot integer, out incarnation bigint, out backend_pid integer
+)
+language plpgsql volatile as $$
+declare
+    class integer := 'onceq.server'::regclass::oid::integer;
+    dead onceq.server;
+begin
+    perform onceq.be_durable();
+    perform onceq.take_over(p_process);
+    perform onceq.revoke(p_former, onceq.broken_by(p_former));
+    for s in 1 .. 10000 loop
+        exit when slot is not null;
+        if pg_try_advisory_lock(class, s) then
+            slot := s;
+        end if;
+    end loop;
+    select * into dead from onceq.server x where x.slot = open_incarnation.slot;
+    perform onceq.revoke(dead.incarnation, null);
+    if to_regclass('onceq.started_' || slot) is null then
+        execute format('create unlogged sequence onceq.%I minvalue 0 start 0', 'started_' || slot);
+    end if;
+    perform setval(('onceq.started_' || slot)::regclass, 0);
+    incarnation := nextval('onceq.incarnation_seq');
+    backend_pid := pg_backend_pid();
+    insert into onceq.server (slot, incarnation, process, host, pid, backend_pid, postmaster_start)
+        values (slot, incarnation, p_process, p_host, p_pid, backend_pid, pg_postmaster_start_time())
+        on conflict on constraint server_pkey do update set incarnation = excluded.incarnation,
+            process = excluded.process, host = excluded.host, pid = excluded.pid,
+            backend_pid = excluded.backend_pid, postmaster_start = excluded.postmaster_start,
+            started_at = clock_timestamp();
+end $$;
+
+-- Ends an incarnation: what it still holds goes back, uncharged.
+create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
+language plpgsql volatile as $$
+declare s onceq.server;
+begin
+    perform onceq.revoke(p_incarnation, null);
+    delete from onceq.server where incarnation = p_incarnation returning * into s;
+    return pg_advisory_unlock('onceq.server'::regclass::oid::integer, s.slot);
+end $$;
+
+-- Returns what a dead incarnation holds. p_charges maps the seqs it had started to 'charge' or
+-- 'suspect'; what is not in it comes back uncharged. Safety comes from the fence, claimed_by: a
+-- ghost that is just finishing holds its row, is skipped, and wins. False when rows were left.
+create or replace function onceq.revoke(p_incarnation bigint, p_charges jsonb) returns boolean
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    charge text;
+begin
+    for e in select * from onceq.element where claimed_by = p_incarnation order by seq
+            for update skip locked loop
+        charge := coalesce(p_charges ->> e.seq::text, 'release');
+        perform onceq.return_element(e, charge,
+            case when charge <> 'release' then 'server_died' end,
+            case when charge <> 'release'
+                 then format('incarnation %s ended while it ran', p_incarnation) end,
+            p_incarnation);
+    end loop;
+    return not exists (select from onceq.element where claimed_by = p_incarnation);
+end $$;
+
+-- Takes over from every process that has died: all its slots' locks are free. Evidence decides
+-- (G7): one started element is charged; when several had started, nobody knows which killed the
+-- process, and they become suspects; when the database itself went down meanwhile, likewise.
+create or replace function onceq.take_over(p_process uuid) returns integer
+language plpgsql volatile as $$
+declare
+    class integer := 'onceq.server'::regclass::oid::integer;
+    dead record;
+    charges jsonb;
+    taken integer := 0;
+begin
+    for dead in select s.process, array_agg(s.slot order by s.slot) as slots from onceq.server s
+            where s.process <> p_process group by s.process loop
+        continue when exists (select from unnest(dead.slots) x where not pg_try_advisory_xact_lock(class, x));
+        charges := onceq.started_by(dead.process);
+        perform onceq.take_over_slot(x, dead.process, charges) from unnest(dead.slots) x;
+        taken := taken + 1;
+    end loop;
+    return taken;
+end $$;
+
+-- Takes over one slot of a dead process; its row goes when nothing is left claimed. After the
+-- lock, in a new statement: the slot may have a new owner, or none, by now.
+create or replace function onceq.take_over_slot(p_slot integer, p_process uuid, p_charges jsonb)
+returns void
+language plpgsql volatile as $$
+declare s onceq.server;
+begin
+    select * into s from onceq.server where slot = p_slot and process = p_process for update;
+    if s.slot is not null and onceq.revoke(s.incarnation, p_charges) then
+        delete from onceq.server where slot = p_slot and incarnation = s.incarnation;
+    end if;
+end $$;
+
+-- What a dead process had started and not finished, as {seq: charge}. The marker is a sequence,
+-- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. A claim
+-- from before a restart of the database is a suspect, whatever the marker says.
+create or replace function onceq.started_by(p_process uuid) returns jsonb
+language plpgsql volatile as $$
+declare
+    s onceq.server;
+    marker bigint;
+    charges jsonb := '{}';
+    survived boolean := true;
+begin
+    for s in select * from onceq.server where process = p_process loop
+        marker := pg_sequence_last_value(to_regclass('onceq.started_' || s.slot));
+        survived := survived and marker is not null
+            and s.postmaster_start = pg_postmaster_start_time();
+        if marker > 0 and exists (select from onceq.element
+                where seq = marker and claimed_by = s.incarnation) then
+            charges := charges || jsonb_build_object(marker::text, 'charge');
+        end if;
+    end loop;
+    if not survived then
+        select coalesce(jsonb_object_agg(e.seq::text, 'suspect'), '{}') into charges
+            from onceq.element e join onceq.server x on x.incarnation = e.claimed_by
+            where x.process = p_process;
+    elsif (select count(*) from jsonb_object_keys(charges)) > 1 then
+        select jsonb_object_agg(key, 'suspect') into charges from jsonb_object_keys(charges) key;
+    end if;
+    return charges;
+end $$;
+
+-- What a live process had started when its connection broke: a fault of the environment; or, when
+-- the database itself went down, a suspect.
+create or replace function onceq.broken_by(p_incarnation bigint) returns jsonb
+language plpgsql volatile as $$
+declare
+    s onceq.server;
+    marker bigint;
+begin
+    select * into s from onceq.server where incarnation = p_incarnation;
+    marker := pg_sequence_last_value(to_regclass('onceq.started_' || s.slot));
+    if marker > 0 and s.postmaster_start = pg_postmaster_start_time() then
+        return jsonb_build_object(marker::text, 'environment');
+    elsif s.slot is null or marker = 0 then
+        return '{}';
+    end if;
+    return (select coalesce(jsonb_object_agg(seq::text, 'suspect'), '{}')
+            from onceq.element where claimed_by = p_incarnation);
+end $$;
+
+-- The seqs to claim next from one lane group, locked. Fresh: lanes 0 to 9 in order; due: lane
+-- 10, by not_before; suspect: lane 11, one at a time.
+create or replace function onceq.pick(p_queue_id integer, p_group text, p_n integer)
+returns setof bigint
+language plpgsql volatile rows 10 as $$
+begin
+    if p_group = 'fresh' then
+        return query select seq from onceq.element
+            where queue_id = p_queue_id and lane <= 9 and claimed_by is null
+            order by lane, seq limit p_n for update skip locked;
+    elsif p_group = 'due' then
+        return query select seq from onceq.element
+            where queue_id = p_queue_id and lane = 10 and claimed_by is null and not_before <= onceq.now()
+            order by not_before, seq limit p_n for update skip locked;
+    else
+        return query select seq from onceq.element
+            where queue_id = p_queue_id and lane = 11 and claimed_by is null
+              and not_before <= onceq.now() - case p_group when 'suspect' then interval '0'
+                                                           else interval '1 second' end
+            order by not_before, seq limit 1 for update skip locked;
+    end if;
+end $$;
+
+-- Claims up to p_n elements of a queue for an incarnation. p_turn alternates: even turns look at
+-- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
+-- having waited for a second, on every second turn; never where p_alone is false. What has
+-- expired is not returned: it gets its expired reply here.
+create or replace function onceq.claim(
+    p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
+) returns setof onceq.element
+language plpgsql volatile as $$
+declare
+    groups text[] := case p_turn % 2 when 0 then array['due', 'fresh'] else array['fresh', 'due'] end;
+    wanted integer := p_n;
+    e onceq.element;
+    q onceq.queue;
+    g text;
+begin
+    select * into q from onceq.queue where queue_id = p_queue_id and dequeue_started;
+    if q.queue_id is null then
+        return;
+    end if;
+    if p_alone then
+        groups := case p_turn % 2 when 0 then array['suspect waiting'] || groups else groups end || 'suspect';
+    end if;
+    foreach g in array groups loop
+        exit when wanted <= 0 or (g = 'suspect' and wanted < p_n);
+        for e in update onceq.element x set claimed_by = p_incarnation
+                from onceq.pick(p_queue_id, g, wanted) as picked (seq)
+                where x.seq = picked.seq returning x.* loop
+            if e.life is not null and e.life < onceq.current_life() then
+                delete from onceq.element where seq = e.seq;
+            elsif e.expires_at <= onceq.now() then
+                perform onceq.expire_element(e);
+            else
+                wanted := case when e.lane = 11 then 0 else wanted - 1 end;
+                return next e;
+            end if;
+        end loop;
+    end loop;
+end $$;
+
+-- Claims one element by its eid, for a dequeue inside a caller's transaction.
+create or replace function onceq.claim_eid(p_incarnation bigint, p_eid uuid) returns setof onceq.element
+language plpgsql volatile as $$
+begin
+    return query update onceq.element x set claimed_by = p_incarnation
+        where x.seq = (select seq from onceq.element where eid = p_eid and claimed_by is null
+                       and role in ('request', 'datagram') for update skip locked)
+        returning x.*;
+end $$;
+
+-- Finishes a claimed element: removes it, writes its reply and history, and claims the next, in
+-- the handler's transaction. The fence: only if this incarnation still holds it. p_token was set
+-- at begin; it is gone when the handler ended the transaction and its effects are outside (G2).
+create or replace function onceq.finish(
+    p_seq bigint, p_incarnation bigint, p_reply bytea, p_content_type text, p_token text,
+    p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
+) returns setof onceq.element
+language plpgsql volatile as $$
+declare e onceq.element;
+begin
+    if current_setting('onceq.token', true) is distinct from p_token then
+        raise exception 'the handler ended the transaction that it was given' using errcode = 'OQ012';
+    end if;
+    perform onceq.be_durable();
+    delete from onceq.element where seq = p_seq and claimed_by = p_incarnation returning * into e;
+    if e.seq is null then
+        raise exception 'element % is no longer claimed by incarnation %', p_seq, p_incarnation
+            using errcode = 'OQ002';
+    end if;
+    perform onceq.conclude(e, 'done', null, null, p_reply, p_content_type, p_incarnation);
+    if p_n > 0 then
+        return query select * from onceq.claim(p_incarnation, p_queue_id, p_n, p_turn, p_alone);
+    end if;
+end $$;
+
+-- Ends an execution that failed: after the rollback, in a transaction of its own, so that the
+-- count is durable outside what was aborted (finding 4). The marker is cleared: this execution
+-- is accounted for.
+create or replace function onceq.abort(
+    p_seq bigint, p_incarnation bigint, p_charge text, p_code text, p_error text
+) returns text
+language plpgsql volatile as $$
+declare e onceq.element;
+begin
+    perform onceq.be_durable();
+    select * into e from onceq.element where seq = p_seq and claimed_by = p_incarnation for update;
+    perform setval(('onceq.started_' || slot)::regclass, 0) from onceq.server
+        where incarnation = p_incarnation;
+    if e.seq is null then
+        return 'lost';
+    end if;
+    return onceq.return_element(e, p_charge, p_code, p_error, p_incarnation);
+end $$;

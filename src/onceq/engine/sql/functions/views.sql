@@ -1,0 +1,70 @@
+-- What people and programs read: queues, requests wherever they are, servers. Read only.
+-- Tables: all (read). Locks: none.
+
+create or replace view onceq.queues as
+select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durable, q.abort_limit,
+       q.backoff_ms, q.backoff_max_ms, q.execution_limit_s, q.body_bytes_max, q.tag_bytes_max,
+       q.keep_body, eq.name as error_queue, q.created_at,
+       coalesce(d.ready, 0) as ready, coalesce(d.claimed, 0) as claimed,
+       coalesce(d.waiting, 0) as waiting, coalesce(d.suspect, 0) as suspect,
+       coalesce(d.held, 0) as held, d.oldest_at
+from onceq.queue q
+left join onceq.queue eq on eq.queue_id = q.error_queue_id
+left join (
+    select queue_id,
+           count(*) filter (where claimed_by is null and lane <= 9) as ready,
+           count(*) filter (where claimed_by is not null) as claimed,
+           count(*) filter (where claimed_by is null and lane = 10) as waiting,
+           count(*) filter (where claimed_by is null and lane = 11) as suspect,
+           count(*) filter (where lane = 12) as held,
+           min(enqueued_at) as oldest_at
+    from onceq.element group by queue_id
+) d on d.queue_id = q.queue_id
+where q.destroyed_at is null;
+
+-- A row for every place a rid can be (G4): queued, waiting, suspect, executing, replied, held in
+-- an error queue, or finished. A request whose reply waits has two: its history and its reply.
+create or replace view onceq.requests as
+select e.rid, r.name as registrant, r.thread, e.eid,
+       case when e.role = 'reply' then 'replied'
+            when e.role = 'failed' then 'held'
+            when e.claimed_by is not null then 'executing'
+            when e.lane = 10 and e.not_before > onceq.now() then 'waiting'
+            when e.lane = 11 then 'suspect'
+            else 'queued' end as state,
+       e.role::text as role, e.outcome::text as outcome, q.name as queue, e.aborts as aborts,
+       e.code, e.error, e.enqueued_at, e.not_before, e.expires_at,
+       null::timestamptz as finished_at, s.host as server_host, s.pid as server_pid,
+       e.correlation_id, octet_length(e.body) as body_bytes
+from onceq.element e
+join onceq.queue q on q.queue_id = e.queue_id
+left join onceq.registrant r on r.registrant_id = e.registrant_id
+left join onceq.server s on s.incarnation = e.claimed_by
+union all
+select h.rid, r.name, r.thread, h.eid, 'finished', h.role::text, h.outcome::text, q.name, h.aborts,
+       h.code, h.error, h.enqueued_at, null, null, h.finished_at, null, null,
+       h.correlation_id, octet_length(h.body)
+from onceq.history h
+join onceq.queue q on q.queue_id = h.queue_id
+left join onceq.registrant r on r.registrant_id = h.registrant_id;
+
+create or replace view onceq.servers as
+select s.slot, s.incarnation, s.process, s.host, s.pid, s.backend_pid, s.started_at,
+       exists (select from pg_locks l where l.locktype = 'advisory'
+               and l.database = (select oid from pg_database where datname = current_database())
+               and l.classid = 'onceq.server'::regclass::oid and l.objid = s.slot) as alive,
+       (select count(*) from onceq.element e where e.claimed_by = s.incarnation) as claims
+from onceq.server s;
+
+-- The places in which a rid, or an eid, is or was, the latest first; null matches everything.
+create or replace function onceq.look_up(
+    p_rid text, p_eid uuid, p_registrant text, p_state text, p_queue text, p_limit integer
+) returns setof onceq.requests
+language plpgsql stable as $$
+begin
+    return query execute format('select * from onceq.requests where true %s %s %s %s %s
+            order by coalesce(finished_at, enqueued_at) desc, state limit %s',
+        'and rid = ' || quote_literal(p_rid) || ' collate "C"', 'and eid = ' || quote_literal(p_eid),
+        'and registrant = ' || quote_literal(p_registrant), 'and state = ' || quote_literal(p_state),
+        'and queue = ' || quote_literal(p_queue), p_limit);
+end $$;

@@ -1,0 +1,285 @@
+"""Every exception of onceq, in one tree.
+
+    OnceqError
+    ├── UsageError                    fix the program; nothing happened
+    │   ├── InvalidName               a name outside its alphabet or length
+    │   ├── InvalidValue              a value of the wrong type or range
+    │   ├── TooLarge                  a body, tag or checkpoint over its limit
+    │   ├── IllegalState              a call that the client's state forbids (BHM90 fig. 1)
+    │   ├── HandlerMisuse             a handler ended or changed its own transaction
+    │   ├── QueueNotFound
+    │   ├── QueueNotEmpty             a non-empty queue is never destroyed
+    │   ├── SettingsDiffer            the queue exists with other settings
+    │   ├── RidReused                 the rid was sent before with other content
+    │   ├── StatementRefused          PostgreSQL refused a statement (constraint, type, right)
+    │   ├── FileMismatch              a file lacks a column, or is not what it was
+    │   └── MissingExtra              an optional dependency is not installed
+    ├── OperatingError                the environment; `outcome` says what happened
+    │   ├── CannotConnect
+    │   ├── ConnectionLost            before COMMIT was sent: nothing happened
+    │   ├── InDoubt                   after COMMIT was sent: unknown
+    │   ├── EnvironmentFault          deadlock, serialization, disk full, cancelled statement
+    │   ├── DeadlineExceeded          a wait ran out; nothing happened
+    │   │   └── ReceiveTimeout        no reply yet; nothing lost, call again
+    │   ├── Fenced                    a newer life of this registrant exists
+    │   ├── ClaimLost                 the element is no longer claimed by this incarnation
+    │   ├── QueueStopped
+    │   ├── SchemaMissing
+    │   ├── SchemaTooNew
+    │   ├── PostgresTooOld
+    │   ├── PoolerDetected            a transaction pooler stands between
+    │   └── EmbeddedError             the embedded PostgreSQL cannot be used
+    │       ├── DirectoryRefused      not ours, another user's, another version
+    │       └── EmbeddedStartFailed   PostgreSQL did not start; the log says why
+    ├── ReplyError                    the request's outcome, as a value that can be raised
+    │   ├── RequestFailed             it never took effect and never will
+    │   ├── Cancelled                 it was killed before it took effect
+    │   ├── Expired                   it expired before it took effect
+    │   └── ReplyGone                 it was done before; its reply is no longer kept
+    └── HandlerSignal                 raised by handlers to tell the server what to do
+        ├── Reject                    one failure reply, no retry
+        ├── Retry                     back to the queue, uncharged up to a bound
+        └── HandlerFailed             any other exception of a handler, as the server sees it
+
+Every error carries `outcome`: NOTHING_HAPPENED, or UNKNOWN when COMMIT had been
+sent and its answer was lost. Messages say what, where and what to do next.
+"""
+
+from __future__ import annotations
+
+import enum
+
+__all__ = [
+    "CannotConnect",
+    "Cancelled",
+    "ClaimLost",
+    "ConnectionLost",
+    "DeadlineExceeded",
+    "DirectoryRefused",
+    "EmbeddedError",
+    "EmbeddedStartFailed",
+    "EnvironmentFault",
+    "Expired",
+    "Fenced",
+    "FileMismatch",
+    "HandlerFailed",
+    "HandlerMisuse",
+    "HandlerSignal",
+    "IllegalState",
+    "InDoubt",
+    "InvalidName",
+    "InvalidValue",
+    "MissingExtra",
+    "OnceqError",
+    "OperatingError",
+    "Outcome",
+    "PoolerDetected",
+    "PostgresTooOld",
+    "QueueNotEmpty",
+    "QueueNotFound",
+    "QueueStopped",
+    "ReceiveTimeout",
+    "Reject",
+    "ReplyError",
+    "ReplyGone",
+    "RequestFailed",
+    "Retry",
+    "RidReused",
+    "SchemaMissing",
+    "SchemaTooNew",
+    "SettingsDiffer",
+    "StatementRefused",
+    "TooLarge",
+    "UsageError",
+]
+
+
+class Outcome(enum.Enum):
+    """What is known about the effect of the operation that failed."""
+
+    NOTHING_HAPPENED = "nothing happened"
+    UNKNOWN = "unknown"
+
+
+class OnceqError(Exception):
+    """The root of every error that onceq raises on purpose."""
+
+    outcome: Outcome = Outcome.NOTHING_HAPPENED
+
+
+class UsageError(OnceqError):
+    """The program asked for something that cannot be; fix the program."""
+
+
+class InvalidName(UsageError):
+    """A name is outside its alphabet or length."""
+
+
+class InvalidValue(UsageError):
+    """A value has the wrong type or is out of range."""
+
+
+class TooLarge(UsageError):
+    """A body, tag or checkpoint is over the limit of its queue."""
+
+
+class IllegalState(UsageError):
+    """The client's state forbids this call (BHM90 figures 1 and 7)."""
+
+
+class HandlerMisuse(UsageError):
+    """A handler committed, rolled back or reconfigured the server's transaction."""
+
+
+class QueueNotFound(UsageError):
+    """No queue of this name exists in the repository."""
+
+
+class QueueNotEmpty(UsageError):
+    """The queue holds elements; destroying it would lose them."""
+
+
+class SettingsDiffer(UsageError):
+    """The queue exists with other settings than those declared."""
+
+
+class RidReused(UsageError):
+    """The rid was sent before with other content."""
+
+
+class StatementRefused(UsageError):
+    """PostgreSQL refused a statement: a constraint, a type, a missing right."""
+
+    def __init__(self, text: str, sqlstate: str | None = None) -> None:
+        super().__init__(text)
+        self.sqlstate = sqlstate
+
+
+class FileMismatch(UsageError):
+    """A file lacks a column, or is not the file that it was."""
+
+
+class MissingExtra(UsageError):
+    """An optional dependency is not installed; the message names the extra."""
+
+
+class OperatingError(OnceqError):
+    """The environment failed; `outcome` says what is known of the effect."""
+
+
+class CannotConnect(OperatingError):
+    """The repository cannot be reached."""
+
+
+class ConnectionLost(OperatingError):
+    """The connection broke before COMMIT was sent: nothing happened."""
+
+
+class InDoubt(OperatingError):
+    """COMMIT was sent and its answer lost: reconnect to learn the truth."""
+
+    outcome = Outcome.UNKNOWN
+
+
+class EnvironmentFault(OperatingError):
+    """Deadlock, serialization failure, disk full, shutdown: try again later."""
+
+    def __init__(self, message: str, sqlstate: str | None = None) -> None:
+        super().__init__(message)
+        self.sqlstate = sqlstate
+
+
+class DeadlineExceeded(OperatingError):
+    """A wait ran past its deadline; nothing happened."""
+
+
+class ReceiveTimeout(DeadlineExceeded):
+    """No reply arrived in time; nothing is lost, call again."""
+
+
+class Fenced(OperatingError):
+    """A newer life of this registrant has connected; this one is over."""
+
+
+class ClaimLost(OperatingError):
+    """The element is no longer claimed by this incarnation; its work is void."""
+
+
+class QueueStopped(OperatingError):
+    """The queue is stopped for this operation."""
+
+
+class SchemaMissing(OperatingError):
+    """The repository does not exist in this database; run `onceq init`."""
+
+
+class SchemaTooNew(OperatingError):
+    """The repository was made by a newer onceq than this one."""
+
+
+class PostgresTooOld(OperatingError):
+    """The PostgreSQL server is older than the oldest supported version."""
+
+
+class PoolerDetected(OperatingError):
+    """A transaction pooler stands between; session locks do not work through it."""
+
+
+class EmbeddedError(OperatingError):
+    """The embedded PostgreSQL cannot be used."""
+
+
+class DirectoryRefused(EmbeddedError):
+    """The directory is not ours, another user's, or of another version."""
+
+
+class EmbeddedStartFailed(EmbeddedError):
+    """The embedded PostgreSQL did not start; the message quotes its log."""
+
+
+class ReplyError(OnceqError):
+    """The outcome of a request that did not succeed, with its rid."""
+
+    def __init__(self, rid: str, code: str, text: str, attempts: int) -> None:
+        super().__init__(f"request {rid!r}: {code} after {attempts} attempt(s): {text}")
+        self.rid = rid
+        self.code = code
+        self.text = text
+        self.attempts = attempts
+
+
+class RequestFailed(ReplyError):
+    """The request took no effect and never will (BHM90 3, a promise)."""
+
+
+class Cancelled(ReplyError):
+    """The request was killed before it took effect."""
+
+
+class Expired(ReplyError):
+    """The request expired before it took effect."""
+
+
+class ReplyGone(ReplyError):
+    """The request was done before, and its reply is no longer kept (finding 3)."""
+
+
+class HandlerSignal(OnceqError):
+    """Raised by a handler to tell the server what becomes of its element."""
+
+
+class Reject(HandlerSignal):
+    """Fail the request now: one failure reply, no retry."""
+
+
+class Retry(HandlerSignal):
+    """The environment failed; run again later, uncharged up to a bound."""
+
+
+class HandlerFailed(HandlerSignal):
+    """A handler raised; `code` is the exception's class, `text` what it said."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code}: {text}")
+        self.code = code
+        self.text = text

@@ -1,0 +1,173 @@
+"""Queues as values: typed, declared once, shared by client and server. Pure, no I/O."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+from onceq.errors import InvalidValue
+from onceq.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from datetime import datetime
+
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
+
+JSON = "application/json"
+BINARY = "application/octet-stream"
+
+ISOLATION_LEVELS = ("read committed", "repeatable read", "serializable")
+
+
+def content_type_of(kind: type[Any]) -> str:
+    """Returns the content type in which values of this type travel."""
+    return BINARY if kind is bytes else JSON
+
+
+def encode(kind: type[Any], value: Any, what: str) -> bytes:
+    """Returns the bytes of a value: itself when bytes, else JSON.
+
+    Raises InvalidValue when the value is not of the type; nothing happened.
+    """
+    if kind is bytes:
+        return names.check_bytes(what, value)
+    try:
+        body = msgspec.json.encode(value)
+        msgspec.json.decode(body, type=kind)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error
+    return body
+
+
+def decode(kind: type[Any], body: bytes, what: str) -> Any:
+    """Returns the value that was encoded. Raises InvalidValue when it is of another type."""
+    if kind is bytes:
+        return body
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueSettings:
+    """What a queue does with its elements.
+
+    abort_limit: aborts until an element fails, 1 to 1000. backoff_ms: wait after the first
+    abort, doubled by each further one up to backoff_max_ms. execution_limit_s: longest
+    execution, after which PostgreSQL ends the server's session. body_bytes_max, tag_bytes_max:
+    limits of a send. durable: False keeps the contents only until the database crashes (Q7).
+    keep_body: history keeps request and reply bodies. error_queue: None is NAME.error.
+    """
+
+    abort_limit: int = 5
+    backoff_ms: int = 100
+    backoff_max_ms: int = 60_000
+    execution_limit_s: int = 3600
+    body_bytes_max: int = names.BODY_BYTES_MAX
+    tag_bytes_max: int = names.TAG_BYTES_MAX
+    durable: bool = True
+    keep_body: bool = False
+    error_queue: str | None = None
+
+    def __post_init__(self) -> None:
+        names.check_range("abort_limit", self.abort_limit, 1, 1000)
+        names.check_range("backoff_ms", self.backoff_ms, 0, 86_400_000)
+        names.check_range("backoff_max_ms", self.backoff_max_ms, self.backoff_ms, 2**31 - 1)
+        names.check_range("execution_limit_s", self.execution_limit_s, 1, 604_800)
+        names.check_range("body_bytes_max", self.body_bytes_max, 1, 268_435_456)
+        names.check_range("tag_bytes_max", self.tag_bytes_max, 1, 16_777_216)
+        if self.error_queue is not None:
+            names.check_queue(self.error_queue)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInfo:
+    """A queue as it is: its settings, and how many elements are where."""
+
+    queue_id: int
+    name: str
+    kind: str
+    settings: QueueSettings
+    enqueue_started: bool
+    dequeue_started: bool
+    ready: int
+    claimed: int
+    waiting: int
+    suspect: int
+    held: int
+    created_at: datetime
+    oldest_at: datetime | None
+
+    @property
+    def depth(self) -> int:
+        """The number of elements in the queue, wherever they wait."""
+        return self.ready + self.claimed + self.waiting + self.suspect + self.held
+
+
+@dataclass(frozen=True, slots=True)
+class Handled(Generic[Request, Reply]):
+    """A queue with the function that handles its requests."""
+
+    queue: Queue[Request, Reply]
+    handler: Callable[..., Any]
+    isolation: str
+
+
+@dataclass(frozen=True, slots=True, init=False)
+class Queue(Generic[Request, Reply]):
+    """A typed queue: its name, the type of its requests, the type of its replies, its settings.
+
+    A value: making one does no I/O. Types are `bytes`, or whatever msgspec encodes as JSON:
+    Structs, dataclasses, dicts, ... Settings are those of `QueueSettings`, by keyword.
+    Raises InvalidName, InvalidValue.
+    """
+
+    name: str
+    request_type: type[Request]
+    reply_type: type[Reply]
+    settings: QueueSettings
+
+    def __init__(
+        self, name: str, request_type: type[Request], reply_type: type[Reply], **settings: Any
+    ) -> None:
+        try:
+            chosen = QueueSettings(**settings)
+        except TypeError as error:
+            raise InvalidValue(f"queue {name!r}: {error}") from None
+        object.__setattr__(self, "name", names.check_queue(name))
+        object.__setattr__(self, "request_type", request_type)
+        object.__setattr__(self, "reply_type", reply_type)
+        object.__setattr__(self, "settings", chosen)
+
+    def handled_by(
+        self, handler: Callable[..., Any], *, isolation: str = "read committed"
+    ) -> Handled[Request, Reply]:
+        """Returns this queue with the function that handles its requests, for `Server([...])`.
+
+        The handler is called with (request, context) and returns the reply; `async def` runs on
+        an event loop. isolation: of the transaction that it is given.
+        """
+        if isolation not in ISOLATION_LEVELS:
+            raise InvalidValue(f"isolation is one of {ISOLATION_LEVELS}, not {isolation!r}")
+        return Handled(self, handler, isolation)
+
+    def encode_request(self, value: Request) -> bytes:
+        """Returns the bytes of a request. Raises InvalidValue; nothing happened."""
+        return encode(self.request_type, value, f"request for queue {self.name!r}")
+
+    def decode_request(self, body: bytes) -> Request:
+        """Returns the request in these bytes. Raises InvalidValue."""
+        return decode(self.request_type, body, f"request in queue {self.name!r}")  # type: ignore[no-any-return] # typed by request_type
+
+    def encode_reply(self, value: Reply) -> bytes:
+        """Returns the bytes of a reply. Raises InvalidValue; nothing happened."""
+        return encode(self.reply_type, value, f"reply of queue {self.name!r}")
+
+    def decode_reply(self, body: bytes) -> Reply:
+        """Returns the reply in these bytes. Raises InvalidValue."""
+        return decode(self.reply_type, body, f"reply of queue {self.name!r}")  # type: ignore[no-any-return] # typed by reply_type
