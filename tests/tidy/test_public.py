@@ -68,25 +68,28 @@ def names_in_tests() -> frozenset[str]:
 
 
 @pytest.mark.parametrize(("name", "path"), PUBLIC_MODULES)
-def test_all_lists_the_public_names_in_order(name: str, path: Path) -> None:
+def test_all_lists_the_public_names(name: str, path: Path) -> None:
     module = importlib.import_module(name)
     listed = [entry for entry in module.__all__ if entry != "__version__"]
-    assert sorted(listed) == sorted(set(listed))
+    assert len(listed) == len(set(listed)), "a name is listed twice"
     assert set(public_names(syntax(path))) <= set(listed), "public, but not in __all__"
     assert [entry for entry in module.__all__ if not hasattr(module, entry)] == []
 
 
 @pytest.mark.parametrize("name", error_classes())
 def test_every_error_is_shown_by_a_test(name: str, names_in_tests: frozenset[str]) -> None:
-    assert name in names_in_tests, f"no test raises or expects {name}"
+    shown = name in names_in_tests
+    assert shown, f"no test raises or expects {name}"
 
 
 @pytest.mark.parametrize("package", packages())
 def test_every_package_is_on_the_map(package: str) -> None:
     name = package.rsplit("/", 1)[-1]
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    path = ROOT / "ARCHITECTURE.md"
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
     pattern = rf"\b{name}/|\bonceq\.{package.replace('/', '.')}\b"
-    assert re.search(pattern, text), f"ARCHITECTURE.md does not name {package}/"
+    named = re.search(pattern, text) is not None
+    assert named, f"ARCHITECTURE.md does not name {package}/"
 
 
 def test_sql_functions_say_what_they_lock() -> None:
