@@ -83,6 +83,12 @@ def test_every_error_is_shown_by_a_test(name: str, names_in_tests: frozenset[str
 
 
 @pytest.mark.parametrize("package", packages())
+def test_every_package_has_its_init(package: str) -> None:
+    """Without one, the checks of import levels do not see the package."""
+    assert (PACKAGE / package / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("package", packages())
 def test_every_package_is_on_the_map(package: str) -> None:
     name = package.rsplit("/", 1)[-1]
     path = ROOT / "ARCHITECTURE.md"
