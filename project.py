@@ -36,7 +36,7 @@ TESTED = ((3, 11), (3, 12), (3, 13))
 VENV_BYTES_MIN = 2_000_000_000  # .venv takes 1.5 GB, most of it PySpark and PostgreSQL
 BUILD_BYTES_MIN = 2_000_000_000  # PySpark comes as a source archive and is unpacked twice
 KEYED = ("requirements.txt", "requirements-data.txt", "pyproject.toml", "src/onceq/version.py")
-CHECKED = ("src", "tests", "examples", "bench", "project.py")
+CHECKED = ("src", "tests", "examples", "bench")  # those that hold Python, and this file
 FAST_TESTS = ("tests/tidy", "tests/model", "tests/simulation")
 FAST_SCHEDULES = "10000"  # simulated crash schedules in `check`
 LITTER = (".venv", ".data", ".*_cache", ".coverage*", ".hypothesis", "build", "dist", "htmlcov")
@@ -283,7 +283,7 @@ class Step:
 def check_steps() -> "list[Step]":
     """Return the tools of the check, the longest first, so that two cores end together."""
     tools = VENV / "bin"
-    checked = [name for name in CHECKED if (ROOT / name).exists()]
+    checked = [name for name in CHECKED if any((ROOT / name).glob("**/*.py"))] + ["project.py"]
     tests = [name for name in FAST_TESTS if (ROOT / name).exists()]
     return [
         Step("fast tests", str(PYTHON), "-m", "pytest", "-q", "--no-header", "--tb=short", *tests),
