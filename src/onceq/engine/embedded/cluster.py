@@ -31,6 +31,7 @@ from onceq.engine.embedded.privileges import (
 from onceq.engine.embedded.process import (
     is_postmaster,
     orphans,
+    pid_exists,
     read_identity,
     read_pid_file,
 )
@@ -45,6 +46,7 @@ _LOG_BYTES_MAX = 10 * 1024 * 1024
 _LOG_LINES_QUOTED = 12
 _LOG_BYTES_QUOTED = 8192
 _BUILTIN_LOCALE_SINCE = 17
+_HARD_WAYS = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)  # fast, immediate, at once
 
 # Appended to postgresql.conf when the cluster is made; the owner may change it there.
 _SETTINGS = """
@@ -96,7 +98,8 @@ def launch_server(layout: Layout, run: FileLock, options: Options, deadline: Dea
             _make_cluster(layout, binaries, identity, run=run, deadline=deadline)
         _match_owner(layout, identity)
         _clear_pid_file(layout)
-        argv = _server_argv(layout, binaries, options.settings)
+        sockets = make_socket_directory(layout.directory)
+        argv = _server_argv(layout, binaries, options.settings, sockets)
         command = launch_command(identity, argv, run_fd=run.fd, detach=True)
         _start(layout, command, run, deadline)
     except OSError as error:
@@ -113,23 +116,24 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
     """End every process of the cluster, cleanly; False if none was running.
 
     Open transactions are rolled back. With `hard`, half of the time is for the clean
-    way, then without a checkpoint, which costs a crash recovery at the next start.
-    Raises EmbeddedError if it still runs at the deadline.
+    way, then without a checkpoint, then by killing the postmaster, which costs a crash
+    recovery at the next start. Raises EmbeddedError if it still runs at the deadline.
     """
     if not is_running(layout):
         return False
     found = read_pid_file(layout.pid_file)
-    clean = Deadline(deadline.left_s() / 2) if hard else deadline
-    if not (
-        _signal_and_wait(layout, signal.SIGINT, clean)
-        or (hard and _signal_and_wait(layout, signal.SIGQUIT, deadline))
-    ):
+    ways = _HARD_WAYS if hard else _HARD_WAYS[:1]
+    for number in ways:
+        last = number is ways[-1]
+        if _signal_and_wait(layout, number, deadline if last else deadline.half()):
+            break
+    else:
         raise EmbeddedError(
             f"PostgreSQL in {layout.directory} did not stop within {deadline.timeout_s:g} s; it "
             f"may still be stopping. Wait, or force it; its log is {layout.log}."
         )
     if found is not None and found.socket_directory is not None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):  # not empty after a kill
             found.socket_directory.rmdir()
     return True
 
@@ -229,12 +233,14 @@ def _initdb_argv(binaries: Binaries, staging: Path) -> list[str]:
     ]
 
 
-def _server_argv(layout: Layout, binaries: Binaries, settings: Mapping[str, str]) -> list[str]:
+def _server_argv(
+    layout: Layout, binaries: Binaries, settings: Mapping[str, str], socket_directory: Path
+) -> list[str]:
     """What no configuration file may change, then what the caller asked for."""
     fixed = {
         "listen_addresses": "",
         "port": str(PORT),
-        "unix_socket_directories": str(make_socket_directory(layout.directory)),
+        "unix_socket_directories": str(socket_directory),
         "unix_socket_permissions": "0700",
         "logging_collector": "off",
         "log_destination": "stderr",
@@ -287,13 +293,13 @@ def _failed(layout: Layout, program: str, said: str) -> EmbeddedStartFailed:
 
 
 def _clear_pid_file(layout: Layout) -> None:
-    """Remove a stale postmaster.pid whose pid belongs to some other process by now.
+    """Remove a stale postmaster.pid whose pid is a zombie or another process by now.
 
-    With a dead pid PostgreSQL clears it itself, checking shared memory as well; but
-    with a live one it would refuse to start for as long as that process runs.
+    PostgreSQL would refuse to start for as long as that is there. With a dead pid it
+    clears the file itself, checking shared memory as well.
     """
     found = read_pid_file(layout.pid_file)
-    if found is None:
+    if found is None or not pid_exists(found.pid):
         return
     if is_postmaster(found, layout.cluster):
         raise EmbeddedStartFailed(
@@ -323,8 +329,7 @@ def _signal_and_wait(layout: Layout, number: signal.Signals, deadline: Deadline)
         if postmaster is not None and postmaster.identity not in sent and postmaster.alive():
             sent.add(postmaster.identity)
             postmaster.send(number)
-        elif not sent:
-            end_orphans(layout)
+        end_orphans(layout)
         return not is_running(layout)
 
     return poll_until(stopped, deadline)

@@ -38,6 +38,10 @@ class Deadline:
         """Seconds left, never negative."""
         return max(0.0, self._end - time.monotonic())
 
+    def half(self) -> Deadline:
+        """The point half-way between now and this one."""
+        return Deadline(self.left_s() / 2)
+
     def passed(self) -> bool:
         """True when no time is left."""
         return self.left_s() <= 0.0

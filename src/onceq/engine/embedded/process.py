@@ -15,7 +15,15 @@ from pathlib import Path
 from onceq.engine.embedded.launch import identity
 from onceq.errors import EmbeddedError
 
-__all__ = ["PidFile", "Process", "is_postmaster", "orphans", "read_identity", "read_pid_file"]
+__all__ = [
+    "PidFile",
+    "Process",
+    "is_postmaster",
+    "orphans",
+    "pid_exists",
+    "read_identity",
+    "read_pid_file",
+]
 
 _START_SLACK_S = 5
 
@@ -110,13 +118,20 @@ def orphans(run_lock: Path) -> list[Process]:
     ]
 
 
-def _running(pid: int) -> bool:
+def pid_exists(pid: int) -> bool:
+    """Whether some process has that pid, if only as a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
-        return True
+        pass
+    return True
+
+
+def _running(pid: int) -> bool:
+    if not pid_exists(pid):
+        return False
     fields = _stat(pid)
     return fields is None or fields[0] not in {"Z", "X"}
 

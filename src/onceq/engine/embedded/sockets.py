@@ -27,8 +27,9 @@ _PLAIN = re.compile(r"/[A-Za-z0-9_./+-]*\Z")
 
 
 def make_socket_directory(directory: Path) -> Path:
-    """Make the socket's 0700 directory for the data directory, and return it.
+    """Make the socket's empty 0700 directory for the data directory, and return it.
 
+    For a server that is about to start: what a killed one left there is removed.
     The first of XDG_RUNTIME_DIR, the temporary directory and /tmp that is short enough
     and ours alone. Raises EmbeddedError, naming each and its fault.
     """
@@ -65,6 +66,8 @@ def _prepare(base: Path, name: str) -> Path:
     for path in (base, directory):
         path.mkdir(mode=0o700, exist_ok=True)
         _check_private(path)
+    for stale in directory.glob(".s.PGSQL.*"):  # PostgreSQL would believe a zombie's lock file
+        stale.unlink()
     return directory
 
 

@@ -1,0 +1,44 @@
+"""Directories for the tests that start and kill embedded servers of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceq.engine.embedded import open_embedded, stop_embedded
+
+
+@pytest.fixture(scope="session")
+def made_directories() -> list[Path]:
+    """Directories with a cluster that no test uses now: making one takes a second."""
+    return []
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Path]:
+    """A path where nothing is yet; a server left running there is stopped."""
+    directory = tmp_path / "data"
+    yield directory
+    stop_embedded(directory, force=True)
+
+
+@pytest.fixture
+def directory(
+    made_directories: list[Path], fresh: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A directory with a cluster in it, stopped; lent to one test after the other.
+
+    A test may kill its server, but damages or moves the directory only for good.
+    """
+    if not made_directories:
+        made_directories.append(tmp_path_factory.mktemp("embedded") / "made")
+        open_embedded(made_directories[-1]).close()
+    made = made_directories.pop()
+    made.rename(fresh)
+    yield fresh
+    stop_embedded(fresh, force=True)
+    if (fresh / "cluster" / "PG_VERSION").exists():
+        fresh.rename(made)
+        made_directories.append(made)
