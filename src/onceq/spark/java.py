@@ -185,9 +185,9 @@ def _wrap(executable: Path, cache: Path) -> Path:
             wrapper.parent.mkdir(parents=True, exist_ok=True)
             _write_executable(wrapper, text)
     except OSError as error:
-        message = f"cannot write Spark's Java wrapper {wrapper}: {error.strerror}"
+        fault = f"cannot write Spark's Java wrapper {wrapper}: {error.strerror}"
         raise errors.EnvironmentFault(
-            f"{message}; set XDG_CACHE_HOME to a directory that can be written"
+            f"{fault}; set XDG_CACHE_HOME to a directory that can be written"
         ) from error
     return home
 

@@ -45,8 +45,8 @@ def claim_scratch(parent: Path | None = None) -> Path:
             # Under the base's lock, so that no sweep sees the directory without its owner.
             _lock(scratch / LOCK_NAME, wait=True)
     except OSError as error:
-        message = f"cannot make a scratch directory under {base}: {error.strerror}"
-        raise errors.EnvironmentFault(f"{message}; set TMPDIR to a directory of yours") from error
+        text = f"cannot make a scratch directory under {base}: {error.strerror}"
+        raise errors.EnvironmentFault(f"{text}; set TMPDIR to a directory of yours") from error
     atexit.register(_remove_own, scratch, os.getpid())
     return scratch
 
