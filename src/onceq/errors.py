@@ -50,8 +50,8 @@ from __future__ import annotations
 import enum
 
 __all__ = [
-    "CannotConnect",
     "Cancelled",
+    "CannotConnect",
     "ClaimLost",
     "ConnectionLost",
     "DeadlineExceeded",

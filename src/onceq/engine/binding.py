@@ -7,6 +7,7 @@ manager is a class in `model.ops`, a function in `sql/functions`, and a row here
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
@@ -152,7 +153,7 @@ class Binding:
 
     def arguments(self, op: ops.Op[Any]) -> list[Any]:
         """Returns the Op's fields as parameters."""
-        return [_adapted(getattr(op, name), kind) for name, kind in self.parameters]
+        return [_adapted(attrgetter(name)(op), kind) for name, kind in self.parameters]
 
 
 def _adapted(value: Any, kind: str) -> Any:
@@ -170,7 +171,7 @@ def call(
     writes: bool = True,
 ) -> Binding:
     """Returns the binding to a function. parameters: 'field type, field type, ...'."""
-    pairs = [part.split() for part in parameters.split(",") if part.strip()]
+    pairs = [part.split(maxsplit=1) for part in parameters.split(",") if part.strip()]
     return Binding(
         sql=f"select {columns} from {{schema}}.{function}({{marks}})",
         parameters=tuple((name, kind) for name, kind in pairs),
@@ -187,9 +188,9 @@ _ATTRIBUTES = "not_before timestamptz, expires_at timestamptz,"
 BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.CreateQueue: call(
         "create_queue",
-        "queue text, durable boolean, abort_limit integer, backoff_ms integer,"
-        " backoff_max_ms integer, execution_limit_s integer, body_bytes_max integer,"
-        " tag_bytes_max integer, keep_body boolean, error_queue text",
+        "queue text, settings.durable boolean, settings.abort_limit integer, settings.backoff_ms integer,"
+        " settings.backoff_max_ms integer, settings.execution_limit_s integer, settings.body_bytes_max integer,"
+        " settings.tag_bytes_max integer, settings.keep_body boolean, settings.error_queue text",
         _scalar,
     ),
     ops.AlterQueue: call(
@@ -227,7 +228,12 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.ReadElement: call(
         "read_element", "eid uuid", _first(element), ELEMENT_COLUMNS, writes=False
     ),
-    ops.Take: call("take", "seq bigint, incarnation bigint", _one(element), ELEMENT_COLUMNS),
+    ops.Take: call("take", "seq bigint, incarnation bigint", _scalar),
+    ops.AbortTaken: call(
+        "abort_taken",
+        "seq bigint, incarnation bigint, xid bigint",
+        lambda rows: Fate(rows[0][0]),
+    ),
     ops.ReplyTaken: call(
         "reply_taken", "seq bigint, incarnation bigint, reply bytea, content_type text", _scalar
     ),
@@ -267,9 +273,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.ReadLast: call(
         "read_last",
         f"{_WHO} queue text",
-        _first(
-            lambda row: ops.LastOperation(kind=row[0], eid=row[1], tag=row[2], body=row[3])
-        ),
+        _first(lambda row: ops.LastOperation(kind=row[0], eid=row[1], tag=row[2], body=row[3])),
         writes=False,
     ),
     ops.Connect: call("connect", "name text, thread text", _one(_connection)),

@@ -27,6 +27,9 @@ OWN: dict[str, type[errors.OnceqError]] = {
     "OQ008": errors.QueueNotEmpty,
     "OQ011": errors.IllegalState,
     "OQ012": errors.HandlerMisuse,
+    "OQ013": errors.FileMismatch,
+    "OQ014": errors.EnvironmentFault,
+    "OQ015": errors.InvalidValue,
     "55P03": errors.DeadlineExceeded,
     "3F000": errors.SchemaMissing,
     "42P01": errors.SchemaMissing,
@@ -65,6 +68,13 @@ def translate(error: psycopg.Error) -> errors.OnceqError:
     if is_environment(error):
         return errors.EnvironmentFault(text, error.sqlstate)
     return errors.StatementRefused(f"{text} (SQLSTATE {error.sqlstate})", error.sqlstate)
+
+
+def translate_handlers(error: psycopg.Error) -> errors.OnceqError:
+    """Returns the error for one out of a handler's own SQL: only ours, and the environment's."""
+    if (error.sqlstate or "").startswith("OQ") or is_environment(error):
+        return translate(error)
+    return errors.StatementRefused(f"{text_of(error)} (SQLSTATE {error.sqlstate})", error.sqlstate)
 
 
 def lost(error: psycopg.Error, *, commit_was_sent: bool) -> errors.OnceqError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from onceq.engine.driver import connect
 from onceq.engine.faults import translated
 from onceq.errors import PostgresTooOld, SchemaMissing, SchemaTooNew
 from onceq.model.names import check_repository
@@ -34,6 +35,8 @@ FUNCTION_FILES = (
     "element",
     "server",
     "registration",
+    "spark",
+    "spark_commit",
     "views",
 )
 _SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
@@ -155,11 +158,31 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
 def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha: str) -> bool:
     name = sql.Identifier(repository)
     changed = connection.execute(
-        sql.SQL("update {}.repository set functions_sha256 = %s, migrated_at = clock_timestamp()"
-                " where functions_sha256 <> %s").format(name),
+        sql.SQL(
+            "update {}.repository set functions_sha256 = %s, migrated_at = clock_timestamp()"
+            " where functions_sha256 <> %s"
+        ).format(name),
         (sha, sha),
     ).rowcount
     if changed:
         for _, text in function_sources():
             connection.execute(in_schema(text, repository).encode())
     return bool(changed)
+
+
+def verify_with(conninfo: str, repository: str) -> None:
+    """Checks the repository on a connection of its own; see `verify`. Raises CannotConnect too."""
+    connection = connect(conninfo)
+    try:
+        verify(connection, repository)
+    finally:
+        connection.close()
+
+
+def apply_with(conninfo: str, repository: str) -> bool:
+    """Creates or updates the repository on a connection of its own; see `apply`."""
+    connection = connect(conninfo)
+    try:
+        return apply(connection, repository)
+    finally:
+        connection.close()

@@ -46,6 +46,7 @@ class Fate(enum.Enum):
     RETURNED = "returned"
     FAILED = "failed"
     LOST = "lost"
+    RUNNING = "running"
 
 
 SUSPECT_LANE = 11

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from onceq.model.element import Charge, Element, Fate, KillAnswer, RequestState
-    from onceq.model.queue import QueueInfo, QueueSettings
+    from onceq.model.element import Charge, Element
+    from onceq.model.queue import QueueSettings
 
 T = TypeVar("T")
 
@@ -129,11 +129,20 @@ class ReadElement(Op["Element | None"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Take(Op["Element"]):
-    """Takes a claimed element into the caller's transaction. ClaimLost, IllegalState."""
+class Take(Op["int"]):
+    """Takes a claimed element into the caller's transaction; its xid. ClaimLost, IllegalState."""
 
     seq: int
     incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTaken(Op["Fate"]):
+    """Charges an abort when the transaction that took the element ended without concluding it."""
+
+    seq: int
+    incarnation: int
+    xid: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

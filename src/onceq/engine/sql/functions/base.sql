@@ -1,10 +1,10 @@
 -- Small functions that all others stand on: the clock, ids, the epoch check.
 -- Tables: registrant (read), queue (read), life. Locks: the registrant's anchor, shared.
 
--- The clock of the queue manager: the database's, unless a test session sets onceq.now.
+-- The clock of the queue manager: the database's, unless a test session sets onceq_setting.now.
 create or replace function onceq.now() returns timestamptz
 language sql volatile parallel safe as $$
-    select coalesce(nullif(current_setting('onceq.now', true), '')::timestamptz, clock_timestamp())
+    select coalesce(nullif(current_setting('onceq_setting.now', true), '')::timestamptz, clock_timestamp())
 $$;
 
 -- A new element id: version 7, so that ids grow with time. PostgreSQL 18 has its own.

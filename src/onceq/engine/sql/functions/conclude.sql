@@ -36,12 +36,12 @@ create or replace function onceq.fail_element(
 ) returns void
 language plpgsql volatile as $$
 begin
-    perform onceq.conclude(e, 'failed', p_code, p_error, null, null, p_server);
     update onceq.element set
         role = 'failed', lane = 12, claimed_by = null, not_before = null, aborts = e.aborts,
         code = p_code, error = p_error,
         queue_id = (select error_queue_id from onceq.queue where queue_id = e.queue_id)
         where seq = e.seq;
+    perform onceq.conclude(e, 'failed', p_code, p_error, null, null, p_server);
 end $$;
 
 -- Returns a claimed element, charged as the evidence says (G7):

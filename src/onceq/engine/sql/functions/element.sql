@@ -46,18 +46,33 @@ language sql stable as $$ select * from onceq.element where eid = p_eid $$;
 -- Takes an element that this incarnation has claimed into the caller's transaction: it is
 -- concluded when, and only if, that transaction commits. A kill still wins until then, and the
 -- transaction then fails at its commit (G8). Rolled back, it is an abort of the element.
-create or replace function onceq.take(p_seq bigint, p_incarnation bigint) returns setof onceq.element
+create or replace function onceq.take(p_seq bigint, p_incarnation bigint) returns bigint
 language plpgsql volatile as $$
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'a dequeue inside a transaction needs READ COMMITTED' using errcode = 'OQ007';
     end if;
     perform onceq.be_durable();
-    insert into onceq.taken (seq, incarnation) values (p_seq, p_incarnation);
-    return query select * from onceq.element where seq = p_seq and claimed_by = p_incarnation;
-    if not found then
+    perform setval(('onceq.started_' || slot)::regclass, p_seq) from onceq.server
+        where incarnation = p_incarnation;
+    if not exists (select from onceq.element where seq = p_seq and claimed_by = p_incarnation) then
         raise exception 'element % is no longer claimed', p_seq using errcode = 'OQ002';
     end if;
+    insert into onceq.taken (seq, incarnation) values (p_seq, p_incarnation);
+    return pg_current_xact_id()::text::bigint;
+end $$;
+
+-- Charges an abort to an element whose transaction ended without concluding it. What it
+-- concluded is gone from the queue ('lost'); what may yet commit is left alone ('running').
+create or replace function onceq.abort_taken(p_seq bigint, p_incarnation bigint, p_xid bigint)
+returns text
+language plpgsql volatile as $$
+begin
+    if pg_xact_status(p_xid::text::xid8) = 'in progress' then
+        return 'running';
+    end if;
+    return onceq.abort(p_seq, p_incarnation, 'charge', 'rolled_back',
+        'the transaction that dequeued it was rolled back');
 end $$;
 
 -- Gives the reply of an element taken in this transaction.

@@ -38,14 +38,18 @@ begin
             started_at = clock_timestamp();
 end $$;
 
--- Ends an incarnation: what it still holds goes back, uncharged.
+-- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
 create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
 language plpgsql volatile as $$
 declare s onceq.server;
 begin
+    perform onceq.be_durable();
     perform onceq.revoke(p_incarnation, null);
     delete from onceq.server where incarnation = p_incarnation returning * into s;
-    return pg_advisory_unlock('onceq.server'::regclass::oid::integer, s.slot);
+    if s.backend_pid = pg_backend_pid() then
+        perform pg_advisory_unlock('onceq.server'::regclass::oid::integer, s.slot);
+    end if;
+    return s.slot is not null;
 end $$;
 
 -- Returns what a dead incarnation holds. p_charges maps the seqs it had started to 'charge' or
@@ -195,7 +199,7 @@ begin
         return;
     end if;
     if p_alone then
-        groups := case p_turn % 2 when 0 then array['suspect waiting'] || groups else groups end || 'suspect';
+        groups := case p_turn % 2 when 0 then array['suspect waiting'] || groups else groups end || array['suspect'];
     end if;
     foreach g in array groups loop
         exit when wanted <= 0 or (g = 'suspect' and wanted < p_n);
@@ -234,7 +238,7 @@ create or replace function onceq.finish(
 language plpgsql volatile as $$
 declare e onceq.element;
 begin
-    if current_setting('onceq.token', true) is distinct from p_token then
+    if current_setting('onceq_setting.token', true) is distinct from p_token then
         raise exception 'the handler ended the transaction that it was given' using errcode = 'OQ012';
     end if;
     perform onceq.be_durable();

@@ -175,3 +175,70 @@ create table onceq.taken (
     replied      boolean not null default false,
     primary key (seq, incarnation)
 );
+
+-- The Spark server of a name: its anchor, changed under its advisory lock (oid of this table,
+-- server_id). query_id, batch_id, group_no: the registration tag, the batch committed last.
+-- planned: the claim group that Spark was told to read last, which the next commit concludes.
+-- last_group: the greatest group given out; a checkpoint that knows of a later one is not ours.
+create table onceq.spark_server (
+    server_id    integer generated always as identity primary key,
+    name         text collate "C" not null unique,
+    queue_id     integer not null references onceq.queue,
+    epoch        bigint not null default 0,
+    query_id     text,
+    batch_id     bigint,
+    group_no     bigint,
+    planned      bigint,
+    last_group   bigint not null default 0,
+    hold_s       double precision not null default 0,
+    ran_alone    boolean not null default false,  -- the last claim was a suspect, alone
+    seen_at      timestamptz not null default clock_timestamp(),
+    committed_at timestamptz
+);
+
+-- A claim group: the elements of one micro-batch, by seq, in the order in which they are read.
+-- Its number is their claimed_by, from incarnation_seq. started_under: the start time of the
+-- database under which Spark began to run it; null: not begun. held_until: its batch has
+-- committed, and what it did not answer is held for later batches until then.
+create table onceq.spark_group (
+    group_no      bigint primary key,
+    server_id     integer not null references onceq.spark_server,
+    seqs          bigint[] not null,
+    suspect       boolean not null default false,
+    faults        smallint not null default 0,
+    started_under timestamptz,
+    held_until    timestamptz
+);
+create index spark_group_of on onceq.spark_group (server_id, group_no);
+
+-- What the tasks of a micro-batch hand to its commit. UNLOGGED: a database crash empties the
+-- three together, the commit then counts too few rows, and Spark runs the batch again. An
+-- attempt's rows become visible with its own row, so that the sweep sees both or neither.
+create unlogged table onceq.spark_attempt (
+    attempt   bigint primary key,
+    server_id integer not null,
+    epoch     bigint not null,
+    query_id  text not null,
+    batch_id  bigint not null,
+    staged_at timestamptz not null default clock_timestamp()
+);
+create unlogged table onceq.spark_reply (
+    attempt bigint not null,
+    eid     uuid not null,
+    reply   bytea,
+    error   text,
+    reject  boolean
+);
+create index spark_reply_of on onceq.spark_reply (attempt);
+create unlogged table onceq.spark_row (
+    attempt  bigint not null,
+    table_no smallint not null,
+    eid      uuid not null
+);
+-- A row of a user's table, column by column as text; the commit casts it to that table's types.
+do $$ begin
+    for n in 1 .. 64 loop
+        execute format('alter table onceq.spark_row add column c%s text', n);
+    end loop;
+end $$;
+create index spark_row_of on onceq.spark_row (attempt, table_no);

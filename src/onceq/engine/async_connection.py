@@ -1,0 +1,63 @@
+"""`Link`, for asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceq.engine import session
+from onceq.engine.async_driver import AsyncPostgresDriver, connect
+from onceq.engine.migrate import verify_with
+from onceq.errors import CannotConnect
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from onceq.engine.locate import Located
+    from onceq.model import ops
+
+T = TypeVar("T")
+
+
+class AsyncLink:
+    """A connection to a repository, and its driver. driver_options: of AsyncPostgresDriver."""
+
+    def __init__(self, located: Located, repository: str, **driver_options: Any) -> None:
+        self._located = located
+        self._repository = repository
+        self._options = driver_options
+        self._driver: AsyncPostgresDriver | None = None
+
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """The connection. Raises CannotConnect when there is none."""
+        return self._open().connection
+
+    async def reconnect(self) -> None:
+        """Connects when there is no connection, or it broke. CannotConnect, SchemaMissing, ..."""
+        if self._driver is not None and session.is_broken(self._driver.connection):
+            await self.close()
+        if self._driver is None:
+            await asyncio.to_thread(self._located.ensure_running)
+            await asyncio.to_thread(verify_with, self._located.conninfo, self._repository)
+            connection = await connect(self._located.conninfo)
+            self._driver = AsyncPostgresDriver(connection, self._repository, **self._options)
+
+    async def run(self, program: ops.Program[T]) -> T:
+        """Runs a Program on this link."""
+        return await self._open().run(program)
+
+    async def perform(self, op: ops.Op[T]) -> T:
+        """Performs one Op on this link."""
+        return await self._open().perform(op)
+
+    def _open(self) -> AsyncPostgresDriver:
+        if self._driver is None:
+            raise CannotConnect("this link is closed: connect() first")
+        return self._driver
+
+    async def close(self) -> None:
+        """Closes the connection; idempotent."""
+        if self._driver is not None:
+            await self._driver.connection.close()
+            self._driver = None

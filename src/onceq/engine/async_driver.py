@@ -1,0 +1,172 @@
+"""`PostgresDriver`, for asyncio: the same bindings, faults and statements, awaited.
+
+On cancellation the Program is closed, its `finally` blocks run, and a transaction that was open
+is rolled back by closing the connection's transaction before anything else uses it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+
+from onceq.engine import session
+from onceq.engine.binding import BINDINGS
+from onceq.engine.gate import Gate
+from onceq.engine.waiting import Pause
+from onceq.errors import OnceqError
+from onceq.model import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from onceq.model.element import Element
+
+T = TypeVar("T")
+
+GATE_POLL_S = 0.005
+STOP_POLL_S = 0.05
+
+
+async def connect(conninfo: str) -> psycopg.AsyncConnection[Any]:
+    """Returns a session of ours; see `onceq.engine.driver.connect`."""
+    try:
+        connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+    except psycopg.Error as error:
+        raise session.cannot_connect(error) from error
+    try:
+        backend_pid = await _backend_pid(connection)
+        if session.is_pooled(connection, backend_pid):
+            async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as second:
+                session.refuse_pooler(backend_pid, await _backend_pid(second))
+        await connection.execute(session.SETTINGS.encode())
+    except psycopg.Error as error:
+        await connection.close()
+        raise session.cannot_connect(error) from error
+    except OnceqError:
+        await connection.close()
+        raise
+    return connection
+
+
+async def _backend_pid(connection: psycopg.AsyncConnection[Any]) -> int:
+    row = await (await connection.execute("select pg_backend_pid()")).fetchone()
+    return -1 if row is None else int(row[0])
+
+
+class AsyncPostgresDriver:
+    """Performs Ops on an async connection; see `PostgresDriver`. calls: to coroutines."""
+
+    def __init__(
+        self,
+        connection: psycopg.AsyncConnection[Any],
+        repository: str,
+        *,
+        calls: Mapping[str, Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]]
+        | None = None,
+        stop: threading.Event | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        self.connection = connection
+        self._repository = repository
+        self._statements = session.Statements(repository, BINDINGS)
+        self._calls = calls or {}
+        self._stop = stop or threading.Event()
+        self._gate = gate or Gate()
+        self._entered = False
+        self._pause = Pause()
+        self._verdict = session.Verdict(connection)
+        self._local: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
+            ops.Begin: self._begin,
+            ops.Commit: self._commit,
+            ops.Rollback: self._rollback,
+            ops.Call: self._call,
+            ops.Wait: self._wait,
+            ops.Stopping: self._stopping,
+        }
+
+    async def run(self, program: ops.Program[T]) -> T:
+        """Runs a Program to its end; what an Op raises is thrown into it."""
+        try:
+            op = next(program)
+            while True:
+                try:
+                    answer = await self.perform(op)
+                except OnceqError as error:
+                    op = program.throw(error)
+                else:
+                    op = program.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the Program's own type
+        finally:
+            program.close()
+            self._leave()
+
+    async def perform(self, op: ops.Op[T]) -> T:
+        """Performs one Op and returns its answer."""
+        local = self._local.get(type(op))
+        if local is not None:
+            return await local(op)  # type: ignore[no-any-return] # typed by the Op
+        row, text = self._statements.of(op)
+        committing = row.writes and not session.in_transaction(self.connection)
+        try:
+            async with self.connection.cursor(binary=True) as cursor:
+                await cursor.execute(text, row.arguments(op), prepare=True)
+                answer = row.decode(await cursor.fetchall())
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=committing) from error
+        if committing:
+            self._verdict.check()
+        return answer  # type: ignore[no-any-return] # typed by the Op
+
+    async def _begin(self, op: ops.Begin) -> None:
+        while not self._gate.try_enter(alone=op.alone):
+            await asyncio.sleep(GATE_POLL_S)
+        self._entered = True
+        await self._execute(session.begin_text(op, self._repository), committing=False)
+
+    async def _commit(self, _: ops.Commit) -> None:
+        try:
+            await self._execute(b"commit", committing=True)
+        finally:
+            self._leave()
+        self._verdict.check()
+
+    async def _rollback(self, _: ops.Rollback) -> None:
+        try:
+            if session.in_transaction(self.connection) and not session.is_broken(self.connection):
+                await self._execute(b"rollback", committing=False)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._entered:
+            self._entered = False
+            self._gate.leave()
+
+    async def _execute(self, text: bytes, *, committing: bool) -> None:
+        try:
+            await self.connection.execute(text)
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=committing) from error
+
+    async def _call(self, op: ops.Call) -> bytes:
+        try:
+            return await self._calls[op.queue](op.element, self.connection)
+        except (psycopg.Error, OnceqError) as error:
+            raise session.handler_failure(error, self.connection) from error
+
+    async def _wait(self, op: ops.Wait) -> bool:
+        delay = self._pause.next(op, time.monotonic())
+        if delay is None or self._stop.is_set():
+            return False
+        deadline = time.monotonic() + delay
+        while (left := deadline - time.monotonic()) > 0 and not self._stop.is_set():
+            await asyncio.sleep(min(left, STOP_POLL_S))
+        return not self._stop.is_set()
+
+    async def _stopping(self, _: ops.Stopping) -> bool:
+        return self._stop.is_set()

@@ -1,0 +1,178 @@
+"""The PostgreSQL driver: performs Ops on one connection, and runs Programs.
+
+Used by QueueManager, Clerk and Server. One thread at a time. Outside a transaction every Op is
+one of its own. Never retries: what failed is thrown into the Program, as an error of onceq.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import threading
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+
+from onceq.engine import session
+from onceq.engine.binding import BINDINGS
+from onceq.engine.gate import Gate
+from onceq.engine.waiting import Pause
+from onceq.errors import OnceqError
+from onceq.model import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onceq.model.element import Element
+
+T = TypeVar("T")
+
+DatabaseError = psycopg.Error
+"""What the database raises through a handler, for those who may not name psycopg."""
+
+
+def connect(conninfo: str) -> psycopg.Connection[Any]:
+    """Returns a session of ours: autocommit, synchronous, not through a transaction pooler.
+
+    Raises CannotConnect, PoolerDetected; nothing happened.
+    """
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True)
+    except psycopg.Error as error:
+        raise session.cannot_connect(error) from error
+    try:
+        backend_pid = _backend_pid(connection)
+        if session.is_pooled(connection, backend_pid):
+            with psycopg.connect(conninfo, autocommit=True) as second:
+                session.refuse_pooler(backend_pid, _backend_pid(second))
+        connection.execute(session.SETTINGS.encode())
+    except psycopg.Error as error:
+        connection.close()
+        raise session.cannot_connect(error) from error
+    except OnceqError:
+        connection.close()
+        raise
+    return connection
+
+
+def _backend_pid(connection: psycopg.Connection[Any]) -> int:
+    row = connection.execute("select pg_backend_pid()").fetchone()
+    return -1 if row is None else int(row[0])
+
+
+class PostgresDriver:
+    """Performs Ops on a connection.
+
+    calls: for servers, queue name to what calls its handler with (element, connection).
+    stop: ends waits and is what `Stopping` answers. gate: of this process.
+    """
+
+    def __init__(
+        self,
+        connection: psycopg.Connection[Any],
+        repository: str,
+        *,
+        calls: Mapping[str, Callable[[Element, psycopg.Connection[Any]], bytes]] | None = None,
+        stop: threading.Event | None = None,
+        gate: Gate | None = None,
+    ) -> None:
+        self.connection = connection
+        self._repository = repository
+        self._statements = session.Statements(repository, BINDINGS)
+        self._calls = calls or {}
+        self._stop = stop or threading.Event()
+        self._gate = gate or Gate()
+        self._entered = False
+        self._pause = Pause()
+        self._verdict = session.Verdict(connection)
+        self._local: dict[type[Any], Callable[[Any], Any]] = {
+            ops.Begin: self._begin,
+            ops.Commit: self._commit,
+            ops.Rollback: self._rollback,
+            ops.Call: self._call,
+            ops.Wait: self._wait,
+            ops.Stopping: lambda _: self._stop.is_set(),
+        }
+
+    def run(self, program: ops.Program[T]) -> T:
+        """Runs a Program to its end; what an Op raises is thrown into it."""
+        try:
+            op = next(program)
+            while True:
+                try:
+                    answer = self.perform(op)
+                except OnceqError as error:
+                    op = program.throw(error)
+                else:
+                    op = program.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the Program's own type
+        finally:
+            program.close()
+            self._leave()
+
+    def perform(self, op: ops.Op[T]) -> T:
+        """Performs one Op and returns its answer."""
+        local = self._local.get(type(op))
+        if local is not None:
+            return local(op)  # type: ignore[no-any-return] # typed by the Op
+        row, text = self._statements.of(op)
+        committing = row.writes and not session.in_transaction(self.connection)
+        try:
+            with self.connection.cursor(binary=True) as cursor:
+                answer = row.decode(
+                    cursor.execute(text, row.arguments(op), prepare=True).fetchall()
+                )
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=committing) from error
+        if committing:
+            self._verdict.check()
+        return answer  # type: ignore[no-any-return] # typed by the Op
+
+    def _begin(self, op: ops.Begin) -> None:
+        self._gate.enter(alone=op.alone)
+        self._entered = True
+        self._execute(session.begin_text(op, self._repository), committing=False)
+
+    def _commit(self, _: ops.Commit) -> None:
+        try:
+            self._execute(b"commit", committing=True)
+        finally:
+            self._leave()
+        self._verdict.check()
+
+    def _rollback(self, _: ops.Rollback) -> None:
+        try:
+            if session.in_transaction(self.connection) and not session.is_broken(self.connection):
+                self._execute(b"rollback", committing=False)
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._entered:
+            self._entered = False
+            self._gate.leave()
+
+    def _execute(self, text: bytes, *, committing: bool) -> None:
+        try:
+            self.connection.execute(text)
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=committing) from error
+
+    def _call(self, op: ops.Call) -> bytes:
+        try:
+            return self._calls[op.queue](op.element, self.connection)
+        except (psycopg.Error, OnceqError) as error:
+            raise session.handler_failure(error, self.connection) from error
+
+    def _wait(self, op: ops.Wait) -> bool:
+        delay = self._pause.next(op, time.monotonic())
+        if delay is None or self._stop.wait(delay):
+            return False
+        return True
+
+
+def this_process() -> tuple[str, int]:
+    """Returns (host name, pid), as servers show them; nothing depends on their being unique."""
+    return platform.node(), os.getpid()

@@ -1,0 +1,97 @@
+"""Where a repository is: the URL that the user gave, resolved to a libpq connection string.
+
+Called by the managers, the server and Spark's executors. A URL is `embedded:PATH`,
+`postgresql://...`, `service=...` or any libpq connection string; None reads ONCEQ_URL,
+DATABASE_URL, then libpq's own variables. Nothing else in the library reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from onceq.engine.embedded import open_embedded
+from onceq.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceq.engine.embedded import EmbeddedServer
+
+EMBEDDED = "embedded:"
+_LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")
+
+SESSION_SETTINGS = {
+    "application_name": "onceq",
+    "connect_timeout": "10",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "30000",
+}
+"""What onceq sets on every connection unless the URL says otherwise: PostgreSQL ships them off."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A repository's database. conninfo: for libpq. embedded: the server that this process uses."""
+
+    url: str
+    conninfo: str
+    embedded: EmbeddedServer | None
+
+    def ensure_running(self) -> None:
+        """Restarts the embedded server when it has died; does nothing for others."""
+        if self.embedded is not None:
+            self.embedded.ensure_running()
+
+    def close(self) -> None:
+        """Ends this process's use of the embedded server; idempotent."""
+        if self.embedded is not None:
+            self.embedded.close()
+
+
+def resolve_url(url: str | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Returns the URL given, or the one in the environment.
+
+    Raises InvalidValue when there is neither; nothing happened.
+    """
+    found = url or environment.get("ONCEQ_URL") or environment.get("DATABASE_URL")
+    if found:
+        return found
+    if any(environment.get(name) for name in _LIBPQ):
+        return ""
+    raise InvalidValue(
+        "no repository is named: give a URL (embedded:./data, postgresql://...), "
+        "or set ONCEQ_URL, DATABASE_URL or libpq's PGHOST"
+    )
+
+
+def locate(url: str | None) -> Located:
+    """Returns where the URL leads; starts the embedded server when it is not running.
+
+    Raises InvalidValue (not a URL), EmbeddedError (it cannot be started); nothing happened.
+    """
+    found = resolve_url(url)
+    if found.startswith(EMBEDDED):
+        path = found.removeprefix(EMBEDDED)
+        if not path:
+            raise InvalidValue("embedded: needs a path, as in embedded:./data")
+        server = open_embedded(path)
+        return Located(found, _complete(server.conninfo), server)
+    return Located(found, _complete(found), None)
+
+
+def _complete(conninfo: str) -> str:
+    try:
+        given = conninfo_to_dict(conninfo)
+    except ProgrammingError as error:
+        raise InvalidValue(
+            f"not a database URL: {str(error).strip()}; "
+            "give embedded:PATH, postgresql://USER@HOST/DATABASE or service=NAME"
+        ) from None
+    return make_conninfo("", **{**SESSION_SETTINGS, **given})

@@ -1,0 +1,119 @@
+"""The driver of the Spark server: its Ops on one connection, and the staging of rows by COPY.
+
+Used by `onceq.spark` in the process that supervises, in the one that plans, in executors and in
+the one that commits; each connects for itself, as Spark pickles what it runs. Nothing here holds
+a password: a connection string names a file that does (`passfile`), or libpq finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+from psycopg import sql
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from onceq.engine import session
+from onceq.engine.binding import BINDINGS
+from onceq.engine.driver import PostgresDriver, connect
+from onceq.engine.locate import EMBEDDED, locate
+from onceq.engine.spark_binding import SPARK_BINDINGS
+from onceq.errors import CannotConnect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from onceq.model.spark_ops import SparkAttempt
+
+ALL_BINDINGS: Final = {**BINDINGS, **SPARK_BINDINGS}
+REPLIES: Final = "spark_reply"
+ROWS: Final = "spark_row"
+
+
+class SparkDriver(PostgresDriver):
+    """Performs the Ops of the queue manager and those of the Spark server."""
+
+    def __init__(self, connection: psycopg.Connection[Any], repository: str) -> None:
+        super().__init__(connection, repository)
+        self._repository = repository
+        self._statements = session.Statements(repository, ALL_BINDINGS)
+
+    @contextlib.contextmanager
+    def staging(self, op: SparkAttempt) -> Iterator[Stage]:
+        """Begins an attempt; what is staged by its end becomes visible at once, or not at all.
+
+        Raises Fenced, ConnectionLost, EnvironmentFault: nothing is staged.
+        """
+        try:
+            with self.connection.transaction():
+                yield Stage(self.connection, self._repository, self.perform(op))
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=False) from error
+
+
+class Stage:
+    """The stage of one attempt. rows: how many it has taken."""
+
+    def __init__(self, connection: psycopg.Connection[Any], repository: str, attempt: int) -> None:
+        self._connection = connection
+        self._repository = repository
+        self.attempt = attempt
+        self.rows = 0
+
+    def copy(self, table: str, columns: Sequence[str], csv: bytes | memoryview) -> None:
+        """Copies lines of CSV into REPLIES or ROWS; unquoted and empty is null."""
+        text = sql.SQL("copy {} ({}) from stdin (format csv)").format(
+            sql.Identifier(self._repository, table),
+            sql.SQL(", ").join(sql.Identifier(name) for name in columns),
+        )
+        with self._connection.cursor() as cursor:
+            with cursor.copy(text) as copy:
+                copy.write(csv)
+            self.rows += cursor.rowcount
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a repository is, as it may stand in Spark's options: no password is in it.
+
+    url: `embedded:PATH`, to start that server again when it has died; else empty.
+    """
+
+    url: str
+    conninfo: str
+    repository: str
+
+
+@contextlib.contextmanager
+def spark_driver(place: Place) -> Iterator[SparkDriver]:
+    """Connects, restarting an embedded server that has died. Raises CannotConnect, ..."""
+    with contextlib.ExitStack() as undo:
+        try:
+            connection = connect(place.conninfo)
+        except CannotConnect:
+            if not place.url.startswith(EMBEDDED):
+                raise
+            located = locate(place.url)
+            undo.callback(located.close)
+            located.ensure_running()
+            connection = connect(located.conninfo)
+        undo.callback(connection.close)
+        yield SparkDriver(connection, place.repository)
+
+
+def without_password(conninfo: str, passfile: Path) -> str:
+    """Returns the connection string with its password moved into a file only we may read.
+
+    The file is written when there is a password; else the string is returned as it is.
+    """
+    parts = conninfo_to_dict(conninfo)
+    password = parts.pop("password", None)
+    if password is None:
+        return conninfo
+    escaped = str(password).replace("\\", "\\\\").replace(":", "\\:")
+    passfile.touch(mode=0o600)
+    passfile.write_text(f"*:*:*:*:{escaped}\n", encoding="utf-8")
+    return make_conninfo("", **{**parts, "passfile": str(passfile)})

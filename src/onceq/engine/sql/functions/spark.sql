@@ -1,0 +1,326 @@
+-- The Spark server's registration and claim groups: open, claim, plan, read, take over (spec P1).
+-- Tables: spark_server, spark_group, element. Locks: the server's anchor (advisory), then the
+-- life lock of its session (advisory), then elements by seq.
+
+-- Takes the anchor, so that one transaction at a time acts for this server, and refuses an epoch
+-- that is over. The row is read by a later statement than the lock: its snapshot is newer.
+create or replace function onceq.spark_lock(p_server integer, p_epoch bigint) returns onceq.spark_server
+language plpgsql volatile as $$
+declare s onceq.spark_server;
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'the Spark server needs READ COMMITTED transactions' using errcode = 'OQ007';
+    end if;
+    perform pg_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, p_server);
+    select * into s from onceq.spark_server where server_id = p_server;
+    if s.epoch is distinct from p_epoch then
+        raise exception 'epoch % of Spark server "%" is over; it is now %', p_epoch, s.name, s.epoch
+            using errcode = 'OQ001', hint = 'another driver serves under this name: give this one another';
+    end if;
+    return s;
+end $$;
+
+-- Begins a life of the server of this name: fences the former one, and looks at what that one
+-- left behind. p_innocent: the former life says that the environment ended it.
+create or replace function onceq.spark_open(
+    p_name text, p_queue text, p_hold_s double precision, p_innocent boolean,
+    out server_id integer, out epoch bigint, out queue_id integer, out query_id text, out batch_id bigint
+)
+language plpgsql volatile as $$
+declare
+    q onceq.queue := onceq.find_queue(p_queue);
+    s onceq.spark_server;
+begin
+    perform onceq.be_durable();
+    insert into onceq.spark_server (name, queue_id) values (p_name, q.queue_id)
+        on conflict on constraint spark_server_name_key do nothing;
+    select x.server_id into server_id from onceq.spark_server x where x.name = p_name collate "C";
+    perform pg_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, server_id);
+    select * into s from onceq.spark_server x where x.server_id = spark_open.server_id;
+    if s.queue_id <> q.queue_id and exists (select from onceq.spark_group g where g.server_id = s.server_id) then
+        raise exception 'Spark server "%" still holds requests of another queue', p_name using errcode = 'OQ007';
+    end if;
+    -- For life, not for safety: it tells others that this server lives. A ghost may hold it still.
+    perform pg_try_advisory_lock('onceq.spark_group'::regclass::oid::integer, server_id);
+    perform onceq.spark_examine(g, p_innocent) from onceq.spark_group g
+        where g.server_id = s.server_id and g.held_until is null;
+    update onceq.spark_server x set epoch = s.epoch + 1, queue_id = q.queue_id, hold_s = p_hold_s,
+        planned = null, seen_at = onceq.now() where x.server_id = s.server_id;
+    epoch := s.epoch + 1; queue_id := q.queue_id; query_id := s.query_id; batch_id := s.batch_id;
+end $$;
+
+-- Judges a group that a former life left unfinished (G7). Not begun: nothing is held against it.
+-- Begun: one of it may have ended that life, nobody knows which: it is halved, and the halves
+-- run apart; only a group of one is charged. When the database itself went down, or the
+-- environment is known to be at fault, nothing is charged, ten times over.
+create or replace function onceq.spark_examine(g onceq.spark_group, p_innocent boolean) returns void
+language plpgsql volatile as $$
+declare
+    left_over bigint[] := onceq.spark_members(g);
+    middle integer := (cardinality(left_over) + 1) / 2;
+    e onceq.element;
+begin
+    if cardinality(left_over) = 0 then
+        delete from onceq.spark_group where group_no = g.group_no;
+    elsif g.started_under is null then
+        return;
+    elsif (p_innocent or g.started_under <> pg_postmaster_start_time()) and g.faults < 10 then
+        update onceq.spark_group set started_under = null, faults = faults + 1 where group_no = g.group_no;
+    elsif cardinality(left_over) > 1 then
+        update onceq.spark_group set seqs = left_over[:middle], started_under = null, suspect = true
+            where group_no = g.group_no;
+        perform onceq.spark_gather(g.server_id, left_over[middle + 1:], g.group_no, true);
+    else
+        update onceq.element set lane = 11 where seq = left_over[1] and claimed_by = g.group_no returning * into e;
+        perform onceq.return_element(e, 'charge', 'server_died',
+            format('Spark ended %s time(s) while it ran alone', e.aborts + 1), g.group_no);
+        delete from onceq.spark_group where group_no = g.group_no;
+    end if;
+end $$;
+
+-- The seqs of a group that it still holds, in order: not killed, not taken over, not finished.
+create or replace function onceq.spark_members(g onceq.spark_group) returns bigint[]
+language sql stable as $$
+    select coalesce(array_agg(e.seq order by s.n), '{}')
+    from unnest(g.seqs) with ordinality s (seq, n)
+    join onceq.element e on e.seq = s.seq and e.claimed_by = g.group_no
+$$;
+
+-- Makes a claim group of elements that are unclaimed and locked, or claimed by p_from.
+create or replace function onceq.spark_gather(
+    p_server integer, p_seqs bigint[], p_from bigint, p_suspect boolean
+) returns bigint
+language plpgsql volatile as $$
+declare g bigint := nextval('onceq.incarnation_seq');
+begin
+    update onceq.element set claimed_by = g
+        where seq = any (p_seqs) and claimed_by is not distinct from p_from;
+    insert into onceq.spark_group (group_no, server_id, seqs, suspect) values (g, p_server, p_seqs, p_suspect);
+    update onceq.spark_server set last_group = g where server_id = p_server;
+    return g;
+end $$;
+
+-- Returns what a group still holds to its queue, uncharged, and ends the group.
+create or replace function onceq.spark_release(g onceq.spark_group) returns integer
+language plpgsql volatile as $$
+declare released integer;
+begin
+    update onceq.element set claimed_by = null, lane = case when lane = 11 then 11 else 10 end,
+        not_before = onceq.now() where seq = any (g.seqs) and claimed_by = g.group_no;
+    get diagnostics released = row_count;
+    delete from onceq.spark_group where group_no = g.group_no;
+    return released;
+end $$;
+
+-- Charges what a group holds and was never answered in time, and ends the group.
+create or replace function onceq.spark_unanswered(g onceq.spark_group) returns integer
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    charged integer := 0;
+begin
+    for e in select * from onceq.element where seq = any (g.seqs) and claimed_by = g.group_no
+            order by seq for update loop
+        perform onceq.return_element(e, 'charge', 'unanswered',
+            'the batch function returned no row for this request', g.group_no);
+        charged := charged + 1;
+    end loop;
+    delete from onceq.spark_group where group_no = g.group_no;
+    return charged;
+end $$;
+
+-- The next claim group of a query that has come to p_start; p_start itself when there is none.
+-- What is at or before p_start was finished or is held: what is still open there is released.
+-- p_n: most elements. p_bound: with AvailableNow, the last seq to claim; null: any.
+create or replace function onceq.spark_claim(
+    p_server integer, p_epoch bigint, p_start bigint, p_n integer, p_bound bigint
+) returns bigint
+language plpgsql volatile as $$
+declare
+    s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
+    open_group bigint;
+    picked bigint[];
+    is_suspect boolean;
+begin
+    if p_start > s.last_group then
+        raise exception 'the checkpoint has come to claim group %, this server to %', p_start, s.last_group
+            using errcode = 'OQ013', hint = 'it belongs to another server or repository: delete it';
+    end if;
+    perform onceq.spark_release(g) from onceq.spark_group g
+        where g.server_id = p_server and g.group_no <= p_start and g.held_until is null;
+    perform onceq.spark_unanswered(g) from onceq.spark_group g
+        where g.server_id = p_server and g.held_until <= onceq.now();
+    select min(group_no) into open_group from onceq.spark_group g
+        where g.server_id = p_server and g.group_no > p_start and g.held_until is null;
+    if open_group is not null then
+        return open_group;
+    end if;
+    select * into picked, is_suspect from onceq.spark_pick(s, p_n, coalesce(p_bound, 9223372036854775807));
+    if picked is null then
+        return p_start;
+    end if;
+    perform onceq.be_durable();
+    update onceq.spark_server set seen_at = onceq.now(), ran_alone = is_suspect where server_id = p_server;
+    return onceq.spark_gather(p_server, picked, null, is_suspect);
+end $$;
+
+-- The seqs to claim next, locked: what is due again, then what is fresh. A suspect runs alone,
+-- behind all others, or, having waited for a second, on every second turn.
+create or replace function onceq.spark_pick(
+    s onceq.spark_server, p_n integer, p_bound bigint, out picked bigint[], out is_suspect boolean
+)
+language plpgsql volatile as $$
+declare waited interval := case when s.ran_alone then null else interval '1 second' end;
+begin
+    is_suspect := false;
+    if not exists (select from onceq.queue where queue_id = s.queue_id and dequeue_started) then
+        return;
+    end if;
+    picked := onceq.spark_suspect(s.queue_id, p_bound, waited);
+    is_suspect := picked is not null;
+    if not is_suspect then
+        picked := onceq.spark_sound(array(select seq from onceq.element
+            where queue_id = s.queue_id and lane = 10 and claimed_by is null and not_before <= onceq.now()
+              and seq <= p_bound order by not_before, seq limit p_n for update skip locked));
+        picked := picked || onceq.spark_sound(array(select seq from onceq.element
+            where queue_id = s.queue_id and lane <= 9 and claimed_by is null and seq <= p_bound
+            order by lane, seq limit p_n - cardinality(picked) for update skip locked));
+    end if;
+    if picked = '{}' then
+        picked := onceq.spark_suspect(s.queue_id, p_bound, interval '0');
+        is_suspect := picked is not null;
+    end if;
+end $$;
+
+-- One suspect that has waited for so long, locked; null when there is none.
+create or replace function onceq.spark_suspect(p_queue_id integer, p_bound bigint, p_waited interval)
+returns bigint[]
+language plpgsql volatile as $$
+begin
+    return nullif(onceq.spark_sound(array(select seq from onceq.element
+        where queue_id = p_queue_id and lane = 11 and claimed_by is null and seq <= p_bound
+          and not_before <= onceq.now() - p_waited
+        order by not_before, seq limit 1 for update skip locked)), '{}');
+end $$;
+
+-- These seqs without what has expired, which gets its expired reply here, and without what died
+-- with an earlier life of the database.
+create or replace function onceq.spark_sound(p_seqs bigint[]) returns bigint[]
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    unsound bigint[] := '{}';
+begin
+    for e in select * from onceq.element where seq = any (p_seqs)
+            and (expires_at <= onceq.now() or (life is not null and life < onceq.current_life())) loop
+        unsound := unsound || e.seq;
+        if e.life < onceq.current_life() then
+            delete from onceq.element where seq = e.seq;
+        else
+            perform onceq.expire_element(e);
+        end if;
+    end loop;
+    if unsound = '{}' then
+        return p_seqs;
+    end if;
+    return array(select seq from unnest(p_seqs) with ordinality x (seq, n) where seq <> all (unsound) order by n);
+end $$;
+
+-- The last seq given out, for AvailableNow: what is enqueued later waits for the next run.
+create or replace function onceq.spark_bound() returns bigint
+language sql volatile as $$
+    select coalesce(pg_sequence_last_value(pg_get_serial_sequence('onceq.element', 'seq')::regclass), 0)
+$$;
+
+-- Notes that Spark begins to run a group, before it reads any of it: the evidence for
+-- spark_examine, and the group that the next commit is about. Returns the group's size. In a
+-- transaction that need not be durable: a crash of the database loses it, and then charges nobody.
+create or replace function onceq.spark_plan(p_server integer, p_epoch bigint, p_group bigint) returns integer
+language plpgsql volatile as $$
+declare size integer;
+begin
+    perform onceq.spark_lock(p_server, p_epoch);
+    perform set_config('synchronous_commit', 'off', true);
+    update onceq.spark_server set planned = p_group where server_id = p_server;
+    update onceq.spark_group set started_under = pg_postmaster_start_time()
+        where server_id = p_server and group_no = p_group and held_until is null
+        returning cardinality(seqs) into size;
+    return coalesce(size, 0);
+end $$;
+
+-- The requests of a group that it still holds, from place p_first to p_last of its order.
+create or replace function onceq.spark_read(p_group bigint, p_first integer, p_last integer)
+returns table (eid uuid, rid text, registrant text, thread text, aborts smallint, priority smallint,
+               enqueued_at timestamptz, correlation_id text, content_type text, properties text, body bytea)
+language sql stable as $$
+    select e.eid, e.rid, r.name, r.thread, e.aborts, e.priority, e.enqueued_at, e.correlation_id,
+           e.content_type, e.properties::text, e.body
+    from onceq.spark_group g
+    cross join lateral unnest(g.seqs[p_first:p_last]) with ordinality s (seq, n)
+    join onceq.element e on e.seq = s.seq and e.claimed_by = g.group_no
+    left join onceq.registrant r on r.registrant_id = e.registrant_id
+    where g.group_no = p_group and g.held_until is null
+    order by s.n
+$$;
+
+-- Ends this life in good order: what it holds goes back, uncharged. Answers how many elements.
+create or replace function onceq.spark_close(p_server integer, p_epoch bigint) returns integer
+language plpgsql volatile as $$
+declare released integer;
+begin
+    perform onceq.spark_lock(p_server, p_epoch);
+    perform onceq.be_durable();
+    select coalesce(sum(onceq.spark_release(g)), 0) into released
+        from onceq.spark_group g where g.server_id = p_server;
+    update onceq.spark_server set epoch = epoch + 1, planned = null where server_id = p_server;
+    perform pg_advisory_unlock('onceq.spark_group'::regclass::oid::integer, p_server);
+    return released;
+end $$;
+
+-- Takes over from Spark servers that have died: the lock of their session is free, and they have
+-- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
+-- halves what had begun; else (null) all goes back to the queues, what had begun as suspects.
+-- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence).
+create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
+returns integer
+language plpgsql volatile as $$
+declare
+    dead onceq.spark_server;
+    g onceq.spark_group;
+    taken integer := 0;
+begin
+    for dead in select * from onceq.spark_server s where s.server_id is distinct from p_server
+            and seen_at < onceq.now() - p_grace_s * interval '1 second'
+            and (p_server is null or queue_id = (select queue_id from onceq.spark_server where server_id = p_server))
+            and exists (select from onceq.spark_group x where x.server_id = s.server_id) loop
+        continue when not pg_try_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, dead.server_id)
+            or not pg_try_advisory_xact_lock('onceq.spark_group'::regclass::oid::integer, dead.server_id);
+        for g in select * from onceq.spark_group where server_id = dead.server_id order by group_no loop
+            taken := taken + onceq.spark_take_over_group(g, p_server);
+        end loop;
+    end loop;
+    return taken;
+end $$;
+
+-- Takes over one group of a dead Spark server, under its anchor.
+create or replace function onceq.spark_take_over_group(g onceq.spark_group, p_server integer) returns integer
+language plpgsql volatile as $$
+declare
+    members bigint[] := onceq.spark_members(g);
+    adopted bigint;
+begin
+    if p_server is null then
+        update onceq.element set lane = 11 where seq = any (members) and claimed_by = g.group_no
+            and g.started_under is not null;
+        return onceq.spark_release(g);
+    end if;
+    if cardinality(members) > 0 then
+        adopted := onceq.spark_gather(p_server, members, g.group_no, g.suspect);
+        if g.started_under is not null and cardinality(members) > 1 then
+            update onceq.spark_group set started_under = g.started_under, faults = 10 where group_no = adopted;
+            perform onceq.spark_examine(x, false) from onceq.spark_group x where x.group_no = adopted;
+        end if;
+    end if;
+    delete from onceq.spark_group where group_no = g.group_no;
+    return cardinality(members);
+end $$;

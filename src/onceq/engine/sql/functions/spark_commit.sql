@@ -1,0 +1,276 @@
+-- The commit of a micro-batch: one transaction, set by set (spec P1, P2).
+-- Tables: spark_server, spark_group, the stage (spark_attempt, spark_reply, spark_row), element,
+-- history, the user's tables. Locks: the server's anchor (advisory), then elements, then rows of
+-- the user's tables in the order of their keys.
+
+-- Begins an attempt of a task to stage its rows, in the transaction that stages them. The number
+-- is random: one from a sequence could come again after a crash of the database.
+create or replace function onceq.spark_attempt(
+    p_server integer, p_epoch bigint, p_query text, p_batch bigint
+) returns bigint
+language plpgsql volatile as $$
+declare id bigint := ('x' || right(translate(gen_random_uuid()::text, '-', ''), 15))::bit(60)::bigint;
+begin
+    if not exists (select from onceq.spark_server where server_id = p_server and epoch = p_epoch) then
+        raise exception 'epoch % of Spark server % is over', p_epoch, p_server using errcode = 'OQ001';
+    end if;
+    perform set_config('synchronous_commit', 'off', true);
+    insert into onceq.spark_attempt values (id, p_server, p_epoch, p_query, p_batch);
+    return id;
+end $$;
+
+-- Removes staged rows: of these attempts.
+create or replace function onceq.spark_discard(p_attempts bigint[]) returns integer
+language plpgsql volatile as $$
+declare removed integer;
+begin
+    delete from onceq.spark_reply where attempt = any (p_attempts);
+    delete from onceq.spark_row where attempt = any (p_attempts);
+    delete from onceq.spark_attempt where attempt = any (p_attempts);
+    get diagnostics removed = row_count;
+    return removed;
+end $$;
+
+-- Removes the rows of attempts that nothing will ever commit: of an earlier life, or of a batch
+-- that has committed. The attempts of the batch under way are of this life and of a later batch.
+create or replace function onceq.spark_sweep(s onceq.spark_server) returns integer
+language sql volatile as $$
+    select onceq.spark_discard(array(
+        select attempt from onceq.spark_attempt a where a.server_id = s.server_id
+        and (a.epoch < s.epoch or (a.query_id = s.query_id and a.batch_id <= s.batch_id))))
+$$;
+
+-- Commits a micro-batch. p_attempts, p_rows: the attempts that count, and the rows that they said
+-- to have staged. p_tables: [{no, table, mode, columns, keys, add}]. Answers how it went:
+-- 'committed'; 'replay', it had been before; 'old', so had a later one: nothing was applied.
+create or replace function onceq.spark_commit(
+    p_server integer, p_epoch bigint, p_query text, p_batch bigint, p_attempts bigint[],
+    p_rows bigint, p_tables jsonb, p_content_type text,
+    out verdict text, out done integer, out failed integer, out returned integer
+)
+language plpgsql volatile as $$
+declare
+    s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
+    doubled uuid[];
+    removed record;
+begin
+    perform onceq.be_durable();
+    done := 0; failed := 0; returned := 0;
+    verdict := onceq.spark_verdict(s, p_query, p_batch);
+    if verdict <> 'committed' then
+        perform onceq.spark_discard(p_attempts);
+        return;
+    end if;
+    perform onceq.spark_check_staged(p_attempts, p_rows);
+    doubled := onceq.spark_doubled(p_attempts);
+    select * into removed from onceq.spark_finish(s, p_attempts, doubled, p_content_type);
+    done := coalesce(cardinality(removed.eids), 0);
+    if done > 0 then
+        perform onceq.spark_apply(spec, p_attempts, removed.eids, removed.seqs)
+            from jsonb_array_elements(p_tables) spec;
+    end if;
+    select f.failed, f.returned into failed, returned from onceq.spark_fail(s, p_attempts, doubled) f;
+    returned := returned + onceq.spark_conclude_group(s);
+    update onceq.spark_server set query_id = p_query, batch_id = p_batch, group_no = coalesce(planned, group_no),
+        committed_at = onceq.now(), seen_at = onceq.now() where server_id = p_server returning * into s;
+    perform onceq.spark_sweep(s);
+end $$;
+
+-- What this commit is, by the registration tag: a new batch, the same again, or an older one.
+create or replace function onceq.spark_verdict(s onceq.spark_server, p_query text, p_batch bigint) returns text
+language plpgsql volatile as $$
+begin
+    if p_query is distinct from s.query_id or p_batch > s.batch_id then
+        return 'committed';
+    elsif p_batch = s.batch_id and s.planned is not distinct from s.group_no then
+        return 'replay';
+    elsif s.planned > s.group_no then
+        raise exception 'the checkpoint is older than the registration: batch % with claim group %, after batch % with %',
+            p_batch, s.planned, s.batch_id, s.group_no using errcode = 'OQ013',
+            hint = 'an earlier copy of it was restored: delete it';
+    end if;
+    return 'old';
+end $$;
+
+-- The staged rows must be all there: a crash of the database after the stage empties it.
+create or replace function onceq.spark_check_staged(p_attempts bigint[], p_rows bigint) returns void
+language plpgsql volatile as $$
+declare present bigint;
+begin
+    select (select count(*) from onceq.spark_reply where attempt = any (p_attempts))
+         + (select count(*) from onceq.spark_row where attempt = any (p_attempts)) into present;
+    if present <> p_rows then
+        raise exception '% rows were staged and % are there: the database went down in between', p_rows, present
+            using errcode = 'OQ014', hint = 'nothing happened; Spark runs the batch again';
+    end if;
+end $$;
+
+-- The eids with more than one staged reply: which is meant, nobody knows, so they fail.
+create or replace function onceq.spark_doubled(p_attempts bigint[]) returns uuid[]
+language sql stable as $$
+    select coalesce(array_agg(eid), '{}') from (
+        select eid from onceq.spark_reply where attempt = any (p_attempts)
+        group by eid having count(*) > 1) x
+$$;
+
+-- The groups whose requests this server's commit may finish: the planned one and those held.
+create or replace function onceq.spark_own(s onceq.spark_server) returns bigint[]
+language sql stable as $$
+    select array_agg(group_no) from onceq.spark_group
+    where server_id = s.server_id and (group_no = s.planned or held_until is not null)
+$$;
+
+-- Removes the answered requests that are STILL claimed by these groups, and only for those writes
+-- reply and history, as onceq.conclude does for one. Returns what was removed, by eid and seq.
+create or replace function onceq.spark_finish(
+    s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], p_content_type text,
+    out eids uuid[], out seqs bigint[]
+)
+language plpgsql volatile as $$
+declare
+    own bigint[] := onceq.spark_own(s);
+    moment timestamptz := onceq.now();
+begin
+    with gone as (
+        delete from onceq.element e using onceq.spark_reply r
+            where r.attempt = any (p_attempts) and r.error is null and r.eid <> all (p_doubled)
+              and e.eid = r.eid and e.claimed_by = any (own) and e.role in ('request', 'datagram')
+            returning e.*, r.reply
+    ), ended as materialized (
+        select g.*, case when reply_queue_id is not null then onceq.new_eid() end as reply_eid from gone g
+    ), written as (
+        insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no,
+                rid, ack_rid, eid, correlation_id, enqueued_at, aborts, content_type, sha256, body)
+            select reply_queue_id, 9 - priority, priority, 'reply', 'done', registrant_id, send_no,
+                rid, ack_rid, reply_eid, eid::text, moment, aborts, p_content_type,
+                sha256(coalesce(reply, '')), coalesce(reply, '')
+            from ended where reply_queue_id is not null
+    ), recorded as (
+        insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
+                aborts, role, outcome, eid, reply_eid, rid, correlation_id, sha256, body, reply)
+            select moment, x.enqueued_at, x.send_no, x.claimed_by, x.queue_id, x.registrant_id, x.aborts,
+                x.role, 'done', x.eid, x.reply_eid, x.rid, x.correlation_id, x.sha256,
+                case when q.keep_body then x.body end, case when q.keep_body then x.reply end
+            from ended x join onceq.queue q on q.queue_id = x.queue_id
+    )
+    select array_agg(x.eid), array_agg(x.seq) into eids, seqs from ended x;
+end $$;
+
+-- Aborts the requests that were answered with an error, or more than once: charged; the n-th goes
+-- to the error queue with its one failure reply, as does at once what is to be rejected.
+create or replace function onceq.spark_fail(
+    s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], out failed integer, out returned integer
+)
+language plpgsql volatile as $$
+declare
+    bad record;
+    e onceq.element;
+begin
+    failed := 0; returned := 0;
+    for bad in select x.seq, x.claimed_by, min(r.error) as error, bool_or(r.reject) as reject
+            from onceq.spark_reply r join onceq.element x on x.eid = r.eid
+            where r.attempt = any (p_attempts) and (r.error is not null or r.eid = any (p_doubled))
+              and x.claimed_by = any (onceq.spark_own(s)) group by x.seq order by x.seq loop
+        select * into e from onceq.element where seq = bad.seq and claimed_by = bad.claimed_by for update;
+        continue when e.seq is null;
+        if onceq.return_element(e, case when bad.reject then 'reject' else 'charge' end,
+                case when bad.error is null then 'doubled' when bad.reject then 'rejected' else 'handler' end,
+                coalesce(bad.error, 'the batch function returned more than one row for this request'),
+                bad.claimed_by) = 'failed' then
+            failed := failed + 1;
+        else
+            returned := returned + 1;
+        end if;
+    end loop;
+end $$;
+
+-- Ends the planned group: what its batch did not answer is held for a later one, or, where
+-- nothing is held, is an abort. Returns how many were charged.
+create or replace function onceq.spark_conclude_group(s onceq.spark_server) returns integer
+language plpgsql volatile as $$
+declare
+    g onceq.spark_group;
+    charged integer := 0;
+begin
+    select * into g from onceq.spark_group where group_no = s.planned and held_until is null;
+    if g.group_no is not null and s.hold_s <= 0 then
+        charged := onceq.spark_unanswered(g);
+    elsif g.group_no is not null then
+        update onceq.spark_group set held_until = onceq.now() + s.hold_s * interval '1 second',
+            started_under = null where group_no = g.group_no;
+    end if;
+    delete from onceq.spark_group h where h.server_id = s.server_id and h.held_until is not null
+        and cardinality(onceq.spark_members(h)) = 0;
+    return charged;
+end $$;
+
+-- The statement that changes one of the user's tables from the staged rows of removed requests
+-- ($1 attempts, $2 eids, $3 seqs). Values are cast to the column's type without its length, so
+-- that what is too long is refused as in any insert, not cut. In the order of the keys, so that
+-- two servers do not deadlock; of an upsert the request enqueued last wins.
+create or replace function onceq.spark_statement(p_spec jsonb) returns text
+language plpgsql stable as $$
+declare
+    target regclass := onceq.spark_target(p_spec);
+    columns text := onceq.spark_list('%1$I', p_spec -> 'columns', ', ');
+    keys text := onceq.spark_list('%1$I', p_spec -> 'keys', ', ');
+    added text := onceq.spark_list('%1$I', p_spec -> 'add', ', ');
+    source text;
+begin
+    select format('(select %s, r.seq as "?seq" from onceq.spark_row s join unnest($2, $3) as r (eid, seq)
+            on r.eid = s.eid where s.attempt = any ($1) and s.table_no = %s) x',
+            string_agg(format('s.c%s::%s as %I', c.n, format_type(a.atttypid, -1), c.name), ', ' order by c.n),
+            (p_spec ->> 'no')::integer) into source
+        from jsonb_array_elements_text(p_spec -> 'columns') with ordinality as c (name, n)
+        join pg_attribute a on a.attrelid = target and a.attname = c.name and a.attnum > 0 and not a.attisdropped;
+    return case p_spec ->> 'mode'
+        when 'insert' then format('insert into %s (%s) select %s from %s order by %s "?seq"',
+            target, columns, columns, source, keys || ',')
+        when 'upsert' then format('insert into %s (%s) select distinct on (%s) %s from %s order by %s, "?seq" desc
+            on conflict (%s) do %s', target, columns, keys, columns, source, keys, keys,
+            coalesce('update set ' || onceq.spark_list('%1$I = excluded.%1$I',
+                (p_spec -> 'columns') - array(select jsonb_array_elements_text(p_spec -> 'keys')), ', '), 'nothing'))
+        when 'add' then format('insert into %s as t (%s, %s) select %s, %s from %s group by %s order by %s
+            on conflict (%s) do update set %s', target, keys, added, keys,
+            onceq.spark_list('sum(%1$I)', p_spec -> 'add', ', '), source, keys, keys, keys,
+            onceq.spark_list('%1$I = coalesce(t.%1$I + excluded.%1$I, excluded.%1$I, t.%1$I)', p_spec -> 'add', ', '))
+        end;
+end $$;
+
+-- The names in a JSON array, each put into a format; null when there are none.
+create or replace function onceq.spark_list(p_format text, p_names jsonb, p_between text) returns text
+language sql immutable as $$
+    select string_agg(format(p_format, name), p_between order by n)
+    from jsonb_array_elements_text(p_names) with ordinality x (name, n)
+$$;
+
+-- The user's table of a spec, perhaps with its schema before it; every column must be there.
+create or replace function onceq.spark_target(p_spec jsonb) returns regclass
+language plpgsql stable as $$
+declare
+    target regclass := to_regclass(p_spec ->> 'table');
+    missing text;
+begin
+    if target is null then
+        raise exception 'there is no table %', p_spec ->> 'table' using errcode = 'OQ015';
+    end if;
+    select name into missing from jsonb_array_elements_text(p_spec -> 'columns') name
+        where not exists (select from pg_attribute where attrelid = target and attname = name
+                          and attnum > 0 and not attisdropped) limit 1;
+    if missing is not null then
+        raise exception 'table % has no column "%"', target, missing using errcode = 'OQ015';
+    end if;
+    return target;
+end $$;
+
+-- Applies the staged rows of one user table for the requests removed. Returns how many changed.
+create or replace function onceq.spark_apply(
+    p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
+) returns bigint
+language plpgsql volatile as $$
+declare changed bigint;
+begin
+    execute onceq.spark_statement(p_spec) using p_attempts, p_eids, p_seqs;
+    get diagnostics changed = row_count;
+    return changed;
+end $$;

@@ -1,0 +1,50 @@
+"""The caller's own connection: a psycopg connection, found inside what the caller has.
+
+Used by the managers. SQLAlchemy's Connection, Session and AsyncConnection are recognised by
+shape, so that SQLAlchemy is imported by those who use it and by nobody else.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from onceq.engine.async_driver import AsyncPostgresDriver
+from onceq.engine.driver import PostgresDriver
+from onceq.errors import InvalidValue
+
+_SUPPORTED = "give a psycopg 3 connection, or an SQLAlchemy one over postgresql+psycopg"
+
+
+def _inner(connection: Any) -> Any:
+    """Follows SQLAlchemy's wrappers: Session, Connection, pooled connection, driver's."""
+    found = connection
+    if callable(getattr(found, "get_bind", None)) and callable(getattr(found, "connection", None)):
+        found = found.connection()
+    if hasattr(found, "sync_connection"):
+        found = found.sync_connection
+    if hasattr(found, "dialect"):
+        found = found.connection
+    for name in ("driver_connection", "_connection"):
+        found = getattr(found, name, found)
+    return found
+
+
+def caller_driver(connection: Any, repository: str) -> PostgresDriver:
+    """Returns a driver on the caller's connection; what it performs joins the caller's transaction.
+
+    Raises InvalidValue when this is no connection that onceq can use; nothing happened.
+    """
+    found = connection if isinstance(connection, psycopg.Connection) else _inner(connection)
+    if not isinstance(found, psycopg.Connection):
+        raise InvalidValue(f"{type(connection).__name__} is not a connection: {_SUPPORTED}")
+    return PostgresDriver(found, repository)
+
+
+def async_caller_driver(connection: Any, repository: str) -> AsyncPostgresDriver:
+    """Returns a driver on the caller's async connection; see `caller_driver`."""
+    found = connection if isinstance(connection, psycopg.AsyncConnection) else _inner(connection)
+    if not isinstance(found, psycopg.AsyncConnection):
+        raise InvalidValue(f"{type(connection).__name__} is not an async connection: {_SUPPORTED}")
+    return AsyncPostgresDriver(found, repository)

@@ -1,0 +1,138 @@
+"""The queue manager's Programs: declare, dequeue with a wait, the caller's own transaction.
+
+Run by QueueManager and AsyncQueueManager.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from onceq import errors
+from onceq.model import names, ops
+from onceq.model.element import Fate
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+    from onceq.model.element import Element
+    from onceq.model.queue import Queue, QueueInfo, QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """An element dequeued in a caller's transaction. xid: of that transaction."""
+
+    seq: int
+    xid: int
+
+
+def declare(queue: Queue[Any, Any]) -> ops.Program[bool]:
+    """Creates the queue when it is not there; SettingsDiffer when it is there with others."""
+    if (yield from ops.CreateQueue(queue=queue.name, settings=queue.settings)):
+        return True
+    info = yield from show(queue.name)
+    different = [
+        f"{field.name} is {getattr(info.settings, field.name)!r}, "
+        f"declared {getattr(queue.settings, field.name)!r}"
+        for field in fields(queue.settings)
+        if _differs(field.name, info.settings, queue.settings)
+    ]
+    if different or info.kind != "request":
+        what = "; ".join(different) or f"it is a {info.kind} queue"
+        raise errors.SettingsDiffer(
+            f"queue {queue.name!r} exists with other settings: {what}; "
+            "declare it as it is, or change it with `onceq queue alter`"
+        )
+    return False
+
+
+def _differs(name: str, there: QueueSettings, declared: QueueSettings) -> bool:
+    wanted = getattr(declared, name)
+    if name == "error_queue" and wanted is None:
+        return False
+    return bool(getattr(there, name) != wanted)
+
+
+def show(queue: str) -> ops.Program[QueueInfo]:
+    """Returns a queue as it is. QueueNotFound."""
+    found = yield from ops.ListQueues(queue=names.check_queue(queue))
+    if not found:
+        raise errors.QueueNotFound(f"queue {queue!r} does not exist: create or declare it first")
+    return found[0]
+
+
+def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | None]:
+    """Dequeues, waiting up to timeout_s for an element; None when none came."""
+    first = True
+    while (element := (yield from op)) is None:
+        if not (yield from ops.Wait(key="dequeue", first=first, timeout_s=timeout_s)):
+            return None
+        first = False
+    return element
+
+
+def claim(
+    incarnation: int, queue: str, eid: UUID | None, turn: int, timeout_s: float | None
+) -> ops.Program[Element | None]:
+    """Claims the next element of a queue, or the one with this eid, waiting up to timeout_s."""
+    info = yield from show(queue)
+    first = True
+    while True:
+        if eid is not None:
+            found = yield from ops.ClaimEid(incarnation=incarnation, eid=eid)
+        else:
+            claimed = yield from ops.Claim(
+                incarnation=incarnation, queue_id=info.queue_id, n=1, turn=turn, alone=True
+            )
+            found = claimed[0] if claimed else None
+        if found is not None:
+            return found
+        if not (yield from ops.Wait(key="claim", first=first, timeout_s=timeout_s)):
+            return None
+        first = False
+
+
+def settle_taken(taken: list[Taken], incarnation: int) -> ops.Program[list[Taken]]:
+    """Charges an abort to what was dequeued in transactions that ended without concluding it.
+
+    Returns what is still in progress.
+    """
+    running: list[Taken] = []
+    for one in taken:
+        fate = yield from ops.AbortTaken(seq=one.seq, incarnation=incarnation, xid=one.xid)
+        if fate is Fate.RUNNING:
+            running.append(one)
+    return running
+
+
+def enqueue_op(
+    queue: str,
+    body: bytes,
+    *,
+    rid: str | None = None,
+    priority: int = 4,
+    not_before: datetime | None = None,
+    expires_at: datetime | None = None,
+    content_type: str | None = None,
+    own_transaction: bool = True,
+) -> ops.Enqueue:
+    """Returns the checked Op of an enqueue. InvalidName, InvalidValue."""
+    names.check_queue(queue)
+    if rid is not None:
+        names.check_id("rid", rid)
+    names.check_range("priority", priority, 0, names.PRIORITY_MAX)
+    for when in (not_before, expires_at):
+        if when is not None and when.tzinfo is None:
+            raise errors.InvalidValue(f"{when!r} has no time zone: give an aware datetime")
+    return ops.Enqueue(
+        queue=queue,
+        body=names.check_bytes("body", body),
+        rid=rid,
+        priority=priority,
+        not_before=not_before,
+        expires_at=expires_at,
+        content_type=content_type,
+        own_transaction=own_transaction,
+    )

@@ -1,0 +1,312 @@
+"""QueueManager's operations, for one thread, on a connection of their own.
+
+Made by `onceq.open`. Its methods perform one Op, or run one Program; `AsyncQueueOperations` has the same ones, awaited.
+Source: BHM90 4; spec Q1 to Q6.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceq.engine.connection import Link
+from onceq.engine.driver import this_process
+from onceq.engine.unwrap import caller_driver
+from onceq.errors import IllegalState
+from onceq.manager import program
+from onceq.model import names, ops
+from onceq.model.queue import Queue, QueueInfo, content_type_of
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from types import TracebackType
+    from typing import Self
+    from uuid import UUID
+
+    from onceq.engine.locate import Located
+    from onceq.model.element import Element, KillAnswer, RequestState
+
+T = TypeVar("T")
+
+
+class QueueOperations:
+    """The operations on a repository. Not thread-safe."""
+
+    def __init__(self, located: Located, repository: str) -> None:
+        self.located = located
+        self.repository = names.check_repository(repository)
+        self._link = Link(located, repository)
+        self._incarnation: ops.Incarnation | None = None
+        self._taken: list[program.Taken] = []
+        self._turn = 0
+
+    def connect(self) -> Self:
+        """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew."""
+        self._link.reconnect()
+        return self
+
+    # --- queues -----------------------------------------------------------------------------
+
+    def declare(self, queue: Queue[Any, Any]) -> bool:
+        """Creates the queue when it is not there; True when it did. SettingsDiffer."""
+        return self._link.run(program.declare(queue))
+
+    def create(self, queue: Queue[Any, Any]) -> bool:
+        """Creates the queue; False when one of that name is there, whatever its settings."""
+        return self._link.perform(ops.CreateQueue(queue=queue.name, settings=queue.settings))
+
+    def alter(self, change: ops.AlterQueue) -> None:
+        """Changes settings of a queue, or starts and stops it. QueueNotFound."""
+        self._link.perform(change)
+
+    def start(self, queue: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
+        """Starts a queue for enqueue, for dequeue, or both. QueueNotFound."""
+        self._link.perform(_started(queue, enqueue=enqueue, dequeue=dequeue, to=True))
+
+    def stop(self, queue: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
+        """Stops a queue for enqueue, for dequeue, or both; replies are never refused."""
+        self._link.perform(_started(queue, enqueue=enqueue, dequeue=dequeue, to=False))
+
+    def show(self, queue: str) -> QueueInfo:
+        """Returns a queue as it is. QueueNotFound."""
+        return self._link.run(program.show(queue))
+
+    def queues(self) -> list[QueueInfo]:
+        """Returns all queues, by name."""
+        return self._link.perform(ops.ListQueues())
+
+    def destroy(self, queue: str) -> None:
+        """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
+        self._link.perform(ops.DestroyQueue(queue=names.check_queue(queue)))
+
+    # --- elements ---------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        queue: Queue[T, Any],
+        request: T,
+        *,
+        rid: str | None = None,
+        priority: int = 4,
+        not_before: datetime | None = None,
+        expires_at: datetime | None = None,
+        connection: Any = None,
+    ) -> UUID:
+        """Enqueues a request that wants no reply; returns its eid.
+
+        Outside any transaction it is durable when this returns; with `connection`, psycopg's or
+        SQLAlchemy's, it joins the transaction there. rid: its name in lookups, by default the
+        eid; not a key. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue.
+        """
+        op = program.enqueue_op(
+            queue.name,
+            queue.encode_request(request),
+            rid=rid,
+            priority=priority,
+            not_before=not_before,
+            expires_at=expires_at,
+            content_type=content_type_of(queue.request_type),
+            own_transaction=connection is None,
+        )
+        return self._on(connection).perform(op)
+
+    def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
+        """Enqueues many requests that want no reply, in one transaction."""
+        bodies = [queue.encode_request(one) for one in requests]
+        return self._link.perform(
+            ops.EnqueueMany(
+                queue=queue.name, bodies=bodies, content_type=content_type_of(queue.request_type)
+            )
+        )
+
+    def dequeue(
+        self,
+        queue: str,
+        *,
+        eid: UUID | None = None,
+        timeout_s: float | None = 0.0,
+        connection: Any = None,
+    ) -> Element | None:
+        """Dequeues the next element, or the one with this eid; None when none came in time.
+
+        timeout_s: 0 does not wait, None waits for ever. Outside any transaction the element is
+        gone when this returns, and must owe no reply. With `connection` it leaves the queue
+        when, and only if, the transaction there commits; rolled back, an abort is counted; a
+        kill meanwhile makes that commit fail. Raises QueueNotFound, IllegalState.
+        """
+        names.check_queue(queue)
+        if connection is None:
+            op = ops.Dequeue(queue=queue, eid=eid)
+            return self._link.run(program.dequeue(op, timeout_s))
+        self._settle_taken()
+        life = self._live()
+        self._turn += 1
+        claim = program.claim(life.incarnation, queue, eid, self._turn, timeout_s)
+        element = self._link.run(claim)
+        if element is not None:
+            take = ops.Take(seq=element.seq, incarnation=life.incarnation)
+            xid = self._on(connection).perform(take)
+            self._taken.append(program.Taken(element.seq, xid))
+        return element
+
+    def reply(self, connection: Any, element: Element, body: bytes) -> None:
+        """Gives the reply of an element dequeued in the transaction on `connection`."""
+        if self._incarnation is None:
+            raise IllegalState("nothing was dequeued in a transaction by this queue manager")
+        self._on(connection).perform(
+            ops.ReplyTaken(
+                seq=element.seq,
+                incarnation=self._incarnation.incarnation,
+                reply=names.check_bytes("reply", body),
+            )
+        )
+
+    def read(self, eid: UUID) -> Element | None:
+        """Reads an element wherever it is, dequeuing nothing; None when it is in no queue."""
+        return self._link.perform(ops.ReadElement(eid=eid))
+
+    def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
+        """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
+        return self._link.perform(ops.Kill(eid=eid, timeout_s=timeout_s))
+
+    def redrive(self, eid: UUID) -> tuple[UUID, str] | None:
+        """Runs again what failed (G3): (eid, rid) of what now runs; None when it is not held."""
+        return self._link.perform(ops.Redrive(eid=eid))
+
+    def lookup(
+        self,
+        rid: str | None = None,
+        *,
+        eid: UUID | None = None,
+        registrant: str | None = None,
+        state: str | None = None,
+        queue: str | None = None,
+        limit: int = 100,
+    ) -> list[RequestState]:
+        """Returns every place in which requests are or were, the latest first (C9, C10)."""
+        return self._link.perform(
+            ops.LookUp(
+                rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
+            )
+        )
+
+    def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
+        """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""
+        by_eid = isinstance(eid_or_rid, uuid.UUID)
+        op = ops.LookUp(eid=eid_or_rid) if by_eid else ops.LookUp(rid=str(eid_or_rid))
+        found = self._link.perform(op)
+        self._link.perform(ops.Settle())
+        return found
+
+    # --- registrations ----------------------------------------------------------------------
+
+    def register(
+        self,
+        queue: str,
+        registrant: str,
+        *,
+        thread: str = "",
+        stable: bool = True,
+        life: ops.Registered | None = None,
+    ) -> list[ops.Registered]:
+        """Registers with a queue, durably: the first is this registration, then its siblings'.
+
+        Each tells the last operation: kind, tag, eid. life: a registration of this same life of
+        the registrant, with another queue; without it a new life begins and fences the former.
+        stable: False keeps no record of operations. Source: BHM90 4.3.
+        """
+        return self._link.perform(
+            ops.Register(
+                queue=names.check_queue(queue),
+                name=names.check_id("registrant", registrant),
+                thread=names.check_id("thread", thread) if thread else "",
+                stable=stable,
+                epoch=None if life is None else life.epoch,
+            )
+        )
+
+    def deregister(self, queue: str, handle: ops.Registered) -> bool:
+        """Destroys the registration of a handle with a queue. Fenced."""
+        return self._link.perform(
+            ops.Deregister(registrant_id=handle.registrant_id, epoch=handle.epoch, queue=queue)
+        )
+
+    def enqueue_tagged(
+        self, queue: str, handle: ops.Registered, body: bytes, tag: bytes | None = None
+    ) -> UUID:
+        """Enqueues, recording kind, eid, tag and a copy of the element. Fenced, TooLarge."""
+        return self._link.perform(
+            ops.EnqueueTagged(
+                registrant_id=handle.registrant_id,
+                epoch=handle.epoch,
+                queue=queue,
+                body=names.check_bytes("body", body),
+                tag=tag,
+            )
+        )
+
+    def dequeue_tagged(
+        self,
+        queue: str,
+        handle: ops.Registered,
+        tag: bytes | None = None,
+        *,
+        timeout_s: float | None = 0.0,
+    ) -> Element | None:
+        """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
+        op = ops.Dequeue(
+            queue=queue, registrant_id=handle.registrant_id, epoch=handle.epoch, tag=tag
+        )
+        return self._link.run(program.dequeue(op, timeout_s))
+
+    def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
+        """Reads the copy of the element last operated upon, whoever dequeued it since."""
+        return self._link.perform(
+            ops.ReadLast(registrant_id=handle.registrant_id, epoch=handle.epoch, queue=queue)
+        )
+
+    # --- lifetime ---------------------------------------------------------------------------
+
+    def _on(self, connection: Any) -> Any:
+        return self._link if connection is None else caller_driver(connection, self.repository)
+
+    def _live(self) -> ops.Incarnation:
+        if self._incarnation is None:
+            host, pid = this_process()
+            self._incarnation = self._link.perform(
+                ops.OpenIncarnation(process=uuid.uuid4(), host=host, pid=pid)
+            )
+        return self._incarnation
+
+    def _settle_taken(self) -> None:
+        if self._incarnation is not None and self._taken:
+            settle = program.settle_taken(self._taken, self._incarnation.incarnation)
+            self._taken = self._link.run(settle)
+
+    def close(self) -> None:
+        """Closes the connection; returns what was dequeued in transactions that rolled back."""
+        if self._incarnation is not None:
+            self._settle_taken()
+            self._link.perform(ops.CloseIncarnation(incarnation=self._incarnation.incarnation))
+            self._incarnation = None
+        self._link.close()
+        self.located.close()
+
+    def __enter__(self) -> Self:
+        return self.connect()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _started(queue: str, *, enqueue: bool, dequeue: bool, to: bool) -> ops.AlterQueue:
+    return ops.AlterQueue(
+        queue=names.check_queue(queue),
+        enqueue_started=to if enqueue else None,
+        dequeue_started=to if dequeue else None,
+    )

@@ -1,0 +1,124 @@
+"""The states of a client, and of its last request, as tables.
+
+Pure. A call that its state does not list is an error without effect (spec C18).
+Source: BHM90 figures 1 and 7, BN09 4.3.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from onceq.errors import IllegalState
+
+
+class ClientState(enum.Enum):
+    """Where a client is in its session (BHM90 figure 1)."""
+
+    DISCONNECTED = "Disconnected"
+    CONNECTED = "Connected"
+    REQ_SENT = "Req-Sent"
+    REPLY_RECVD = "Reply-Recvd"
+
+
+class Call(enum.Enum):
+    """What a client may ask of its clerk."""
+
+    CONNECT = "connect"
+    DISCONNECT = "disconnect"
+    SEND = "send"
+    SEND_MORE = "send with others outstanding"
+    RECEIVE = "receive"
+    REPLY_ARRIVED = "the last reply arrived"
+    RERECEIVE = "rereceive"
+    ACKNOWLEDGE = "acknowledge"
+    CANCEL = "cancel_last_request"
+
+
+_S = ClientState
+_C = Call
+
+TRANSITIONS: dict[tuple[ClientState, Call], ClientState] = {
+    (_S.DISCONNECTED, _C.CONNECT): _S.CONNECTED,
+    (_S.CONNECTED, _C.CONNECT): _S.CONNECTED,
+    (_S.CONNECTED, _C.SEND): _S.REQ_SENT,
+    (_S.CONNECTED, _C.ACKNOWLEDGE): _S.CONNECTED,
+    (_S.CONNECTED, _C.DISCONNECT): _S.DISCONNECTED,
+    (_S.REQ_SENT, _C.CONNECT): _S.CONNECTED,
+    (_S.REQ_SENT, _C.SEND_MORE): _S.REQ_SENT,
+    (_S.REQ_SENT, _C.RECEIVE): _S.REQ_SENT,
+    (_S.REQ_SENT, _C.REPLY_ARRIVED): _S.REPLY_RECVD,
+    (_S.REQ_SENT, _C.ACKNOWLEDGE): _S.REQ_SENT,
+    (_S.REQ_SENT, _C.CANCEL): _S.REQ_SENT,
+    (_S.REPLY_RECVD, _C.CONNECT): _S.CONNECTED,
+    (_S.REPLY_RECVD, _C.SEND): _S.REQ_SENT,
+    (_S.REPLY_RECVD, _C.RERECEIVE): _S.REPLY_RECVD,
+    (_S.REPLY_RECVD, _C.ACKNOWLEDGE): _S.CONNECTED,
+    (_S.REPLY_RECVD, _C.CANCEL): _S.REPLY_RECVD,
+    (_S.REPLY_RECVD, _C.DISCONNECT): _S.DISCONNECTED,
+}
+
+
+def after(state: ClientState, call: Call) -> ClientState:
+    """Returns the state after a call. Raises IllegalState when the state forbids it."""
+    following = TRANSITIONS.get((state, call))
+    if following is None:
+        legal = sorted({c.value for s, c in TRANSITIONS if s is state})
+        raise IllegalState(
+            f"{call.value} is not legal in state {state.value}; legal are {', '.join(legal)}"
+        )
+    return following
+
+
+def resumed(s_rid: str | None, r_rid: str | None, *, disconnected: bool) -> ClientState:
+    """Returns the state that connect branches to, by the rids that it returned."""
+    if s_rid is None or disconnected:
+        return ClientState.CONNECTED
+    return ClientState.REPLY_RECVD if s_rid == r_rid else ClientState.REQ_SENT
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """Where the last request of a client stands, what that rests on, and what to do next.
+
+    rid: of the last request, None when there never was one. ckpt: of the last receive.
+    """
+
+    rid: str | None
+    ckpt: bytes | None
+    rests_on: str
+    next_step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotSubmitted(Recovery):
+    """State A: the request was not submitted; submit it, or go on with another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submitted(Recovery):
+    """State B: it was submitted and not yet replied to; receive its reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyWaiting(Recovery):
+    """State C: its reply waits; receive it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done(Recovery):
+    """State D: its reply was received; rereceive it if it was not processed, or go on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WentBack(Recovery):
+    """State E: the repository lost what it had acknowledged (failover, restore); ask a person."""
+
+
+STATES: dict[str, tuple[type[Recovery], str]] = {
+    "A": (NotSubmitted, "send it, or go on with a new request"),
+    "B": (Submitted, "receive its reply"),
+    "C": (ReplyWaiting, "receive its reply"),
+    "D": (Done, "rereceive its reply if it was not processed, else go on with a new request"),
+    "E": (WentBack, "ask a person: the repository was restored to an earlier state"),
+}

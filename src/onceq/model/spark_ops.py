@@ -1,0 +1,170 @@
+"""The Ops of the Spark request server: registration, claim groups, the commit of a micro-batch.
+
+Pure values, like those in `model.ops`; performed by `engine.spark_driver`. Each is one transaction
+on the server's side but for `SparkAttempt`, which begins the one that stages rows. All but
+`SparkOpen` and `SparkRead` name an epoch, and raise Fenced once a newer life has begun.
+Source: spec P1, P2; spark.md, Design of the request server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceq.model.ops import Op
+
+if TYPE_CHECKING:
+    from datetime import datetime
+    from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRegistration:
+    """A life of a Spark server. query_id, batch_id: its tag, the micro-batch committed last."""
+
+    server_id: int
+    epoch: int
+    queue_id: int
+    query_id: str | None
+    batch_id: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkOpen(Op["SparkRegistration"]):
+    """Begins a life of the Spark server of this name, and fences the former.
+
+    What that one left behind: a claim group it had begun to run is halved, or, if of one request,
+    charged; not when `innocent`, as then the environment ended it. hold_s: how long a request that
+    its batch does not answer is held for later batches; 0: it is an abort at once.
+    QueueNotFound, IllegalState (it holds requests of another queue): nothing happened.
+    """
+
+    name: str
+    queue: str
+    hold_s: float = 0.0
+    innocent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkClaim(Op["int"]):
+    """The claim group after `start`, claiming up to n requests; `start` when there is none.
+
+    bound: the last seq to claim. FileMismatch: the checkpoint that `start` is from is not ours.
+    """
+
+    server_id: int
+    epoch: int
+    start: int
+    n: int
+    bound: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBound(Op["int"]):
+    """The last seq given out: a bound for claims that are to come to an end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkPlan(Op["int"]):
+    """Notes that a group is begun to be run; its size, 0 when it was finished before."""
+
+    server_id: int
+    epoch: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRequest:
+    """A request as Spark reads it. properties: as JSON."""
+
+    eid: UUID
+    rid: str
+    registrant: str | None
+    thread: str | None
+    aborts: int
+    priority: int
+    enqueued_at: datetime
+    correlation_id: str | None
+    content_type: str | None
+    properties: str | None
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRead(Op["list[tuple[Any, ...]]"]):
+    """The requests that a group still holds, from place `first` to `last` of its order.
+
+    As tuples, in the order of the fields of `SparkRequest`: they come by the ten thousands.
+    """
+
+    group: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAttempt(Op["int"]):
+    """Begins to stage the rows of one attempt of a task; its number."""
+
+    server_id: int
+    epoch: int
+    query_id: str
+    batch_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkDiscard(Op["int"]):
+    """Removes the staged rows of attempts; how many attempts there were."""
+
+    attempts: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCommitted:
+    """What a commit came to. verdict: 'committed', 'replay' or 'old' (then nothing was applied).
+
+    done: requests finished. failed: moved to the error queue. returned: charged and queued again.
+    """
+
+    verdict: str
+    done: int
+    failed: int
+    returned: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCommit(Op["SparkCommitted"]):
+    """Commits a micro-batch: removal, replies, history, table rows and tag in one transaction.
+
+    rows: staged by `attempts`, all tables together. tables: as `TableSpec.for_sql` says.
+    EnvironmentFault (staged rows were lost), FileMismatch (the checkpoint is older than the
+    registration), InvalidValue (a table or column is not there), StatementRefused: nothing happened.
+    """
+
+    server_id: int
+    epoch: int
+    query_id: str
+    batch_id: int
+    attempts: list[int]
+    rows: int
+    tables: list[dict[str, Any]]
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkClose(Op["int"]):
+    """Ends a life in good order: what it holds goes back, uncharged; how many requests."""
+
+    server_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkTakeOver(Op["int"]):
+    """Takes over from Spark servers that died more than grace_s ago; how many requests.
+
+    server_id: of the Spark server that adopts them, if on its queue; None: they are queued again.
+    """
+
+    server_id: int | None
+    grace_s: float

@@ -1,0 +1,6 @@
+"""The server: dequeues requests, runs their handlers, enqueues the replies, exactly once."""
+
+from onceq.server.handlers import AsyncContext, Context
+from onceq.server.server import Server, ServerStatistics
+
+__all__ = ["AsyncContext", "Context", "Server", "ServerStatistics"]

@@ -1,0 +1,183 @@
+"""What a handler is given, and how it is called: its request decoded, its transaction guarded.
+
+The connection that a handler gets is the server's own, inside the transaction that also removes
+the request and enqueues the reply. It refuses to end or reconfigure that transaction; savepoints
+(`with context.connection.transaction()`) are fine. A `commit` sent as SQL text is found out by
+the finish. Source: spec S1; architecture 3.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from onceq.errors import HandlerFailed, HandlerMisuse, HandlerSignal, InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    import psycopg
+
+    from onceq.model.element import Element
+    from onceq.model.queue import Handled
+
+C = TypeVar("C")
+
+REFUSED = frozenset(
+    {
+        "autocommit",
+        "cancel",
+        "cancel_safe",
+        "close",
+        "commit",
+        "deferrable",
+        "isolation_level",
+        "read_only",
+        "rollback",
+        "set_autocommit",
+        "set_deferrable",
+        "set_isolation_level",
+        "set_read_only",
+        "tpc_begin",
+        "tpc_commit",
+        "tpc_prepare",
+        "tpc_rollback",
+    }
+)
+"""What a handler may not do to its connection: the server commits, or nobody does."""
+
+
+class HandlerConnection:
+    """The server's connection, for the time of one execution, without the end of its transaction."""
+
+    __slots__ = ("_inner",)
+
+    def __init__(self, inner: psycopg.BaseConnection[Any]) -> None:
+        object.__setattr__(self, "_inner", inner)
+
+    def __getattr__(self, name: str) -> Any:
+        _refuse(name)
+        inner = object.__getattribute__(self, "_inner")
+        if inner is None:
+            raise HandlerMisuse("this execution is over: its connection cannot be used any more")
+        return getattr(inner, name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        _refuse(name)
+        raise HandlerMisuse(f"connection.{name} cannot be set inside a handler")
+
+    def expire(self) -> None:
+        """Ends the use of this object; called when the handler has returned."""
+        object.__setattr__(self, "_inner", None)
+
+
+def _refuse(name: str) -> None:
+    if name in REFUSED:
+        raise HandlerMisuse(
+            f"a handler cannot use connection.{name}: its transaction commits together with the "
+            "reply when it returns, and rolls back when it raises; use connection.transaction() "
+            "for a savepoint"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseContext(Generic[C]):
+    """What a handler knows of its execution. attempt: 1 for the first, 2 after one abort, ..."""
+
+    connection: C
+    queue: str
+    eid: UUID
+    rid: str
+    attempt: int
+    enqueued_at: datetime
+    priority: int
+    properties: Mapping[str, Any] | None
+    correlation_id: str | None
+    owes_reply: bool
+
+
+Context = BaseContext["psycopg.Connection[Any]"]
+"""Of a sync handler. `connection` is the transaction that commits with the reply."""
+
+AsyncContext = BaseContext["psycopg.AsyncConnection[Any]"]
+"""Of an async handler."""
+
+
+def is_async(handled: Handled[Any, Any]) -> bool:
+    """Returns whether the handler is a coroutine function."""
+    call = getattr(handled.handler, "__call__", None)  # noqa: B004 # an object with an async __call__
+    return inspect.iscoroutinefunction(handled.handler) or inspect.iscoroutinefunction(call)
+
+
+def _context(handled: Handled[Any, Any], element: Element, connection: Any) -> BaseContext[Any]:
+    return BaseContext(
+        connection=connection,
+        queue=handled.queue.name,
+        eid=element.eid,
+        rid=element.rid,
+        attempt=element.aborts + 1,
+        enqueued_at=element.enqueued_at,
+        priority=element.priority,
+        properties=element.properties,
+        correlation_id=element.correlation_id,
+        owes_reply=element.owes_reply,
+    )
+
+
+def _raised(error: Exception, database_error: type[Exception]) -> Exception:
+    """Returns what the server acts upon: its own signals, PostgreSQL's errors, or HandlerFailed."""
+    if isinstance(error, (HandlerSignal, HandlerMisuse, database_error)):
+        return error
+    return HandlerFailed(type(error).__name__, str(error))
+
+
+def _encoded(handled: Handled[Any, Any], element: Element, value: Any) -> bytes:
+    if value is None and not element.owes_reply:
+        return b""
+    try:
+        return handled.queue.encode_reply(value)
+    except InvalidValue as error:
+        raise HandlerFailed("InvalidReply", str(error)) from error
+
+
+def sync_call(
+    handled: Handled[Any, Any], database_error: type[Exception]
+) -> Callable[[Element, psycopg.Connection[Any]], bytes]:
+    """Returns what the driver calls for an element of this queue."""
+
+    def call(element: Element, connection: psycopg.Connection[Any]) -> bytes:
+        request = handled.queue.decode_request(element.body)
+        guarded = HandlerConnection(connection)
+        try:
+            value = handled.handler(request, _context(handled, element, guarded))
+        except Exception as error:  # the server's handler boundary
+            raised = _raised(error, database_error)
+            raise raised from (None if raised is error else error)
+        finally:
+            guarded.expire()
+        return _encoded(handled, element, value)
+
+    return call
+
+
+def async_call(
+    handled: Handled[Any, Any], database_error: type[Exception]
+) -> Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]:
+    """Returns what the async driver awaits for an element of this queue."""
+
+    async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
+        request = handled.queue.decode_request(element.body)
+        guarded = HandlerConnection(connection)
+        try:
+            value = await handled.handler(request, _context(handled, element, guarded))
+        except Exception as error:  # the server's handler boundary
+            raised = _raised(error, database_error)
+            raise raised from (None if raised is error else error)
+        finally:
+            guarded.expire()
+        return _encoded(handled, element, value)
+
+    return call
