@@ -35,10 +35,19 @@ from onceq.engine.embedded.process import (
     read_identity,
     read_pid_file,
 )
-from onceq.engine.embedded.sockets import PORT, make_socket_directory
+from onceq.engine.embedded.sockets import PORT, make_socket_directory, remove_socket_directory
 from onceq.errors import DirectoryRefused, EmbeddedError, EmbeddedStartFailed
 
-__all__ = ["SUPERUSER", "Options", "is_running", "launch_server", "stop_server"]
+__all__ = [
+    "SUPERUSER",
+    "Options",
+    "end_orphans",
+    "is_running",
+    "launch_server",
+    "log_tail",
+    "running_socket",
+    "stop_server",
+]
 
 SUPERUSER = "onceq"
 
@@ -81,6 +90,21 @@ def is_running(layout: Layout) -> bool:
         lock.release()
 
 
+def running_socket(layout: Layout) -> Path | None:
+    """The directory of the running server's socket; None if none runs or listens yet.
+
+    The pid must be the one in run.lock, whose holder was launched here: a directory
+    copied while its server ran holds the other server's postmaster.pid.
+    """
+    if not is_running(layout):
+        return None
+    found = read_pid_file(layout.pid_file)
+    launched = read_identity(layout.run_lock)
+    if found is None or launched is None or found.pid != launched.pid:
+        return None
+    return found.socket_directory
+
+
 def launch_server(layout: Layout, run: FileLock, options: Options, deadline: Deadline) -> int:
     """Start PostgreSQL, making the cluster first if there is none.
 
@@ -121,7 +145,7 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
     """
     if not is_running(layout):
         return False
-    found = read_pid_file(layout.pid_file)
+    sockets = running_socket(layout)
     ways = _HARD_WAYS if hard else _HARD_WAYS[:1]
     for number in ways:
         last = number is ways[-1]
@@ -132,9 +156,8 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
             f"PostgreSQL in {layout.directory} did not stop within {deadline.timeout_s:g} s; it "
             f"may still be stopping. Wait, or force it; its log is {layout.log}."
         )
-    if found is not None and found.socket_directory is not None:
-        with contextlib.suppress(OSError):  # not empty after a kill
-            found.socket_directory.rmdir()
+    if sockets is not None:
+        remove_socket_directory(sockets)
     return True
 
 

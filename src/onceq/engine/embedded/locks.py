@@ -27,6 +27,9 @@ from onceq.errors import EmbeddedError
 __all__ = ["Deadline", "FileLock", "exclusively", "holder_pids", "poll_until"]
 
 
+_PAUSE_MAX_S = 0.03
+
+
 class Deadline:
     """A point in time on the monotonic clock."""
 
@@ -54,7 +57,7 @@ def poll_until(condition: Callable[[], bool], deadline: Deadline) -> bool:
         if deadline.passed():
             return False
         time.sleep(min(pause_s, deadline.left_s()))
-        pause_s = min(pause_s * 1.5, 0.05)
+        pause_s = min(pause_s * 1.5, _PAUSE_MAX_S)
     return True
 
 

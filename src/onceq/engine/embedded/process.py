@@ -60,8 +60,6 @@ class PidFile:
     pid: int
     started: int  # seconds since 1970
     socket_directory: Path | None  # None until the server listens
-    port: int
-    status: str  # "starting", "ready", "stopping", ...
 
 
 def read_identity(run_lock: Path) -> Process | None:
@@ -81,8 +79,6 @@ def read_pid_file(path: Path) -> PidFile | None:
             pid=int(lines[0]),
             started=int(lines[2]),
             socket_directory=Path(lines[4]) if lines[4:5] and lines[4] else None,
-            port=int(lines[3]),
-            status=lines[7].strip() if len(lines) > 7 else "starting",
         )
     except (OSError, ValueError, IndexError):
         return None

@@ -30,12 +30,14 @@ from onceq.engine.embedded.cluster import (
     is_running,
     launch_server,
     log_tail,
+    running_socket,
     stop_server,
 )
 from onceq.engine.embedded.directory import Layout, claim_directory, existing_directory
 from onceq.engine.embedded.locks import Deadline, FileLock, exclusively, holder_pids, poll_until
 from onceq.engine.embedded.privileges import Mode
-from onceq.engine.embedded.process import PidFile, read_identity, read_pid_file
+from onceq.engine.embedded.process import read_identity
+from onceq.engine.embedded.sockets import PORT
 from onceq.errors import EmbeddedError, EmbeddedStartFailed, InvalidValue
 
 __all__ = ["EmbeddedServer", "EmbeddedStatus", "embedded_status", "open_embedded", "stop_embedded"]
@@ -44,6 +46,7 @@ DATABASE: Final = "onceq"
 
 _CONNECT_TIMEOUT_S = 5
 _ORPHAN_GRACE_S = 1.0
+_RESTARTS_MAX = 5
 _FULL = ("too many clients", "connection slots are reserved")
 _SETTING_NAME = re.compile(r"[a-z_][a-z0-9_.]{0,62}\Z")
 _FIXED_SETTINGS = frozenset(
@@ -98,16 +101,18 @@ class EmbeddedServer:
         if self._join():
             return False
         deadline = Deadline(self._timeout_s)
+        started = False
         with self._changing:
             self._check_open()
-            with exclusively(self._layout.change_lock, deadline):
-                started = _bring_up(self._layout, self._options, deadline)
-            if not self._join():
-                raise EmbeddedError(
-                    f"PostgreSQL in {self.directory} started and ended again; the end of its "
-                    f"log:\n{log_tail(self._layout)}"
-                )
-        return started
+            for _ in range(_RESTARTS_MAX):  # others may kill or stop it just before we join
+                with exclusively(self._layout.change_lock, deadline):
+                    started |= _bring_up(self._layout, self._options, deadline)
+                if self._join():
+                    return started
+        raise EmbeddedError(
+            f"PostgreSQL in {self.directory} ended {_RESTARTS_MAX} times just after it had "
+            f"started; find out who ends it. The end of its log:\n{log_tail(self._layout)}"
+        )
 
     def postmaster_pid(self) -> int:
         """The pid of the server's first process; EmbeddedError if it does not run."""
@@ -219,18 +224,18 @@ def embedded_status(directory: str | os.PathLike[str]) -> EmbeddedStatus:
     layout = existing_directory(directory)
     if layout is None:
         layout = Layout(Path(directory).expanduser().resolve())
-        return _status(layout, None, running=False)
-    running = is_running(layout)
-    return _status(layout, read_pid_file(layout.pid_file) if running else None, running=running)
+        return _status(layout, running=False)
+    return _status(layout, running=is_running(layout))
 
 
-def _status(layout: Layout, found: PidFile | None, *, running: bool) -> EmbeddedStatus:
+def _status(layout: Layout, *, running: bool) -> EmbeddedStatus:
+    postmaster = read_identity(layout.run_lock) if running else None
     return EmbeddedStatus(
         directory=layout.directory,
         running=running,
-        pid=found.pid if found else None,
+        pid=postmaster.pid if postmaster is not None and postmaster.alive() else None,
         version=layout.cluster_major(),
-        socket_directory=found.socket_directory if found else None,
+        socket_directory=running_socket(layout) if running else None,
         users=holder_pids(layout.users_lock),
         log=layout.log,
     )
@@ -308,23 +313,13 @@ def _unreachable(layout: Layout, deadline: Deadline) -> EmbeddedError:
 
 
 def _running_conninfo(layout: Layout, database: str) -> str | None:
-    """Where the running server listens; None if none runs or it does not say so yet.
-
-    The pid must be the one in run.lock, whose holder was launched here: a directory
-    copied while its server ran holds the other server's postmaster.pid.
-    """
-    if not is_running(layout):
-        return None
-    found = read_pid_file(layout.pid_file)
-    launched = read_identity(layout.run_lock)
-    if found is None or launched is None or found.pid != launched.pid:
-        return None
-    if found.socket_directory is None:
+    sockets = running_socket(layout)
+    if sockets is None:
         return None
     return make_conninfo(
-        host=str(found.socket_directory),
+        host=str(sockets),
         hostaddr="",  # or libpq takes PGHOSTADDR
-        port=found.port,
+        port=PORT,
         dbname=database,
         user=SUPERUSER,
     )
@@ -349,19 +344,21 @@ def _prepared(layout: Layout) -> bool:
     except psycopg.OperationalError:
         return False
     with connection:
-        _create_database(layout, connection)
-    return True
+        return _has_database(layout, connection)
 
 
-def _create_database(layout: Layout, connection: psycopg.Connection) -> None:
-    """Create ours unless it exists: a crash may have come between the start and this."""
+def _has_database(layout: Layout, connection: psycopg.Connection) -> bool:
+    """Create ours unless it exists; False if the server ended meanwhile."""
     query = "select 1 from pg_catalog.pg_database where datname = %s"
     create = sql.SQL("create database {}").format(sql.Identifier(DATABASE))
     try:
         if connection.execute(query, [DATABASE]).fetchone() is None:
             connection.execute(create)
     except psycopg.Error as error:
+        if connection.closed:
+            return False
         raise EmbeddedStartFailed(
             f"PostgreSQL started in {layout.directory}, but could not create the database "
             f"{DATABASE}: {error}\n{log_tail(layout)}\nMend that, then open it again."
         ) from error
+    return True

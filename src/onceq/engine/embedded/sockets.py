@@ -8,6 +8,7 @@ A joining process does not use this: it reads the running server's `postmaster.p
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from onceq.errors import EmbeddedError
 
-__all__ = ["PORT", "make_socket_directory"]
+__all__ = ["PORT", "make_socket_directory", "remove_socket_directory"]
 
 PORT = 5432  # only part of the socket's file name: nothing listens on TCP
 _PATH_BYTES_MAX = 103  # Linux has room for 107, macOS for 103
@@ -48,6 +49,19 @@ def make_socket_directory(directory: Path) -> Path:
     )
 
 
+def remove_socket_directory(directory: Path) -> None:
+    """Remove the socket's directory of a server that has ended, with what a kill left."""
+    with contextlib.suppress(OSError, EmbeddedError):
+        _check_private(directory)
+        _clear(directory)
+        directory.rmdir()
+
+
+def _clear(directory: Path) -> None:
+    for stale in directory.glob(".s.PGSQL.*"):
+        stale.unlink()
+
+
 def _bases() -> Iterator[Path]:
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     if runtime:
@@ -66,8 +80,7 @@ def _prepare(base: Path, name: str) -> Path:
     for path in (base, directory):
         path.mkdir(mode=0o700, exist_ok=True)
         _check_private(path)
-    for stale in directory.glob(".s.PGSQL.*"):  # PostgreSQL would believe a zombie's lock file
-        stale.unlink()
+    _clear(directory)  # PostgreSQL would believe the lock file of a zombie
     return directory
 
 
