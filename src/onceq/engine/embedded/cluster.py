@@ -20,7 +20,7 @@ from pathlib import Path
 
 from onceq.engine.embedded.binaries import Binaries, all_binaries, describe, find_binaries
 from onceq.engine.embedded.directory import Layout
-from onceq.engine.embedded.locks import Deadline, FileLock, poll_until
+from onceq.engine.embedded.locks import Deadline, FileLock, is_locked, poll_until
 from onceq.engine.embedded.privileges import (
     Identity,
     Mode,
@@ -29,6 +29,7 @@ from onceq.engine.embedded.privileges import (
     launch_environment,
 )
 from onceq.engine.embedded.process import (
+    PidFile,
     is_postmaster,
     orphans,
     pid_exists,
@@ -45,7 +46,7 @@ __all__ = [
     "is_running",
     "launch_server",
     "log_tail",
-    "running_socket",
+    "running_pid_file",
     "stop_server",
 ]
 
@@ -83,15 +84,11 @@ class Options:
 
 def is_running(layout: Layout) -> bool:
     """Whether any process of the cluster lives, even one that is ending."""
-    lock = FileLock(layout.run_lock)
-    try:
-        return not lock.try_shared()
-    finally:
-        lock.release()
+    return is_locked(layout.run_lock)
 
 
-def running_socket(layout: Layout) -> Path | None:
-    """The directory of the running server's socket; None if none runs or listens yet.
+def running_pid_file(layout: Layout) -> PidFile | None:
+    """What the running server says of itself; None if none runs or it is not so far yet.
 
     The pid must be the one in run.lock, whose holder was launched here: a directory
     copied while its server ran holds the other server's postmaster.pid.
@@ -102,7 +99,7 @@ def running_socket(layout: Layout) -> Path | None:
     launched = read_identity(layout.run_lock)
     if found is None or launched is None or found.pid != launched.pid:
         return None
-    return found.socket_directory
+    return found
 
 
 def launch_server(layout: Layout, run: FileLock, options: Options, deadline: Deadline) -> int:
@@ -145,7 +142,7 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
     """
     if not is_running(layout):
         return False
-    sockets = running_socket(layout)
+    found = running_pid_file(layout)
     ways = _HARD_WAYS if hard else _HARD_WAYS[:1]
     for number in ways:
         last = number is ways[-1]
@@ -156,8 +153,8 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
             f"PostgreSQL in {layout.directory} did not stop within {deadline.timeout_s:g} s; it "
             f"may still be stopping. Wait, or force it; its log is {layout.log}."
         )
-    if sockets is not None:
-        remove_socket_directory(sockets)
+    if found is not None and found.socket_directory is not None:
+        remove_socket_directory(found.socket_directory)
     return True
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 
 from onceq.errors import EmbeddedError
 
-__all__ = ["Deadline", "FileLock", "exclusively", "holder_pids", "poll_until"]
+__all__ = ["Deadline", "FileLock", "exclusively", "holder_pids", "is_locked", "poll_until"]
 
 
 _PAUSE_MAX_S = 0.03
@@ -114,10 +114,7 @@ class FileLock:
         except BlockingIOError:
             return False
         except OSError as error:
-            raise EmbeddedError(
-                f"{self.path} cannot be locked: {error.strerror}. "
-                "Name a directory on a local disk, whose file system has flock."
-            ) from error
+            raise _unlockable(self.path, error) from error
         if self._is_current():
             return True
         self.close()
@@ -148,6 +145,21 @@ def exclusively(path: Path, deadline: Deadline) -> Generator[FileLock, None, Non
         lock.release()
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody holds the file exclusively now; looking holds it shared for an instant."""
+    fd = _open(path)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_UN)  # not only closed: a fork might have a copy
+    except BlockingIOError:
+        return True
+    except OSError as error:
+        raise _unlockable(path, error) from error
+    finally:
+        os.close(fd)
+    return False
+
+
 def holder_pids(path: Path) -> tuple[int, ...] | None:
     """The pids that took locks on the file, or None where the system does not tell."""
     try:
@@ -170,6 +182,13 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise EmbeddedError(f"Cannot open the lock file {path}: {error.strerror}.") from error
+
+
+def _unlockable(path: Path, error: OSError) -> EmbeddedError:
+    return EmbeddedError(
+        f"{path} cannot be locked: {error.strerror}. "
+        "Name a directory on a local disk, whose file system has flock."
+    )
 
 
 def _close_in_children(lock: FileLock) -> None:

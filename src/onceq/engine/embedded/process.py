@@ -60,6 +60,7 @@ class PidFile:
     pid: int
     started: int  # seconds since 1970
     socket_directory: Path | None  # None until the server listens
+    ready: bool  # to accept connections
 
 
 def read_identity(run_lock: Path) -> Process | None:
@@ -79,6 +80,7 @@ def read_pid_file(path: Path) -> PidFile | None:
             pid=int(lines[0]),
             started=int(lines[2]),
             socket_directory=Path(lines[4]) if lines[4:5] and lines[4] else None,
+            ready=lines[7:8] == ["ready   "],
         )
     except (OSError, ValueError, IndexError):
         return None

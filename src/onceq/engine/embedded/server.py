@@ -30,7 +30,7 @@ from onceq.engine.embedded.cluster import (
     is_running,
     launch_server,
     log_tail,
-    running_socket,
+    running_pid_file,
     stop_server,
 )
 from onceq.engine.embedded.directory import Layout, claim_directory, existing_directory
@@ -73,13 +73,24 @@ class EmbeddedServer:
     Usable from several threads. Not after a fork: the child opens the directory itself.
     """
 
-    def __init__(self, layout: Layout, users: FileLock, options: Options, timeout_s: float) -> None:
+    def __init__(self, layout: Layout, options: Options, deadline: Deadline) -> None:
+        """Take the lock of a user, then join or start the server; see `open_embedded`."""
         self._layout = layout
-        self._users = users
         self._options = options
-        self._timeout_s = timeout_s
+        self._timeout_s = deadline.timeout_s
         self._changing = threading.Lock()
         self._conninfo = ""
+        with contextlib.ExitStack() as undo:
+            self._users = FileLock(layout.users_lock)
+            undo.callback(self._users.release)
+            if not self._users.wait_shared(deadline):
+                raise EmbeddedError(
+                    f"The server of {layout.directory} was being stopped for "
+                    f"{deadline.timeout_s:g} s (by pids {holder_pids(layout.users_lock)}). "
+                    "Open it again later."
+                )
+            self._ensure(deadline)
+            undo.pop_all()
 
     @property
     def directory(self) -> Path:
@@ -97,22 +108,7 @@ class EmbeddedServer:
         Waits for the ends of a dead server's processes, and for recovery, within the
         time-out given to `open_embedded`. Raises EmbeddedError or EmbeddedStartFailed.
         """
-        self._check_open()
-        if self._join():
-            return False
-        deadline = Deadline(self._timeout_s)
-        started = False
-        with self._changing:
-            self._check_open()
-            for _ in range(_RESTARTS_MAX):  # others may kill or stop it just before we join
-                with exclusively(self._layout.change_lock, deadline):
-                    started |= _bring_up(self._layout, self._options, deadline)
-                if self._join():
-                    return started
-        raise EmbeddedError(
-            f"PostgreSQL in {self.directory} ended {_RESTARTS_MAX} times just after it had "
-            f"started; find out who ends it. The end of its log:\n{log_tail(self._layout)}"
-        )
+        return self._ensure(Deadline(self._timeout_s))
 
     def postmaster_pid(self) -> int:
         """The pid of the server's first process; EmbeddedError if it does not run."""
@@ -143,6 +139,23 @@ class EmbeddedServer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _ensure(self, deadline: Deadline) -> bool:
+        self._check_open()
+        if self._join():
+            return False
+        started = False
+        with self._changing:
+            self._check_open()
+            for _ in range(_RESTARTS_MAX):  # others may kill or stop it just before we join
+                with exclusively(self._layout.change_lock, deadline):
+                    started |= _bring_up(self._layout, self._options, deadline)
+                if self._join():
+                    return started
+        raise EmbeddedError(
+            f"PostgreSQL in {self.directory} ended {_RESTARTS_MAX} times just after it had "
+            f"started; find out who ends it. The end of its log:\n{log_tail(self._layout)}"
+        )
 
     def _check_open(self) -> None:
         if self._users.fd < 0:
@@ -177,18 +190,7 @@ def open_embedded(
     options = Options(settings=_checked(settings or {}), binaries=binaries, modes=modes)
     deadline = Deadline(timeout_s)
     layout = claim_directory(directory)
-    with contextlib.ExitStack() as undo:
-        users = FileLock(layout.users_lock)
-        undo.callback(users.release)
-        if not users.wait_shared(deadline):
-            raise EmbeddedError(
-                f"The server of {layout.directory} was being stopped for {timeout_s:g} s "
-                f"(by pids {holder_pids(layout.users_lock)}). Open it again later."
-            )
-        server = EmbeddedServer(layout, users, options, timeout_s)
-        server.ensure_running()
-        undo.pop_all()
-    return server
+    return EmbeddedServer(layout, options, deadline)
 
 
 def stop_embedded(
@@ -229,13 +231,13 @@ def embedded_status(directory: str | os.PathLike[str]) -> EmbeddedStatus:
 
 
 def _status(layout: Layout, *, running: bool) -> EmbeddedStatus:
-    postmaster = read_identity(layout.run_lock) if running else None
+    found = running_pid_file(layout) if running else None
     return EmbeddedStatus(
         directory=layout.directory,
         running=running,
-        pid=postmaster.pid if postmaster is not None and postmaster.alive() else None,
+        pid=found.pid if found else None,
         version=layout.cluster_major(),
-        socket_directory=running_socket(layout) if running else None,
+        socket_directory=found.socket_directory if found else None,
         users=holder_pids(layout.users_lock),
         log=layout.log,
     )
@@ -313,11 +315,11 @@ def _unreachable(layout: Layout, deadline: Deadline) -> EmbeddedError:
 
 
 def _running_conninfo(layout: Layout, database: str) -> str | None:
-    sockets = running_socket(layout)
-    if sockets is None:
+    found = running_pid_file(layout)
+    if found is None or not found.ready:  # asking sooner would only fill the log
         return None
     return make_conninfo(
-        host=str(sockets),
+        host=str(found.socket_directory),
         hostaddr="",  # or libpq takes PGHOSTADDR
         port=PORT,
         dbname=database,
