@@ -40,6 +40,19 @@ with open_embedded(sys.argv[1]) as server:
         print(owner, connection.execute("select 42").fetchone()[0])
 """
 
+WITHOUT_CAPABILITY = """
+import ctypes
+from onceq.engine.embedded.binaries import find_binaries
+from onceq.engine.embedded.privileges import Mode, choose_identity
+from onceq.errors import EmbeddedError
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1
+ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)  # from the next exec on
+try:
+    choose_identity(find_binaries(), (Mode.UNPRIVILEGED,))
+except EmbeddedError as error:
+    print(error)
+"""
+
 
 @pytest.mark.parametrize("mode", MODES)
 def test_each_way_works_in_a_private_home(tmp_path: Path, mode: Mode) -> None:
@@ -99,6 +112,18 @@ def test_when_no_way_works_the_error_says_what_to_allow(tmp_path: Path) -> None:
     with pytest.raises(EmbeddedError, match=r"refuses to run as root.*user namespaces") as raised:
         choose_identity(nothing)
     assert re.search(r"namespace: .*No such file.*unprivileged: .*No such", str(raised.value))
+
+
+def test_without_the_capability_to_pass_roots_directories_the_error_names_it() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", WITHOUT_CAPABILITY],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert ("DAC_OVERRIDE cannot be kept" in said.stdout) is ROOT, said
 
 
 def credentials(pid: int) -> tuple[int, int]:

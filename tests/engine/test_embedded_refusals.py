@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ from onceq.engine.embedded import (
     sockets,
     stop_embedded,
 )
-from onceq.errors import DirectoryRefused, EmbeddedError, InvalidValue
+from onceq.errors import DirectoryRefused, EmbeddedError, EmbeddedStartFailed, InvalidValue
 
 
 def foreign_directory(tmp_path: Path) -> Path:
@@ -156,3 +158,32 @@ def test_no_place_for_the_socket(
         open_embedded(fresh)
     for fault in ("open to other users", "File exists", "cannot hold", "longer than 103"):
         assert fault in str(raised.value)
+
+
+def test_a_setting_that_postgresql_refuses_is_quoted_from_its_log(directory: Path) -> None:
+    with pytest.raises(EmbeddedStartFailed, match="invalid value for parameter") as raised:
+        open_embedded(directory, settings={"shared_buffers": "a lot"})
+    assert str(directory / "postgres.log") in str(raised.value)
+    assert not embedded_status(directory).running
+    open_embedded(directory).close()
+
+
+def test_a_log_that_has_grown_is_put_aside(directory: Path) -> None:
+    log = directory / "postgres.log"
+    with log.open("ab") as file:
+        file.truncate(11 * 1024 * 1024)
+    open_embedded(directory).close()
+    assert 0 < log.stat().st_size < 10_000
+    assert (directory / "postgres.log.1").stat().st_size >= 11 * 1024 * 1024
+    (directory / "postgres.log.1").unlink()
+
+
+def test_a_host_that_is_not_an_interpreter_needs_one_on_path(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/usr/sbin/some-server")
+    if shutil.which("python3"):
+        open_embedded(fresh).close()
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(EmbeddedError, match=r"No python3 on PATH.*some-server"):
+        open_embedded(fresh)

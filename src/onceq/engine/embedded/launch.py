@@ -55,7 +55,7 @@ def _enter_user_namespace(uid: int, gid: int) -> None:
 
 
 def _become(uid: int, gid: int) -> None:
-    """Become `uid`, keeping only the right to pass root's directories, if we have it."""
+    """Become `uid`, keeping only the right to pass root's directories."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setgroups([])
@@ -63,8 +63,9 @@ def _become(uid: int, gid: int) -> None:
     os.setresuid(uid, uid, uid)
     bit = 1 << CAP_DAC_OVERRIDE
     header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-    if libc.capset(header, struct.pack("=6I", bit, bit, bit, 0, 0, 0)) == 0:
-        libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0)
+    kept = libc.capset(header, struct.pack("=6I", bit, bit, bit, 0, 0, 0)) == 0
+    if not (kept and libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0) == 0):
+        raise OSError(ctypes.get_errno(), "the capability DAC_OVERRIDE cannot be kept")
 
 
 def _detach(run_fd: int) -> None:
