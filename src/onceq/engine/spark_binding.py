@@ -1,4 +1,4 @@
-"""The bindings of the Spark server's Ops: SPARK_BINDINGS, to be merged with BINDINGS by a driver."""
+"""The bindings of the Spark server's Ops, to be merged with BINDINGS by a driver."""
 
 from __future__ import annotations
 

@@ -38,7 +38,6 @@ class SparkDriver(PostgresDriver):
 
     def __init__(self, connection: psycopg.Connection[Any], repository: str) -> None:
         super().__init__(connection, repository)
-        self._repository = repository
         self._statements = session.Statements(repository, ALL_BINDINGS)
 
     @contextlib.contextmanager

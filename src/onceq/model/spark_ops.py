@@ -137,8 +137,8 @@ class SparkCommit(Op["SparkCommitted"]):
     """Commits a micro-batch: removal, replies, history, table rows and tag in one transaction.
 
     rows: staged by `attempts`, all tables together. tables: as `TableSpec.for_sql` says.
-    EnvironmentFault (staged rows were lost), FileMismatch (the checkpoint is older than the
-    registration), InvalidValue (a table or column is not there), StatementRefused: nothing happened.
+    Nothing happened: EnvironmentFault (staged rows were lost), FileMismatch (the checkpoint is
+    older than the registration), InvalidValue (a table or column is not there), StatementRefused.
     """
 
     server_id: int

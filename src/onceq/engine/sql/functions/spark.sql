@@ -273,7 +273,6 @@ begin
     select coalesce(sum(onceq.spark_release(g)), 0) into released
         from onceq.spark_group g where g.server_id = p_server;
     update onceq.spark_server set epoch = epoch + 1, planned = null where server_id = p_server;
-    perform pg_advisory_unlock('onceq.spark_group'::regclass::oid::integer, p_server);
     return released;
 end $$;
 
