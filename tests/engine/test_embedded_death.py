@@ -40,6 +40,20 @@ print("closed", flush=True)
 sys.stdin.readline()
 """
 
+FORK_AND_STAY = """
+import os, sys
+from onceq.engine.embedded import open_embedded
+from onceq.errors import EmbeddedError
+server = open_embedded(sys.argv[1], timeout_s=30)
+if os.fork() == 0:
+    try:
+        server.ensure_running()
+    except EmbeddedError:
+        print("refused", flush=True)
+    server.close()
+sys.stdin.read()
+"""
+
 START = """
 import sys
 from onceq.engine.embedded import open_embedded
@@ -180,31 +194,12 @@ def test_a_forked_child_does_not_keep_the_use(directory: Path) -> None:
         assert not embedded_status(directory).running
 
 
-def test_a_forked_child_does_not_outlive_a_killed_user_as_one(directory: Path) -> None:
-    reading, writing = os.pipe()
-    child = 0
-    server = open_embedded(directory)
-    try:
-        child = os.fork()
-        if child == 0:
-            _live_on(server, reading, writing)
-        server.close()  # would leave the server running if the child counted
+def test_a_forked_child_of_a_killed_user_does_not_count_as_one(directory: Path) -> None:
+    with Child(FORK_AND_STAY, directory) as user:
+        assert user.line() == "refused"  # the child speaks, and lives until its input ends
+        user.kill()
+        open_embedded(directory).close()
         assert not embedded_status(directory).running
-    finally:
-        os.close(reading)
-        os.close(writing)
-        assert os.waitpid(child, 0)[1] == 0
-
-
-def _live_on(server: object, reading: int, writing: int) -> None:
-    """In the forked child: the parent's use is not ours; end when the parent says so."""
-    os.close(writing)
-    try:
-        server.ensure_running()  # type: ignore[attr-defined] # an EmbeddedServer
-    except EmbeddedError:
-        os.read(reading, 1)
-        os._exit(0)
-    os._exit(1)
 
 
 def test_a_started_program_does_not_keep_the_use(directory: Path) -> None:
