@@ -64,7 +64,9 @@ def _prepare(url: str | None, repository: str) -> Located:
     return located
 
 
-def open(url: str | None = None, *, repository: str = DEFAULT_REPOSITORY) -> QueueManager:
+def open(  # noqa: A001 # `onceq.open` is how it is called
+    url: str | None = None, *, repository: str = DEFAULT_REPOSITORY
+) -> QueueManager:
     """Opens a repository; use it in a `with` block.
 
     url: `embedded:PATH` (runs PostgreSQL itself, and makes the schema), `postgresql://...` or

@@ -7,25 +7,22 @@ only `disconnect` ends it. Source: BHM90 3 and 5.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onceq.clerk import program
-from onceq.clerk.program import Reply, SendOptions, Session
-from onceq.errors import InvalidValue
+from onceq.clerk.program import Reply, Session
 from onceq.model import names
-from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
 
     from onceq.engine.async_connection import AsyncLink
     from onceq.engine.connection import Link
     from onceq.model.client_state import ClientState, Recovery
-    from onceq.model.element import KillAnswer
-    from onceq.model.ops import Sent
+    from onceq.model.element import KillAnswer, SendAttributes
+    from onceq.model.ops import Program, Sent
     from onceq.model.queue import Queue
 
 T = TypeVar("T")
@@ -79,26 +76,21 @@ class _Calls(Generic[T, R]):
         """The rids whose replies were handed out and not acknowledged."""
         return list(self._session.received)
 
-    def _send(self, rid: str, request: T, options: SendOptions) -> Any:
+    def _send(self, rid: str, request: T, attributes: SendAttributes) -> Program[Sent]:
         queue = self._session.queue
         names.check_id("rid", rid)
-        names.check_range("priority", options.priority, 0, names.PRIORITY_MAX)
-        for when in (options.not_before, options.expires_at):
-            if when is not None and when.tzinfo is None:
-                raise InvalidValue(f"{when!r} has no time zone: give an aware datetime")
-        body = queue.encode_request(request)
-        content_type = content_type_of(queue.request_type)
-        return program.send(self._session, rid, body, content_type, options)
+        names.check_attributes(attributes)
+        return program.send(self._session, rid, queue.encode_request(request), attributes)
 
-    def _send_many(self, requests: Iterable[tuple[str, T]]) -> Any:
+    def _send_many(self, requests: Iterable[tuple[str, T]]) -> Program[list[Sent]]:
         queue = self._session.queue
         pairs = [(names.check_id("rid", rid), queue.encode_request(one)) for rid, one in requests]
         rids, bodies = [rid for rid, _ in pairs], [body for _, body in pairs]
-        return program.send_many(self._session, rids, bodies, content_type_of(queue.request_type))
+        return program.send_many(self._session, rids, bodies)
 
     def _receive(
         self, checkpoint: bytes | None, timeout_s: float | None, rid: str | None, limit: int
-    ) -> Any:
+    ) -> Program[list[Reply[R]]]:
         if checkpoint is not None:
             names.check_bytes("checkpoint", checkpoint)
         names.check_range("limit", limit, 1, WINDOW_MAX)
@@ -135,25 +127,18 @@ class Clerk(_Calls[T, R]):
         self,
         rid: str,
         request: T,
-        *,
-        priority: int = 4,
-        not_before: datetime | None = None,
-        expires_at: datetime | None = None,
-        properties: dict[str, Any] | None = None,
+        **attributes: Unpack[SendAttributes],
     ) -> Sent:
         """Sends a request; request and rid are stable when it returns (G6).
 
-        rid: 1 to 200 bytes, never used before with other content (RidReused). priority: 0 to 9,
-        9 first. Sending acknowledges the reply before (C17). Raises QueueNotFound, QueueStopped,
-        TooLarge, InvalidValue: nothing happened.
+        rid: 1 to 200 bytes, never used before with other content (RidReused). attributes: see
+        SendAttributes. Sending acknowledges the reply before (C17). Raises QueueNotFound,
+        QueueStopped, TooLarge, InvalidValue: nothing happened.
         """
-        options = SendOptions(
-            priority=priority, not_before=not_before, expires_at=expires_at, properties=properties
-        )
-        return self._link.run(self._send(rid, request, options))
+        return self._link.run(self._send(rid, request, attributes))
 
     def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
-        """Sends (rid, request) pairs in one transaction: all are stable when it returns, or none."""
+        """Sends (rid, request) pairs in one transaction: then all are stable, or none."""
         return self._link.run(self._send_many(requests))
 
     def receive(
@@ -247,17 +232,10 @@ class AsyncClerk(_Calls[T, R]):
         self,
         rid: str,
         request: T,
-        *,
-        priority: int = 4,
-        not_before: datetime | None = None,
-        expires_at: datetime | None = None,
-        properties: dict[str, Any] | None = None,
+        **attributes: Unpack[SendAttributes],
     ) -> Sent:
         """See Clerk.send."""
-        options = SendOptions(
-            priority=priority, not_before=not_before, expires_at=expires_at, properties=properties
-        )
-        return await self._link.run(self._send(rid, request, options))
+        return await self._link.run(self._send(rid, request, attributes))
 
     async def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
         """See Clerk.send_many."""

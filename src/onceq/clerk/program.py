@@ -13,13 +13,13 @@ from onceq import errors
 from onceq.model import client_state, ops
 from onceq.model.client_state import Call, ClientState
 from onceq.model.element import RequestOutcome
+from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from datetime import datetime
     from uuid import UUID
 
-    from onceq.model.element import Element, KillAnswer
+    from onceq.model.element import Element, KillAnswer, SendAttributes
     from onceq.model.queue import Queue
 
 T = TypeVar("T")
@@ -126,16 +126,6 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     session.sure = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SendOptions:
-    """How a request is sent. priority: 0 to 9, 9 first. Times are aware datetimes, or None."""
-
-    priority: int = 4
-    not_before: datetime | None = None
-    expires_at: datetime | None = None
-    properties: dict[str, Any] | None = None
-
-
 def _acknowledged(session: Session[Any, Any]) -> list[str]:
     """What a send acknowledges: with one outstanding, the reply before it (C17)."""
     return list(session.received) if session.window == 1 else []
@@ -172,7 +162,7 @@ def _may_send(session: Session[Any, Any], count: int) -> ClientState:
 
 
 def send(
-    session: Session[T, R], rid: str, body: bytes, content_type: str, options: SendOptions
+    session: Session[T, R], rid: str, body: bytes, attributes: SendAttributes
 ) -> ops.Program[ops.Sent]:
     """Sends a request; when it returns, request and rid are stable (G6)."""
     following = _may_send(session, 1)
@@ -186,11 +176,8 @@ def send(
             body=body,
             send_no=session.s_no + 1,
             ack=_acknowledged(session),
-            priority=options.priority,
-            not_before=options.not_before,
-            expires_at=options.expires_at,
-            content_type=content_type,
-            properties=options.properties,
+            content_type=content_type_of(session.queue.request_type),
+            **attributes,
         ),
     )
     _sent(session, [rid], [answer])
@@ -199,7 +186,7 @@ def send(
 
 
 def send_many(
-    session: Session[T, R], rids: list[str], bodies: list[bytes], content_type: str
+    session: Session[T, R], rids: list[str], bodies: list[bytes]
 ) -> ops.Program[list[ops.Sent]]:
     """Sends many requests in one transaction: all are stable when it returns, or none."""
     following = _may_send(session, len(rids))
@@ -213,7 +200,7 @@ def send_many(
             bodies=bodies,
             send_no=session.s_no + 1,
             ack=_acknowledged(session),
-            content_type=content_type,
+            content_type=content_type_of(session.queue.request_type),
         ),
     )
     _sent(session, rids, answers)

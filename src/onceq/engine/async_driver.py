@@ -123,7 +123,7 @@ class AsyncPostgresDriver:
         return answer  # type: ignore[no-any-return] # typed by the Op
 
     async def _begin(self, op: ops.Begin) -> None:
-        while not self._gate.try_enter(alone=op.alone):
+        while not self._gate.try_enter(alone=op.alone):  # noqa: ASYNC110 # threads share it
             await asyncio.sleep(GATE_POLL_S)
         self._entered = True
         await self._execute(session.begin_text(op, self._repository), committing=False)
@@ -164,7 +164,7 @@ class AsyncPostgresDriver:
         if delay is None or self._stop.is_set():
             return False
         deadline = time.monotonic() + delay
-        while (left := deadline - time.monotonic()) > 0 and not self._stop.is_set():
+        while (left := deadline - time.monotonic()) > 0 and not self._stop.is_set():  # noqa: ASYNC110 # set by a signal handler
             await asyncio.sleep(min(left, STOP_POLL_S))
         return not self._stop.is_set()
 

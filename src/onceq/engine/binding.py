@@ -106,7 +106,7 @@ def _scalar(rows: Sequence[Row]) -> Any:
     return rows[0][0]
 
 
-def _one(make: Callable[..., Any]) -> Callable[[Sequence[Row]], Any]:
+def _one(make: Callable[[Row], Any]) -> Callable[[Sequence[Row]], Any]:
     return lambda rows: make(rows[0])
 
 
@@ -188,8 +188,9 @@ _ATTRIBUTES = "not_before timestamptz, expires_at timestamptz,"
 BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.CreateQueue: call(
         "create_queue",
-        "queue text, settings.durable boolean, settings.abort_limit integer, settings.backoff_ms integer,"
-        " settings.backoff_max_ms integer, settings.execution_limit_s integer, settings.body_bytes_max integer,"
+        "queue text, settings.durable boolean, settings.abort_limit integer,"
+        " settings.backoff_ms integer, settings.backoff_max_ms integer,"
+        " settings.execution_limit_s integer, settings.body_bytes_max integer,"
         " settings.tag_bytes_max integer, settings.keep_body boolean, settings.error_queue text",
         _scalar,
     ),

@@ -168,9 +168,7 @@ class PostgresDriver:
 
     def _wait(self, op: ops.Wait) -> bool:
         delay = self._pause.next(op, time.monotonic())
-        if delay is None or self._stop.wait(delay):
-            return False
-        return True
+        return not (delay is None or self._stop.wait(delay))
 
 
 def this_process() -> tuple[str, int]:

@@ -14,7 +14,7 @@ import psycopg
 from onceq import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 OWN: dict[str, type[errors.OnceqError]] = {
     "OQ001": errors.Fenced,
@@ -90,7 +90,7 @@ def lost(error: psycopg.Error, *, commit_was_sent: bool) -> errors.OnceqError:
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
+def translated() -> Generator[None]:
     """Raises the error of onceq in place of one of psycopg's."""
     try:
         yield

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 from psycopg.pq import TransactionStatus
 
 from onceq.engine import binding, faults
 from onceq.errors import CannotConnect, ConnectionLost, InDoubt, OnceqError, PoolerDetected
 
 if TYPE_CHECKING:
+    import psycopg
+
     from onceq.model import ops
 
 SETTINGS = "set synchronous_commit = on; set client_connection_check_interval = '5s'"

@@ -6,7 +6,7 @@ shape, so that SQLAlchemy is imported by those who use it and by nobody else.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import psycopg
 
@@ -20,13 +20,15 @@ _SUPPORTED = "give a psycopg 3 connection, or an SQLAlchemy one over postgresql+
 def _inner(connection: Any) -> Any:
     """Follows SQLAlchemy's wrappers: Session, Connection, pooled connection, driver's."""
     found = connection
+    if isinstance(found, psycopg.BaseConnection):
+        return cast("Any", found)
     if callable(getattr(found, "get_bind", None)) and callable(getattr(found, "connection", None)):
         found = found.connection()
     if hasattr(found, "sync_connection"):
         found = found.sync_connection
     if hasattr(found, "dialect"):
         found = found.connection
-    for name in ("driver_connection", "_connection"):
+    for name in ("driver_connection", "_connection", "_inner"):  # the last: of our handlers'
         found = getattr(found, name, found)
     return found
 
@@ -36,15 +38,17 @@ def caller_driver(connection: Any, repository: str) -> PostgresDriver:
 
     Raises InvalidValue when this is no connection that onceq can use; nothing happened.
     """
-    found = connection if isinstance(connection, psycopg.Connection) else _inner(connection)
+    found: Any = _inner(connection)
     if not isinstance(found, psycopg.Connection):
         raise InvalidValue(f"{type(connection).__name__} is not a connection: {_SUPPORTED}")
-    return PostgresDriver(found, repository)
+    own: psycopg.Connection[Any] = found
+    return PostgresDriver(own, repository)
 
 
 def async_caller_driver(connection: Any, repository: str) -> AsyncPostgresDriver:
     """Returns a driver on the caller's async connection; see `caller_driver`."""
-    found = connection if isinstance(connection, psycopg.AsyncConnection) else _inner(connection)
+    found: Any = _inner(connection)
     if not isinstance(found, psycopg.AsyncConnection):
         raise InvalidValue(f"{type(connection).__name__} is not an async connection: {_SUPPORTED}")
-    return AsyncPostgresDriver(found, repository)
+    own: psycopg.AsyncConnection[Any] = found
+    return AsyncPostgresDriver(own, repository)

@@ -1,7 +1,7 @@
 """`QueueOperations`, for asyncio.
 
-Made by `onceq.open_async`. Its methods perform one Op, or run one Program; `QueueOperations` has the same ones, not awaited.
-Source: BHM90 4; spec Q1 to Q6.
+Made by `onceq.open_async`. Its methods perform one Op, or run one Program;
+`QueueOperations` has the same ones, not awaited. Source: BHM90 4; spec Q1 to Q6.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from onceq.model import names, ops
 from onceq.model.queue import Queue, QueueInfo, content_type_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
     from uuid import UUID
 
+    from onceq.engine.async_driver import AsyncPostgresDriver
     from onceq.engine.locate import Located
-    from onceq.model.element import Element, KillAnswer, RequestState
+    from onceq.model.element import Element, EnqueueAttributes, KillAnswer, RequestState
 
 T = TypeVar("T")
 
@@ -86,28 +86,16 @@ class AsyncQueueOperations:
         queue: Queue[T, Any],
         request: T,
         *,
-        rid: str | None = None,
-        priority: int = 4,
-        not_before: datetime | None = None,
-        expires_at: datetime | None = None,
         connection: Any = None,
+        **attributes: Unpack[EnqueueAttributes],
     ) -> UUID:
         """Enqueues a request that wants no reply; returns its eid.
 
         Outside any transaction it is durable when this returns; with `connection`, psycopg's or
-        SQLAlchemy's, it joins the transaction there. rid: its name in lookups, by default the
-        eid; not a key. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue.
+        SQLAlchemy's, it joins the transaction there. attributes: see EnqueueAttributes. Raises
+        QueueNotFound, QueueStopped, TooLarge, InvalidValue.
         """
-        op = program.enqueue_op(
-            queue.name,
-            queue.encode_request(request),
-            rid=rid,
-            priority=priority,
-            not_before=not_before,
-            expires_at=expires_at,
-            content_type=content_type_of(queue.request_type),
-            own_transaction=connection is None,
-        )
+        op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
         return await self._on(connection).perform(op)
 
     async def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
@@ -141,7 +129,9 @@ class AsyncQueueOperations:
         await self._settle_taken()
         life = await self._live()
         self._turn += 1
-        claim = program.claim(life.incarnation, queue, eid, self._turn, timeout_s)
+        claim = program.claim(
+            life.incarnation, queue, eid=eid, turn=self._turn, timeout_s=timeout_s
+        )
         element = await self._link.run(claim)
         if element is not None:
             take = ops.Take(seq=element.seq, incarnation=life.incarnation)
@@ -192,8 +182,11 @@ class AsyncQueueOperations:
 
     async def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""
-        by_eid = isinstance(eid_or_rid, uuid.UUID)
-        op = ops.LookUp(eid=eid_or_rid) if by_eid else ops.LookUp(rid=str(eid_or_rid))
+        op = (
+            ops.LookUp(eid=eid_or_rid)
+            if isinstance(eid_or_rid, uuid.UUID)
+            else ops.LookUp(rid=eid_or_rid)
+        )
         found = await self._link.perform(op)
         await self._link.perform(ops.Settle())
         return found
@@ -267,7 +260,7 @@ class AsyncQueueOperations:
 
     # --- lifetime ---------------------------------------------------------------------------
 
-    def _on(self, connection: Any) -> Any:
+    def _on(self, connection: Any) -> AsyncLink | AsyncPostgresDriver:
         return (
             self._link if connection is None else async_caller_driver(connection, self.repository)
         )

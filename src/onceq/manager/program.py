@@ -6,18 +6,20 @@ Run by QueueManager and AsyncQueueManager.
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq import errors
 from onceq.model import names, ops
 from onceq.model.element import Fate
+from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from uuid import UUID
 
-    from onceq.model.element import Element
+    from onceq.model.element import Element, EnqueueAttributes
     from onceq.model.queue import Queue, QueueInfo, QueueSettings
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | N
 
 
 def claim(
-    incarnation: int, queue: str, eid: UUID | None, turn: int, timeout_s: float | None
+    incarnation: int, queue: str, *, eid: UUID | None, turn: int, timeout_s: float | None
 ) -> ops.Program[Element | None]:
     """Claims the next element of a queue, or the one with this eid, waiting up to timeout_s."""
     info = yield from show(queue)
@@ -108,31 +110,14 @@ def settle_taken(taken: list[Taken], incarnation: int) -> ops.Program[list[Taken
 
 
 def enqueue_op(
-    queue: str,
-    body: bytes,
-    *,
-    rid: str | None = None,
-    priority: int = 4,
-    not_before: datetime | None = None,
-    expires_at: datetime | None = None,
-    content_type: str | None = None,
-    own_transaction: bool = True,
+    queue: Queue[T, Any], request: T, attributes: EnqueueAttributes, *, own_transaction: bool
 ) -> ops.Enqueue:
     """Returns the checked Op of an enqueue. InvalidName, InvalidValue."""
-    names.check_queue(queue)
-    if rid is not None:
-        names.check_id("rid", rid)
-    names.check_range("priority", priority, 0, names.PRIORITY_MAX)
-    for when in (not_before, expires_at):
-        if when is not None and when.tzinfo is None:
-            raise errors.InvalidValue(f"{when!r} has no time zone: give an aware datetime")
+    names.check_attributes(attributes)
     return ops.Enqueue(
-        queue=queue,
-        body=names.check_bytes("body", body),
-        rid=rid,
-        priority=priority,
-        not_before=not_before,
-        expires_at=expires_at,
-        content_type=content_type,
+        queue=queue.name,
+        body=queue.encode_request(request),
+        content_type=content_type_of(queue.request_type),
         own_transaction=own_transaction,
+        **attributes,
     )

@@ -1,7 +1,7 @@
 """QueueManager's operations, for one thread, on a connection of their own.
 
-Made by `onceq.open`. Its methods perform one Op, or run one Program; `AsyncQueueOperations` has the same ones, awaited.
-Source: BHM90 4; spec Q1 to Q6.
+Made by `onceq.open`. Its methods perform one Op, or run one Program;
+`AsyncQueueOperations` has the same ones, awaited. Source: BHM90 4; spec Q1 to Q6.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from onceq.model import names, ops
 from onceq.model.queue import Queue, QueueInfo, content_type_of
 
 if TYPE_CHECKING:
-    from datetime import datetime
     from types import TracebackType
-    from typing import Self
+    from typing import Self, Unpack
     from uuid import UUID
 
+    from onceq.engine.driver import PostgresDriver
     from onceq.engine.locate import Located
-    from onceq.model.element import Element, KillAnswer, RequestState
+    from onceq.model.element import Element, EnqueueAttributes, KillAnswer, RequestState
 
 T = TypeVar("T")
 
@@ -86,28 +86,16 @@ class QueueOperations:
         queue: Queue[T, Any],
         request: T,
         *,
-        rid: str | None = None,
-        priority: int = 4,
-        not_before: datetime | None = None,
-        expires_at: datetime | None = None,
         connection: Any = None,
+        **attributes: Unpack[EnqueueAttributes],
     ) -> UUID:
         """Enqueues a request that wants no reply; returns its eid.
 
         Outside any transaction it is durable when this returns; with `connection`, psycopg's or
-        SQLAlchemy's, it joins the transaction there. rid: its name in lookups, by default the
-        eid; not a key. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue.
+        SQLAlchemy's, it joins the transaction there. attributes: see EnqueueAttributes. Raises
+        QueueNotFound, QueueStopped, TooLarge, InvalidValue.
         """
-        op = program.enqueue_op(
-            queue.name,
-            queue.encode_request(request),
-            rid=rid,
-            priority=priority,
-            not_before=not_before,
-            expires_at=expires_at,
-            content_type=content_type_of(queue.request_type),
-            own_transaction=connection is None,
-        )
+        op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
         return self._on(connection).perform(op)
 
     def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
@@ -141,7 +129,9 @@ class QueueOperations:
         self._settle_taken()
         life = self._live()
         self._turn += 1
-        claim = program.claim(life.incarnation, queue, eid, self._turn, timeout_s)
+        claim = program.claim(
+            life.incarnation, queue, eid=eid, turn=self._turn, timeout_s=timeout_s
+        )
         element = self._link.run(claim)
         if element is not None:
             take = ops.Take(seq=element.seq, incarnation=life.incarnation)
@@ -192,8 +182,11 @@ class QueueOperations:
 
     def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""
-        by_eid = isinstance(eid_or_rid, uuid.UUID)
-        op = ops.LookUp(eid=eid_or_rid) if by_eid else ops.LookUp(rid=str(eid_or_rid))
+        op = (
+            ops.LookUp(eid=eid_or_rid)
+            if isinstance(eid_or_rid, uuid.UUID)
+            else ops.LookUp(rid=eid_or_rid)
+        )
         found = self._link.perform(op)
         self._link.perform(ops.Settle())
         return found
@@ -267,7 +260,7 @@ class QueueOperations:
 
     # --- lifetime ---------------------------------------------------------------------------
 
-    def _on(self, connection: Any) -> Any:
+    def _on(self, connection: Any) -> Link | PostgresDriver:
         return self._link if connection is None else caller_driver(connection, self.repository)
 
     def _live(self) -> ops.Incarnation:

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
     from uuid import UUID
+
+
+class SendAttributes(TypedDict, total=False):
+    """How a request is sent, by keyword.
+
+    priority: 0 to 9, 9 first, 4 by default. not_before, expires_at: aware datetimes; an element
+    that expires before it took effect gets one expired reply. properties: JSON, uninterpreted.
+    """
+
+    priority: int
+    not_before: datetime | None
+    expires_at: datetime | None
+    properties: Mapping[str, Any] | None
+
+
+class EnqueueAttributes(SendAttributes, total=False):
+    """How an element is enqueued, by keyword. rid: its name in lookups, not a key."""
+
+    rid: str | None
+    correlation_id: str | None
 
 
 class RequestOutcome(enum.Enum):

@@ -6,12 +6,16 @@ Pure. The same rules stand as CHECK constraints in the schema (spec, reliability
 from __future__ import annotations
 
 import re
-from typing import NewType
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, NewType
 
 from onceq.errors import InvalidName, InvalidValue
 
 Rid = NewType("Rid", str)
 """A request id, chosen by the client: 1 to 200 bytes of UTF-8 without control characters."""
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 REPOSITORY_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -66,6 +70,17 @@ def check_bytes(kind: str, value: object) -> bytes:
     if not isinstance(value, bytes):
         raise InvalidValue(f"a {kind} is bytes, not {type(value).__name__}")
     return value
+
+
+def check_attributes(attributes: Mapping[str, Any]) -> None:
+    """Checks how an element is to be sent or enqueued. InvalidValue, InvalidName."""
+    check_range("priority", attributes.get("priority", 4), 0, PRIORITY_MAX)
+    if attributes.get("rid") is not None:
+        check_id("rid", attributes["rid"])
+    for name in ("not_before", "expires_at"):
+        when = attributes.get(name)
+        if when is not None and (not isinstance(when, datetime) or when.tzinfo is None):
+            raise InvalidValue(f"{name} is a datetime with a time zone, not {when!r}")
 
 
 def check_range(kind: str, value: object, low: int, high: int) -> int:

@@ -51,7 +51,7 @@ REFUSED = frozenset(
 
 
 class HandlerConnection:
-    """The server's connection, for the time of one execution, without the end of its transaction."""
+    """The server's connection during one execution, without the end of its transaction."""
 
     __slots__ = ("_inner",)
 
@@ -153,7 +153,7 @@ def sync_call(
         guarded = HandlerConnection(connection)
         try:
             value = handled.handler(request, _context(handled, element, guarded))
-        except Exception as error:  # the server's handler boundary
+        except Exception as error:  # noqa: BLE001 # the server's handler boundary
             raised = _raised(error, database_error)
             raise raised from (None if raised is error else error)
         finally:
@@ -173,7 +173,7 @@ def async_call(
         guarded = HandlerConnection(connection)
         try:
             value = await handled.handler(request, _context(handled, element, guarded))
-        except Exception as error:  # the server's handler boundary
+        except Exception as error:  # noqa: BLE001 # the server's handler boundary
             raised = _raised(error, database_error)
             raise raised from (None if raised is error else error)
         finally:

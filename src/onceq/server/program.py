@@ -80,9 +80,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
     )
     session.incarnation = life.incarnation
     session.counts.lives += 1
-    queue_ids: list[int] = []
-    for served in session.served:
-        queue_ids.append((yield from show(served.queue)).queue_id)
+    queue_ids = yield from _queue_ids(session.served)
     turn = 0
     misses = 0
     while not (yield from ops.Stopping()):
@@ -94,9 +92,8 @@ def serve(session: ServerSession) -> ops.Program[None]:
         misses = 0 if pending else misses + 1
         while pending and not (yield from ops.Stopping()):
             turn += 1
-            pending = yield from _execute(
-                session, life, session.served[at], queue_ids[at], pending[0], turn
-            )
+            run = Execution(session.served[at], queue_ids[at], pending[0], turn)
+            pending = yield from _execute(session, life, run)
             if turn % TAKE_OVER_EVERY == 0:
                 yield from ops.TakeOver(process=session.process)
         if misses >= len(queue_ids):
@@ -106,16 +103,30 @@ def serve(session: ServerSession) -> ops.Program[None]:
     session.incarnation = None
 
 
+def _queue_ids(served: tuple[Served, ...]) -> ops.Program[list[int]]:
+    found: list[int] = []
+    for one in served:
+        info = yield from show(one.queue)
+        found.append(info.queue_id)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One run of a claimed element. turn: makes its token unlike any other's."""
+
+    served: Served
+    queue_id: int
+    element: Element
+    turn: int
+
+
 def _execute(
-    session: ServerSession,
-    life: ops.Incarnation,
-    served: Served,
-    queue_id: int,
-    element: Element,
-    turn: int,
+    session: ServerSession, life: ops.Incarnation, run: Execution
 ) -> ops.Program[list[Element]]:
     """Runs one claimed element; returns what was claimed next, chained to its finish."""
-    token = f"{life.incarnation}.{element.seq}.{turn}"
+    element, served = run.element, run.served
+    token = f"{life.incarnation}.{element.seq}.{run.turn}"
     chained = len(session.served) == 1 and served.isolation == "read committed"
     try:
         yield from ops.Begin(
@@ -132,9 +143,9 @@ def _execute(
             reply=reply,
             content_type=None,
             token=token,
-            queue_id=queue_id,
+            queue_id=run.queue_id,
             n=int(chained),
-            turn=turn,
+            turn=run.turn,
             alone=True,
         )
         yield from ops.Commit()

@@ -6,42 +6,39 @@ still runs at the deadline is revoked, so that its effects never commit (spec S5
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import signal
 import threading
 import uuid
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceq import errors
-from onceq.engine.async_connection import AsyncLink
 from onceq.engine.connection import Link
-from onceq.engine.driver import DatabaseError, this_process
+from onceq.engine.driver import this_process
 from onceq.engine.gate import Gate
 from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
-from onceq.engine.session import execution_settings
 from onceq.manager.program import declare
 from onceq.model import names, ops
-from onceq.server import handlers
-from onceq.server.program import Counts, Served, ServerSession, serve
+from onceq.server.handlers import is_async
+from onceq.server.lives import Site, live, live_async
+from onceq.server.program import Served, ServerSession
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
+    from types import FrameType
 
     from onceq.engine.locate import Located
     from onceq.model.queue import Handled
 
 log = logging.getLogger("onceq.server")
 
-RECONNECT_FIRST_S = 0.05
-RECONNECT_LONGEST_S = 5.0
 CONCURRENCY_MAX = 1000
-REMOTE = (errors.SchemaMissing, errors.SchemaTooNew, errors.PostgresTooOld, errors.PoolerDetected)
-"""What no later attempt mends: it ends the server."""
+LOOK_S = 0.2
+"""How often `run` looks whether it is to stop; the sessions themselves notice at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +101,13 @@ class Server:
             located.close()
 
     @contextlib.contextmanager
-    def signals(self) -> Iterator[None]:
+    def signals(self) -> Generator[None]:
         """Stops on SIGTERM and SIGINT while the block runs; for the main thread only."""
-        former = {
-            number: signal.signal(number, lambda *_: self.stop())
-            for number in (signal.SIGTERM, signal.SIGINT)
-        }
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:
@@ -128,30 +126,31 @@ class Server:
             link.close()
 
     def _run(self, located: Located, repository: str) -> bool:
-        process = uuid.uuid4()
-        gate = Gate()
-        groups = [
-            (runs, [one for one in self.handled if handlers.is_async(one) is asynchronous])
-            for runs, asynchronous in ((self._run_thread, False), (self._run_loop, True))
-        ]
-        pool = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="onceq")
-        futures = [
-            pool.submit(runs, located, repository, gate, self._session(process, served), served)
-            for runs, served in groups
-            if served
-            for _ in range(self.concurrency)
-        ]
-        ended = wait(futures, return_when=FIRST_EXCEPTION)
+        site = Site(located, repository, Gate(), self._stop)
+        futures = self._begin(site)
+        ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
         while not self._stop.is_set() and not ended.done:
-            ended = wait(futures, timeout=1.0, return_when=FIRST_EXCEPTION)
+            ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
         self._stop.set()
-        left = wait(futures, timeout=self.stop_timeout_s).not_done
-        if left:
-            self._abandon(located, repository)
-        pool.shutdown(wait=False, cancel_futures=True)
+        ended = wait(futures, timeout=self.stop_timeout_s)
+        if ended.not_done:
+            self._abandon(site)
         for future in ended.done:
             future.result()
-        return not left
+        return not ended.not_done
+
+    def _begin(self, site: Site) -> list[Future[None]]:
+        """Begins all sessions, each on a thread: sync handlers, then async ones."""
+        process = uuid.uuid4()
+        pool = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="onceq")
+        futures: list[Future[None]] = []
+        for lives, asynchronous in ((live, False), (live_async, True)):
+            handled = [one for one in self.handled if is_async(one) is asynchronous]
+            for _ in range(self.concurrency if handled else 0):
+                session = self._session(process, handled)
+                futures.append(pool.submit(lives, site, session, handled))
+        pool.shutdown(wait=False)
+        return futures
 
     def _session(self, process: uuid.UUID, handled: list[Handled[Any, Any]]) -> ServerSession:
         host, pid = this_process()
@@ -160,14 +159,13 @@ class Server:
             host=host,
             pid=pid,
             served=tuple(Served(one.queue.name, one.isolation) for one in handled),
-            counts=Counts(),
         )
         self._sessions.append(session)
         return session
 
-    def _abandon(self, located: Located, repository: str) -> None:
+    def _abandon(self, site: Site) -> None:
         """Revokes what still runs at the deadline: uncharged, and its effects never commit."""
-        link = Link(located, repository)
+        link = Link(site.located, site.repository)
         link.reconnect()
         try:
             for session in self._sessions:
@@ -176,64 +174,3 @@ class Server:
                     link.perform(ops.CloseIncarnation(incarnation=session.incarnation))
         finally:
             link.close()
-
-    def _run_thread(
-        self,
-        located: Located,
-        repository: str,
-        gate: Gate,
-        session: ServerSession,
-        handled: list[Handled[Any, Any]],
-    ) -> None:
-        calls = {one.queue.name: handlers.sync_call(one, DatabaseError) for one in handled}
-        link = Link(located, repository, calls=calls, stop=self._stop, gate=gate)
-        delay = RECONNECT_FIRST_S
-        while not self._stop.is_set():
-            try:
-                link.reconnect()
-                link.connection.execute(_limits(handled, link.connection.info.server_version))
-                delay = RECONNECT_FIRST_S
-                link.run(serve(session))
-            except REMOTE:
-                raise
-            except (errors.OperatingError, DatabaseError) as error:
-                log.warning("session lost, connecting again in %.2f s: %s", delay, error)
-                self._stop.wait(delay)
-                delay = min(2 * delay, RECONNECT_LONGEST_S)
-            finally:
-                link.close()
-
-    def _run_loop(self, *arguments: Any) -> None:
-        asyncio.run(self._run_async(*arguments))
-
-    async def _run_async(
-        self,
-        located: Located,
-        repository: str,
-        gate: Gate,
-        session: ServerSession,
-        handled: list[Handled[Any, Any]],
-    ) -> None:
-        calls = {one.queue.name: handlers.async_call(one, DatabaseError) for one in handled}
-        link = AsyncLink(located, repository, calls=calls, stop=self._stop, gate=gate)
-        delay = RECONNECT_FIRST_S
-        while not self._stop.is_set():
-            try:
-                await link.reconnect()
-                limits = _limits(handled, link.connection.info.server_version)
-                await link.connection.execute(limits)
-                delay = RECONNECT_FIRST_S
-                await link.run(serve(session))
-            except REMOTE:
-                raise
-            except (errors.OperatingError, DatabaseError) as error:
-                log.warning("session lost, connecting again in %.2f s: %s", delay, error)
-                await asyncio.sleep(delay)
-                delay = min(2 * delay, RECONNECT_LONGEST_S)
-            finally:
-                await link.close()
-
-
-def _limits(handled: list[Handled[Any, Any]], server_version: int) -> bytes:
-    longest = max(one.queue.settings.execution_limit_s for one in handled)
-    return execution_settings(longest, server_version).encode()

@@ -1,0 +1,118 @@
+"""Elements outside a session: enqueue, dequeue, read, kill, redrive, look up (Q2, Q3, Q6). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from onceq.model.element import Element, Fate, KillAnswer, RequestState
+from onceq.model.ops.base import Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Enqueue(Op[UUID]):
+    """Enqueues an element that owes no reply. QueueNotFound, QueueStopped, TooLarge."""
+
+    queue: str
+    body: bytes
+    rid: str | None = None
+    priority: int = 4
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    correlation_id: str | None = None
+    content_type: str | None = None
+    properties: Mapping[str, Any] | None = None
+    own_transaction: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueMany(Op[list[UUID]]):
+    """Enqueues many elements that owe no reply, in one transaction."""
+
+    queue: str
+    bodies: list[bytes]
+    content_type: str | None = None
+    own_transaction: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dequeue(Op[Element | None]):
+    """Dequeues an element that owes no reply, outside any transaction; None: none is ready.
+
+    With a registrant, tagged. IllegalState when the element owes a reply.
+    """
+
+    queue: str
+    eid: UUID | None = None
+    registrant_id: int | None = None
+    epoch: int | None = None
+    tag: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadElement(Op[Element | None]):
+    """Reads an element wherever it is; None when it is in no queue."""
+
+    eid: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take(Op[int]):
+    """Takes a claimed element into the caller's transaction; its xid. ClaimLost, IllegalState."""
+
+    seq: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortTaken(Op[Fate]):
+    """Charges an abort when the transaction that took the element ended without concluding it."""
+
+    seq: int
+    incarnation: int
+    xid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyTaken(Op[bool]):
+    """Gives the reply of an element taken in this transaction. IllegalState."""
+
+    seq: int
+    incarnation: int
+    reply: bytes
+    content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kill(Op[KillAnswer]):
+    """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
+
+    eid: UUID
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redrive(Op[tuple[UUID, str] | None]):
+    """Runs again what failed; (eid, rid) of what now runs, None when it is not held."""
+
+    eid: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settle(Op[bool]):
+    """Makes everything read before it as durable as its own, synchronous, commit (finding 9)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookUp(Op[list[RequestState]]):
+    """Every place in which a rid, or an eid, is or was, the latest first. At most `limit` rows."""
+
+    rid: str | None = None
+    eid: UUID | None = None
+    registrant: str | None = None
+    state: str | None = None
+    queue: str | None = None
+    limit: int = 100

@@ -1,0 +1,46 @@
+"""Queues: create, alter, destroy, list (spec Q1). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onceq.model.ops.base import Op
+from onceq.model.queue import QueueInfo, QueueSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateQueue(Op[bool]):
+    """Creates a queue and its error queue; False when a queue of that name is there already."""
+
+    queue: str
+    settings: QueueSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterQueue(Op[bool]):
+    """Changes the settings that are given; None leaves one as it is. QueueNotFound."""
+
+    queue: str
+    abort_limit: int | None = None
+    backoff_ms: int | None = None
+    backoff_max_ms: int | None = None
+    execution_limit_s: int | None = None
+    body_bytes_max: int | None = None
+    tag_bytes_max: int | None = None
+    keep_body: bool | None = None
+    enqueue_started: bool | None = None
+    dequeue_started: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestroyQueue(Op[bool]):
+    """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQueues(Op[list[QueueInfo]]):
+    """All queues by name, or the one that is named."""
+
+    queue: str | None = None

@@ -1,0 +1,74 @@
+"""Registrations and tagged operations (BHM90 4.3; spec Q5). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from onceq.model.ops.base import Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registered:
+    """A registrant's registration with a queue: its handle, and its last operation there."""
+
+    registrant_id: int
+    epoch: int
+    thread: str
+    kind: str | None
+    eid: UUID | None
+    tag: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Register(Op[list[Registered]]):
+    """Registers with a queue, durably. The first row is this thread's, the rest its siblings'.
+
+    epoch: None begins a new life of the registrant, which fences the former; a number joins one.
+    """
+
+    queue: str
+    name: str
+    thread: str = ""
+    stable: bool = True
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deregister(Op[bool]):
+    """Destroys a registration. Fenced."""
+
+    registrant_id: int
+    epoch: int
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnqueueTagged(Op[UUID]):
+    """Enqueues and records it as the registrant's last operation. Fenced, TooLarge, ..."""
+
+    registrant_id: int
+    epoch: int
+    queue: str
+    body: bytes
+    tag: bytes | None = None
+    own_transaction: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastOperation:
+    """A registrant's last operation on a queue, with the copy of its element."""
+
+    kind: str | None
+    eid: UUID | None
+    tag: bytes | None
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadLast(Op[LastOperation | None]):
+    """Reads the copy of the element last operated upon, whoever dequeued it since. Fenced."""
+
+    registrant_id: int
+    epoch: int
+    queue: str

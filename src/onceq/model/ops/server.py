@@ -1,0 +1,140 @@
+"""The server's operations (BHM90 figure 5; spec S1). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from onceq.model.element import Charge, Element, Fate
+from onceq.model.ops.base import Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Incarnation:
+    """One life of a server session. slot: of its advisory lock and started marker."""
+
+    slot: int
+    incarnation: int
+    backend_pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenIncarnation(Op[Incarnation]):
+    """Begins an incarnation on this connection; takes back the claims of `former`, uncharged."""
+
+    process: UUID
+    host: str
+    pid: int
+    former: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloseIncarnation(Op[bool]):
+    """Ends an incarnation; what it holds goes back, uncharged."""
+
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver(Op[int]):
+    """Takes over the claims of processes that have died (G7); how many."""
+
+    process: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim(Op[list[Element]]):
+    """Claims up to n elements; turn alternates between lanes; alone: suspects may be claimed."""
+
+    incarnation: int
+    queue_id: int
+    n: int
+    turn: int
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimEid(Op[Element | None]):
+    """Claims the element with this eid; None when it is not there, or held by another."""
+
+    incarnation: int
+    eid: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begin(Op[None]):
+    """Begins the handler's transaction and sets the started marker of this slot to `seq`.
+
+    alone: waits until nothing else runs in this process, and keeps it so until the end.
+    """
+
+    slot: int
+    seq: int
+    token: str
+    isolation: str
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit(Op[None]):
+    """Commits. InDoubt when the answer is lost, or says that durability was cut short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rollback(Op[None]):
+    """Rolls back; succeeds when there is nothing to roll back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call(Op[bytes]):
+    """Calls the handler of a queue with an element inside the transaction; its encoded reply.
+
+    Raises HandlerFailed, Reject, Retry, HandlerMisuse, EnvironmentFault, ConnectionLost.
+    """
+
+    queue: str
+    element: Element
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish(Op[list[Element]]):
+    """Removes a claimed element, writes reply and history, claims n more. ClaimLost."""
+
+    seq: int
+    incarnation: int
+    reply: bytes
+    content_type: str | None
+    token: str
+    queue_id: int
+    n: int
+    turn: int
+    alone: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbortElement(Op[Fate]):
+    """Ends an execution that failed, in a transaction of its own (finding 4)."""
+
+    seq: int
+    incarnation: int
+    charge: Charge
+    code: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopping(Op[bool]):
+    """Whether this program has been asked to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wait(Op[bool]):
+    """Waits a little for something to change; False when the deadline has passed or a stop is due.
+
+    key: what is waited for, so that repeated waits can grow longer. timeout_s: of the whole
+    series of waits that began with `first`; None: for ever (until a stop).
+    """
+
+    key: str
+    first: bool
+    timeout_s: float | None = None

@@ -1,0 +1,117 @@
+"""The lives of a server session: connect, serve, and after a loss connect again.
+
+Called by Server, once a session, on a thread (`live`) or in an event loop of its own
+(`live_async`). A life that ends by a loss is followed by another until a stop, or until an error
+that no later attempt mends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from onceq import errors
+from onceq.engine.async_connection import AsyncLink
+from onceq.engine.connection import Link
+from onceq.engine.driver import DatabaseError
+from onceq.engine.gate import Gate
+from onceq.engine.session import execution_settings
+from onceq.server import handlers
+from onceq.server.program import ServerSession, serve
+
+if TYPE_CHECKING:
+    from onceq.engine.locate import Located
+    from onceq.model.queue import Handled
+
+log = logging.getLogger("onceq.server")
+
+RECONNECT_FIRST_S = 0.05
+RECONNECT_LONGEST_S = 5.0
+UNMENDABLE = (
+    errors.SchemaMissing,
+    errors.SchemaTooNew,
+    errors.PostgresTooOld,
+    errors.PoolerDetected,
+)
+"""What no later attempt mends: it ends the server."""
+LOST = (errors.OperatingError, DatabaseError)
+"""What ends a life, and is followed by another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a process serves: the database, the repository, its gate, its stop."""
+
+    located: Located
+    repository: str
+    gate: Gate
+    stop: threading.Event
+
+
+@dataclass(slots=True)
+class _Delay:
+    """The wait before the next life: doubled by each loss, short again after a success."""
+
+    next_s: float = RECONNECT_FIRST_S
+
+    def after(self, error: BaseException) -> float:
+        """Returns the seconds to wait now."""
+        delay = self.next_s
+        self.next_s = min(2 * delay, RECONNECT_LONGEST_S)
+        log.warning("session lost, connecting again in %.2f s: %s", delay, error)
+        return delay
+
+    def reset(self) -> None:
+        """Notes that a connection was made."""
+        self.next_s = RECONNECT_FIRST_S
+
+
+def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
+    """Lives until the stop, on this thread."""
+    calls = {one.queue.name: handlers.sync_call(one, DatabaseError) for one in handled}
+    link = Link(site.located, site.repository, calls=calls, stop=site.stop, gate=site.gate)
+    delay = _Delay()
+    while not site.stop.is_set():
+        try:
+            link.reconnect()
+            link.connection.execute(_limits(handled, link.connection.info.server_version))
+            delay.reset()
+            link.run(serve(session))
+        except UNMENDABLE:
+            raise
+        except LOST as error:
+            site.stop.wait(delay.after(error))
+        finally:
+            link.close()
+
+
+async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
+    calls = {one.queue.name: handlers.async_call(one, DatabaseError) for one in handled}
+    link = AsyncLink(site.located, site.repository, calls=calls, stop=site.stop, gate=site.gate)
+    delay = _Delay()
+    while not site.stop.is_set():
+        try:
+            await link.reconnect()
+            limits = _limits(handled, link.connection.info.server_version)
+            await link.connection.execute(limits)
+            delay.reset()
+            await link.run(serve(session))
+        except UNMENDABLE:
+            raise
+        except LOST as error:
+            await asyncio.sleep(delay.after(error))
+        finally:
+            await link.close()
+
+
+def live_async(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
+    """Lives until the stop, in an event loop on this thread."""
+    asyncio.run(_live(site, session, handled))
+
+
+def _limits(handled: list[Handled[Any, Any]], server_version: int) -> bytes:
+    longest = max(one.queue.settings.execution_limit_s for one in handled)
+    return execution_settings(longest, server_version).encode()
