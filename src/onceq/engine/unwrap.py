@@ -6,7 +6,7 @@ shape, so that SQLAlchemy is imported by those who use it and by nobody else.
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import psycopg
 
@@ -33,22 +33,28 @@ def _inner(connection: Any) -> Any:
     return found
 
 
+def _is_sync(found: object) -> TypeGuard[psycopg.Connection[Any]]:
+    return isinstance(found, psycopg.Connection)
+
+
+def _is_async(found: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
+    return isinstance(found, psycopg.AsyncConnection)
+
+
 def caller_driver(connection: Any, repository: str) -> PostgresDriver:
     """Returns a driver on the caller's connection; what it performs joins the caller's transaction.
 
     Raises InvalidValue when this is no connection that onceq can use; nothing happened.
     """
     found: Any = _inner(connection)
-    if not isinstance(found, psycopg.Connection):
+    if not _is_sync(found):
         raise InvalidValue(f"{type(connection).__name__} is not a connection: {_SUPPORTED}")
-    own: psycopg.Connection[Any] = found
-    return PostgresDriver(own, repository)
+    return PostgresDriver(found, repository)
 
 
 def async_caller_driver(connection: Any, repository: str) -> AsyncPostgresDriver:
     """Returns a driver on the caller's async connection; see `caller_driver`."""
     found: Any = _inner(connection)
-    if not isinstance(found, psycopg.AsyncConnection):
+    if not _is_async(found):
         raise InvalidValue(f"{type(connection).__name__} is not an async connection: {_SUPPORTED}")
-    own: psycopg.AsyncConnection[Any] = found
-    return AsyncPostgresDriver(own, repository)
+    return AsyncPostgresDriver(found, repository)
