@@ -156,13 +156,24 @@ def test_the_query_keeps_its_id_with_its_checkpoint_only(
     assert calls(directory, "write")[-1]["batch"] == "2"
 
 
-def test_an_empty_batch_has_its_commit_too(spark: SparkSession, directory: Path) -> None:
+def test_the_first_batch_runs_even_when_nothing_is_there(
+    spark: SparkSession, directory: Path
+) -> None:
     (directory / "available").write_text("0")
+    run(spark, directory)
+    assert committed(directory) == {0: []}
+    run(spark, directory)
+    (directory / "available").write_text("1")
+    run(spark, directory)
+    assert committed(directory) == {0: [], 1: [0]}
+
+
+def test_an_empty_batch_has_its_commit_too(spark: SparkSession, directory: Path) -> None:
+    (directory / "available").write_text("3")
     stream = spark.readStream.format("canary").option("directory", str(directory)).load()
     writer = stream.where("number < 0").writeStream.format("canary")
     writer = writer.option("directory", str(directory)).trigger(availableNow=True)
     writer = writer.option("checkpointLocation", str(directory / "checkpoint"))
-    (directory / "available").write_text("3")
     assert writer.start().awaitTermination(WAIT_S)
     assert committed(directory) == {0: []}
     assert [entry["rows"] for entry in calls(directory, "write")] == [0]
