@@ -25,6 +25,7 @@
     │   ├── ClaimLost                 the element is no longer claimed by this incarnation
     │   ├── QueueStopped
     │   ├── SchemaMissing
+    │   ├── SchemaMismatch            made by another version; `onceq init` brings it up to date
     │   ├── SchemaTooNew
     │   ├── PostgresTooOld
     │   ├── PoolerDetected            a transaction pooler stands between
@@ -85,6 +86,7 @@ __all__ = [
     "RequestFailed",
     "Retry",
     "RidReused",
+    "SchemaMismatch",
     "SchemaMissing",
     "SchemaTooNew",
     "SettingsDiffer",
@@ -211,6 +213,10 @@ class QueueStopped(OperatingError):
 
 class SchemaMissing(OperatingError):
     """The repository does not exist in this database; run `onceq init`."""
+
+
+class SchemaMismatch(OperatingError):
+    """The repository was made by another version; the message says whether `init` mends it."""
 
 
 class SchemaTooNew(OperatingError):

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from onceq.engine.driver import connect
 from onceq.engine.faults import translated
-from onceq.errors import PostgresTooOld, SchemaMissing, SchemaTooNew
+from onceq.errors import PostgresTooOld, SchemaMismatch, SchemaMissing, SchemaTooNew
 from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
@@ -52,6 +52,16 @@ def function_sources() -> Iterator[tuple[str, str]]:
         yield f"{name}.sql", (_files() / "functions" / f"{name}.sql").read_text("utf-8")
 
 
+def baseline() -> str:
+    """Returns the SQL that makes the tables of a repository."""
+    return (_files() / "migrations" / "0001_baseline.sql").read_text("utf-8")
+
+
+def baseline_sha256() -> str:
+    """Returns the digest that says which tables a repository has. Until 0.1.0 they may change."""
+    return hashlib.sha256(baseline().encode()).hexdigest()
+
+
 def functions_sha256() -> str:
     """Returns the digest that says which functions a repository has."""
     digest = hashlib.sha256()
@@ -69,7 +79,7 @@ def render(repository: str) -> str:
     """Returns the whole schema of a repository as one SQL script, for reading or for psql."""
     check_repository(repository)
     parts = [f"create schema if not exists {repository};"]
-    parts.append((_files() / "migrations" / "0001_baseline.sql").read_text("utf-8"))
+    parts.append(baseline())
     parts.extend(text for _, text in function_sources())
     return in_schema("\n".join(parts), repository)
 
@@ -100,7 +110,7 @@ def schema_version(connection: psycopg.Connection[Any], repository: str) -> int 
 def verify(connection: psycopg.Connection[Any], repository: str) -> None:
     """Checks that the repository is there and of this version.
 
-    Raises SchemaMissing, SchemaTooNew or PostgresTooOld; nothing happened.
+    Raises SchemaMissing, SchemaMismatch, SchemaTooNew or PostgresTooOld; nothing happened.
     """
     check_repository(repository)
     check_server(connection)
@@ -110,22 +120,30 @@ def verify(connection: psycopg.Connection[Any], repository: str) -> None:
             f"database {connection.info.dbname!r} has no repository {repository!r}: "
             f"run `onceq init --repository {repository}` with the same --url"
         )
-    _refuse_newer(version, repository)
+    _refuse_other(connection, version, repository)
     row = connection.execute(
         sql.SQL("select functions_sha256 from {}.repository").format(sql.Identifier(repository))
     ).fetchone()
     if row is None or row[0] != functions_sha256():
-        raise SchemaMissing(
+        raise SchemaMismatch(
             f"repository {repository!r} has the functions of another onceq than this one: "
             f"run `onceq init --repository {repository}` with the same --url to bring it up to date"
         )
 
 
-def _refuse_newer(version: int, repository: str) -> None:
+def _refuse_other(connection: psycopg.Connection[Any], version: int, repository: str) -> None:
     if version > SCHEMA_VERSION:
         raise SchemaTooNew(
             f"repository {repository!r} has schema {version}, this onceq knows up to "
             f"{SCHEMA_VERSION}: upgrade onceq"
+        )
+    row = connection.execute(
+        sql.SQL("select baseline_sha256 from {}.repository").format(sql.Identifier(repository))
+    ).fetchone()
+    if row is None or row[0] != baseline_sha256():
+        raise SchemaMismatch(
+            f"repository {repository!r} was made by another version before 0.1.0, from which there "
+            "is no upgrade: use another repository name, or drop this schema"
         )
 
 
@@ -133,7 +151,8 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
     """Creates the repository, or brings its functions up to date; one transaction.
 
     Idempotent, and safe when several processes do it at once. Returns True when anything was
-    changed. Raises SchemaTooNew, PostgresTooOld or EnvironmentFault; nothing happened.
+    changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld or EnvironmentFault;
+    nothing happened.
     """
     check_repository(repository)
     check_server(connection)
@@ -145,13 +164,14 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
             connection.execute(render(repository).encode())
             connection.execute(
                 sql.SQL(
-                    "insert into {}.repository (name, schema_version, functions_sha256)"
-                    " values (%s, %s, %s)"
+                    "insert into {}.repository"
+                    " (name, schema_version, baseline_sha256, functions_sha256)"
+                    " values (%s, %s, %s, %s)"
                 ).format(sql.Identifier(repository)),
-                (repository, SCHEMA_VERSION, sha),
+                (repository, SCHEMA_VERSION, baseline_sha256(), sha),
             )
             return True
-        _refuse_newer(version, repository)
+        _refuse_other(connection, version, repository)
         return _refresh_functions(connection, repository, sha)
 
 

@@ -31,6 +31,7 @@ log = logging.getLogger("onceq.server")
 RECONNECT_FIRST_S = 0.05
 RECONNECT_LONGEST_S = 5.0
 UNMENDABLE = (
+    errors.SchemaMismatch,
     errors.SchemaMissing,
     errors.SchemaTooNew,
     errors.PostgresTooOld,

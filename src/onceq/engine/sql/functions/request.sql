@@ -191,6 +191,18 @@ begin
     end loop;
 end $$;
 
+-- Expires the requests of a registrant whose time has come, also where no server runs.
+create or replace function onceq.expire_requests(p_registrant integer) returns void
+language plpgsql volatile as $$
+declare e onceq.element;
+begin
+    for e in select x.* from onceq.element x where x.registrant_id = p_registrant
+            and x.role = 'request' and x.expires_at is not null and x.claimed_by is null and x.expires_at <= onceq.now()
+            for update skip locked loop
+        perform onceq.expire_element(e);
+    end loop;
+end $$;
+
 -- The replies that wait for a registrant, oldest first, without those in p_skip; of one rid when
 -- p_rid is given. With a checkpoint, the reply's rid and that checkpoint become stable first.
 create or replace function onceq.receive(
@@ -202,11 +214,7 @@ declare e onceq.element;
 begin
     perform onceq.be_durable();
     perform onceq.check_epoch(p_registrant, p_epoch);
-    for e in select x.* from onceq.element x where x.registrant_id = p_registrant
-            and x.role = 'request' and x.claimed_by is null and x.expires_at <= onceq.now()
-            for update skip locked loop
-        perform onceq.expire_element(e);
-    end loop;
+    perform onceq.expire_requests(p_registrant);
     for e in select x.* from onceq.element x where x.registrant_id = p_registrant and x.role = 'reply'
             and (p_rid is null or x.rid = p_rid collate "C") and x.rid <> all (coalesce(p_skip, '{}'))
             order by x.seq limit p_limit loop

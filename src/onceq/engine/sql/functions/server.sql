@@ -1,9 +1,10 @@
 -- The server's operations: incarnations, claim, finish, abort, takeover (spec S1, G7).
 -- Tables: server, element, history. Locks: server slots (advisory), then elements by seq.
 
--- Begins an incarnation: takes a free slot, whose lock this session then holds for life, and
--- returns the claims of the one that died in it. p_former names this process's own former
--- incarnation: its connection broke, it did not die, and the environment is to blame.
+-- Begins an incarnation in a slot that is free and has no row; this session then holds its lock
+-- for life. p_former names this session's former incarnation, whose connection broke: the
+-- process did not die, so the environment is to blame. What a ghost of it still holds is left,
+-- with its row, for a later take_over.
 create or replace function onceq.open_incarnation(
     p_process uuid, p_host text, p_pid integer, p_former bigint,
     out slot integer, out incarnation bigint, out backend_pid integer
@@ -11,19 +12,21 @@ create or replace function onceq.open_incarnation(
 language plpgsql volatile as $$
 declare
     class integer := 'onceq.server'::regclass::oid::integer;
-    dead onceq.server;
 begin
     perform onceq.be_durable();
+    if onceq.revoke(p_former, onceq.broken_by(p_former)) then
+        delete from onceq.server x where x.incarnation = p_former;
+    end if;
     perform onceq.take_over(p_process);
-    perform onceq.revoke(p_former, onceq.broken_by(p_former));
     for s in 1 .. 10000 loop
-        exit when slot is not null;
         if pg_try_advisory_lock(class, s) then
-            slot := s;
+            if not exists (select from onceq.server x where x.slot = s) then
+                slot := s;
+                exit;
+            end if;
+            perform pg_advisory_unlock(class, s);
         end if;
     end loop;
-    select * into dead from onceq.server x where x.slot = open_incarnation.slot;
-    perform onceq.revoke(dead.incarnation, null);
     if to_regclass('onceq.started_' || slot) is null then
         execute format('create unlogged sequence onceq.%I minvalue 0 start 0', 'started_' || slot);
     end if;
@@ -31,11 +34,7 @@ begin
     incarnation := nextval('onceq.incarnation_seq');
     backend_pid := pg_backend_pid();
     insert into onceq.server (slot, incarnation, process, host, pid, backend_pid, postmaster_start)
-        values (slot, incarnation, p_process, p_host, p_pid, backend_pid, pg_postmaster_start_time())
-        on conflict on constraint server_pkey do update set incarnation = excluded.incarnation,
-            process = excluded.process, host = excluded.host, pid = excluded.pid,
-            backend_pid = excluded.backend_pid, postmaster_start = excluded.postmaster_start,
-            started_at = clock_timestamp();
+        values (slot, incarnation, p_process, p_host, p_pid, backend_pid, pg_postmaster_start_time());
 end $$;
 
 -- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
@@ -75,7 +74,8 @@ end $$;
 
 -- Takes over from every process that has died: all its slots' locks are free. Evidence decides
 -- (G7): one started element is charged; when several had started, nobody knows which killed the
--- process, and they become suspects; when the database itself went down meanwhile, likewise.
+-- process, and they become suspects; when the database itself went down meanwhile, likewise. Of
+-- the caller's own process it takes over the slots whose connections broke.
 create or replace function onceq.take_over(p_process uuid) returns integer
 language plpgsql volatile as $$
 declare
@@ -84,6 +84,9 @@ declare
     charges jsonb;
     taken integer := 0;
 begin
+    perform onceq.take_over_slot(s.slot, p_process, onceq.broken_by(s.incarnation))
+        from onceq.server s where s.process = p_process and s.backend_pid <> pg_backend_pid()
+          and pg_try_advisory_xact_lock(class, s.slot);
     for dead in select s.process, array_agg(s.slot order by s.slot) as slots from onceq.server s
             where s.process <> p_process group by s.process loop
         continue when exists (select from unnest(dead.slots) x where not pg_try_advisory_xact_lock(class, x));

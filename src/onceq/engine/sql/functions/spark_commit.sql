@@ -252,13 +252,13 @@ declare
     missing text;
 begin
     if target is null then
-        raise exception 'there is no table %', p_spec ->> 'table' using errcode = 'OQ015';
+        raise exception 'there is no table %', p_spec ->> 'table' using errcode = '42P01';
     end if;
     select name into missing from jsonb_array_elements_text(p_spec -> 'columns') name
         where not exists (select from pg_attribute where attrelid = target and attname = name
                           and attnum > 0 and not attisdropped) limit 1;
     if missing is not null then
-        raise exception 'table % has no column "%"', target, missing using errcode = 'OQ015';
+        raise exception 'table % has no column "%"', target, missing using errcode = '42P01';
     end if;
     return target;
 end $$;

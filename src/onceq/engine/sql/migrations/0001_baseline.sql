@@ -10,6 +10,7 @@ create table onceq.repository (
     name             text not null,
     repository_id    uuid not null default gen_random_uuid(),
     schema_version   integer not null,
+    baseline_sha256  text not null,
     functions_sha256 text not null,
     migrated_at      timestamptz not null default clock_timestamp(),
     settled          bigint not null default 0  -- bumped to give a doubt's answer a commit of its own
@@ -97,6 +98,8 @@ create unique index element_eid on onceq.element (eid);
 -- A rid is in one place: as a request, or as its reply. What failed is held beside its reply.
 create unique index element_rid on onceq.element (registrant_id, rid)
     where registrant_id is not null and role <> 'failed';
+create index element_expiring on onceq.element (registrant_id, expires_at)
+    where role = 'request' and expires_at is not null;
 create index element_lookup on onceq.element (rid);
 
 -- The queue manager's record of a registrant's last operation on a queue (BHM90 4.3):
