@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onceq.engine.embedded import open_embedded, stop_embedded
+from onceq.engine.embedded import embedded_status, open_embedded, stop_embedded
 
 
 @pytest.fixture(scope="session")
@@ -39,6 +39,7 @@ def directory(
     made.rename(fresh)
     yield fresh
     stop_embedded(fresh, force=True)
-    if (fresh / "cluster" / "PG_VERSION").exists():
+    # A test that failed may have left a use of it open, or damage.
+    if fresh.exists() and not embedded_status(fresh).users and (fresh / "cluster").exists():
         fresh.rename(made)
         made_directories.append(made)

@@ -33,7 +33,7 @@ class Child:
             [sys.executable, "-c", code, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(SOURCE)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), *sys.path])},
         )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
