@@ -123,8 +123,12 @@ class AsyncPostgresDriver:
         return answer  # type: ignore[no-any-return] # typed by the Op
 
     async def _begin(self, op: ops.Begin) -> None:
-        while not self._gate.try_enter(alone=op.alone):  # noqa: ASYNC110 # threads share it
-            await asyncio.sleep(GATE_POLL_S)
+        self._gate.announce(alone=op.alone)
+        try:
+            while not self._gate.try_enter(alone=op.alone):  # noqa: ASYNC110 # threads share it
+                await asyncio.sleep(GATE_POLL_S)
+        finally:
+            self._gate.withdraw(alone=op.alone)
         self._entered = True
         await self._execute(session.begin_text(op, self._repository), committing=False)
 

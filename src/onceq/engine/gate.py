@@ -18,22 +18,33 @@ class Gate:
         self._alone = False
         self._waiting = 0
 
+    def announce(self, *, alone: bool) -> None:
+        """Notes that somebody waits to enter; a suspect then goes before what comes after it."""
+        with self._changed:
+            self._waiting += alone
+
+    def withdraw(self, *, alone: bool) -> None:
+        """Takes an `announce` back: whoever waited has entered, or given up."""
+        with self._changed:
+            self._waiting -= alone
+            self._changed.notify_all()
+
     def try_enter(self, *, alone: bool) -> bool:
         """Enters at once, or returns False and leaves everything as it was."""
         with self._changed:
-            return self._enter(alone=alone, ahead=0)
+            return self._enter(alone=alone)
 
     def enter(self, *, alone: bool) -> None:
         """Enters, waiting as long as it takes: the executions inside are bounded by their limit."""
-        with self._changed:
-            self._waiting += alone
-            try:
-                self._changed.wait_for(lambda: self._enter(alone=alone, ahead=alone))
-            finally:
-                self._waiting -= alone
+        self.announce(alone=alone)
+        try:
+            with self._changed:
+                self._changed.wait_for(lambda: self._enter(alone=alone))
+        finally:
+            self.withdraw(alone=alone)
 
-    def _enter(self, *, alone: bool, ahead: int) -> bool:
-        if self._alone or (alone and self._inside) or self._waiting > ahead:
+    def _enter(self, *, alone: bool) -> bool:
+        if self._alone or (self._inside if alone else self._waiting):
             return False
         self._inside += 1
         self._alone = alone
