@@ -84,6 +84,15 @@ def render(repository: str) -> str:
     return in_schema("\n".join(parts), repository)
 
 
+def script(repository: str) -> str:
+    """Returns `render`, and the row that says what was made: for psql, in one transaction."""
+    made = (
+        f"insert into {repository}.repository (name, schema_version, functions_sha256)"
+        f" values ('{repository}', {SCHEMA_VERSION}, '{functions_sha256()}');"
+    )
+    return f"begin;\n{render(repository)}\n{made}\ncommit;\n"
+
+
 def check_server(connection: psycopg.Connection[Any]) -> None:
     """Refuses a PostgreSQL that is too old. Raises PostgresTooOld; nothing happened."""
     version = connection.info.server_version // 10000
