@@ -14,7 +14,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
+import onceq
 from onceq.engine.embedded import open_embedded
+from onceq.engine.migrate import apply_with
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,3 +51,17 @@ def repository_name(conninfo: str) -> Iterator[str]:
     with psycopg.connect(conninfo, autocommit=True, connect_timeout=10) as connection:
         connection.execute("set lock_timeout = '10s'")
         connection.execute(sql.SQL("drop schema if exists {} cascade").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def repository(conninfo: str, repository_name: str) -> str:
+    """The name of a repository of this test's own, with the schema in it."""
+    apply_with(conninfo, repository_name)
+    return repository_name
+
+
+@pytest.fixture
+def qm(conninfo: str, repository: str) -> Iterator[onceq.QueueManager]:
+    """An open queue manager on this test's repository."""
+    with onceq.open(conninfo, repository=repository) as opened:
+        yield opened

@@ -1,0 +1,167 @@
+"""The crash tests' own parts: processes that are killed and started again, and what is checked."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceq.testing.events import Effect, Executed, FinalState, Place, load
+from onceq.testing.history import check
+from tests.crash.server_child import Settings
+from tests.parts import LIMIT_S, plain, rows, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from onceq.testing.events import Event
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def make_ledger(conninfo: str, repository: str) -> None:
+    """Makes the ledger of effects: without a unique key, so that a double shows."""
+    with plain(conninfo) as connection:
+        connection.execute(
+            f"create table {repository}.effects (rid text, eid text, pid integer)".encode()
+        )
+
+
+def start(program: str, argument: bytes) -> subprocess.Popen[bytes]:
+    """Starts a program of this folder."""
+    return subprocess.Popen(
+        [sys.executable, "-m", f"tests.crash.{program}", argument.decode()],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+    )
+
+
+@dataclass
+class Fleet:
+    """Server processes, started again whenever one has died, for the time of a block."""
+
+    settings: Settings
+    size: int = 1
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    deaths: int = 0
+
+    def __enter__(self) -> Self:
+        self.processes = [self._start() for _ in range(self.size)]
+        return self
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        return start("server_child", msgspec.json.encode(self.settings))
+
+    def tend(self) -> None:
+        """Starts again what has died: what a supervisor does."""
+        for index, process in enumerate(self.processes):
+            if process.poll() is not None:
+                self.deaths += 1
+                self.processes[index] = self._start()
+
+    def wait(self, condition: Callable[[], bool], timeout_s: float = 2 * LIMIT_S) -> None:
+        """Tends the processes until the condition is true."""
+
+        def tended() -> bool:
+            self.tend()
+            return condition()
+
+        wait_until(tended, timeout_s)
+
+    def events(self) -> list[Event]:
+        """Returns what clients and servers have recorded."""
+        return load(Path(self.settings.files).glob("*.events"))
+
+    def executions(self, rid: str | None = None) -> list[Executed]:
+        """Returns the executions that began, of all rids or of one."""
+        return [
+            event
+            for event in self.events()
+            if isinstance(event, Executed) and rid in {None, event.rid}
+        ]
+
+    def kill(self, pid: int) -> None:
+        """Kills one of the processes with -9."""
+        assert pid in {process.pid for process in self.processes}
+        os.kill(pid, signal.SIGKILL)
+
+    def release(self) -> None:
+        """Lets handlers that hold go on."""
+        (Path(self.settings.files) / "release").touch()
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+        for process in self.processes:
+            process.wait(LIMIT_S)
+
+
+def pid_of(event: Executed) -> int:
+    """Returns the process of an execution."""
+    return int(event.actor.removeprefix("server "))
+
+
+def final_state(conninfo: str, repository: str, abort_limit: int | None = 5) -> FinalState:
+    """Returns what is there in the end, for the history checker."""
+    names = [one.name for one in dataclasses.fields(Place)]
+    columns = ", ".join("eid::text" if name == "eid" else name for name in names)
+    places = rows(conninfo, f"select {columns} from {repository}.requests")
+    effects = rows(conninfo, f"select rid, rid, eid from {repository}.effects")
+    return FinalState(
+        places=tuple(Place(**dict(zip(names, row, strict=True))) for row in places),
+        effects=tuple(Effect(key=key, rid=rid, eid=eid) for key, rid, eid in effects),
+        abort_limit=abort_limit,
+    )
+
+
+def assert_history(fleet: Fleet, conninfo: str, abort_limit: int | None = 5) -> None:
+    """Checks the whole history against the guarantees."""
+    final = final_state(conninfo, fleet.settings.repository, abort_limit)
+    violations = check(fleet.events(), final)
+    assert not violations, "\n".join(map(str, violations[:20]))
+
+
+def wait_executions(fleet: Fleet, count: int, rid: str | None = None) -> list[Executed]:
+    """Waits until so many executions have begun."""
+    found: list[Executed] = []
+
+    def enough() -> bool:
+        found[:] = fleet.executions(rid)
+        return len(found) >= count
+
+    fleet.wait(enough)
+    return found
+
+
+def kill_at_work(fleet: Fleet, kills: int, work_ms: int, chance: random.Random) -> None:
+    """Kills processes, each while it runs a handler that began after the kill before."""
+    seen = 0
+    for _ in range(kills):
+        found = wait_executions(fleet, seen + 1)
+        time.sleep(chance.uniform(0, 1.2 * work_ms / 1000))  # the moment within the work
+        fleet.kill(pid_of(found[-1]))
+        seen = len(fleet.executions()) + chance.randrange(3)
+
+
+def report(text: str) -> None:
+    """Says a measurement, for `pytest -s`."""
+    sys.stdout.write(f"\n{text}\n")
+
+
+def milliseconds_since(event: Executed, then_ns: int) -> float:
+    return (event.at - then_ns) / 1e6
+
+
+def now_ns() -> int:
+    """The clock of the events."""
+    return time.monotonic_ns()

@@ -1,0 +1,96 @@
+"""A server process for the crash tests: `python server_child.py JSON`; its test kills it with -9.
+
+Its handler does what the request says, and puts one row for it into the ledger `effects`, which
+has no unique key. Each execution is recorded before anything else, in a file of this process.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+import onceq
+from onceq.testing.events import Executed, Recorder
+
+
+class Order(msgspec.Struct):
+    """What the handler is to do. kind: book, poison, fail, hold, hold_in_database."""
+
+    kind: str = "book"
+    ms: int = 0
+
+
+class Receipt(msgspec.Struct):
+    rid: str
+    pid: int
+
+
+class Settings(msgspec.Struct):
+    """How to serve. files: where events go, and where `release` lets held handlers go on."""
+
+    url: str
+    repository: str
+    files: str
+    concurrency: int = 1
+    stop_timeout_s: float = 30.0
+    queue: dict[str, int] = {}
+
+
+def order_queue(settings: dict[str, int]) -> onceq.Queue[Order, Receipt]:
+    """Returns the queue of the crash tests, with settings other than the defaults."""
+    return onceq.Queue("orders", Order, Receipt, **settings)
+
+
+class Handler:
+    def __init__(self, settings: Settings) -> None:
+        files = Path(settings.files)
+        self._release = files / "release"
+        self._recorder = Recorder(files / f"server-{os.getpid()}.events", f"server {os.getpid()}")
+        self._insert = (
+            f"insert into {settings.repository}.effects (rid, eid, pid) values (%s, %s, %s)"
+        )
+
+    def __call__(self, order: Order, context: onceq.Context) -> Receipt:
+        self._recorder.record(
+            Executed(rid=context.rid, eid=str(context.eid), attempt=context.attempt)
+        )
+        self._before(order, context)
+        arguments = (context.rid, str(context.eid), os.getpid())
+        context.connection.execute(self._insert.encode(), arguments)
+        self._after(order)
+        return Receipt(context.rid, os.getpid())
+
+    def _before(self, order: Order, context: onceq.Context) -> None:
+        if order.kind == "fail":
+            raise ValueError("told to fail")
+        if order.kind == "hold_in_database" and not self._release.exists():
+            context.connection.execute("select pg_sleep(60)")
+
+    def _after(self, order: Order) -> None:
+        if order.kind == "poison":
+            os.kill(os.getpid(), 9)
+        if order.ms:
+            time.sleep(order.ms / 1000)  # the work: what a kill interrupts
+        end = time.monotonic() + 60
+        while order.kind == "hold" and not self._release.exists() and time.monotonic() < end:
+            time.sleep(0.002)
+
+
+def main() -> None:
+    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    handled = order_queue(settings.queue).handled_by(Handler(settings))
+    server = onceq.Server(
+        [handled], concurrency=settings.concurrency, stop_timeout_s=settings.stop_timeout_s
+    )
+    with server.signals():
+        drained = server.run(settings.url, repository=settings.repository)
+    sys.stdout.flush()
+    os._exit(0 if drained else 3)  # a handler that never ends must not keep the process
+
+
+if __name__ == "__main__":
+    main()
