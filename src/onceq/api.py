@@ -64,7 +64,7 @@ def _prepare(url: str | None, repository: str) -> Located:
     return located
 
 
-def open(  # noqa: A001 # `onceq.open` is how it is called
+def open(  # noqa: A001 # called as onceq.open
     url: str | None = None, *, repository: str = DEFAULT_REPOSITORY
 ) -> QueueManager:
     """Opens a repository; use it in a `with` block.
@@ -74,11 +74,11 @@ def open(  # noqa: A001 # `onceq.open` is how it is called
     CannotConnect, SchemaMissing (run `onceq init`), SchemaTooNew, PostgresTooOld, PoolerDetected,
     EmbeddedError: nothing happened.
     """
-    manager = QueueManager(_prepare(url, repository), repository)
+    opened = QueueManager(_prepare(url, repository), repository)
     try:
-        return manager.connect()
+        return opened.connect()
     except BaseException:
-        manager.located.close()
+        opened.located.close()
         raise
 
 
@@ -88,22 +88,22 @@ class _OpenAsync:
     def __init__(self, url: str | None, repository: str) -> None:
         self._url = url
         self._repository = repository
-        self._manager: AsyncQueueManager | None = None
+        self._opened: AsyncQueueManager | None = None
 
     async def __aenter__(self) -> AsyncQueueManager:
         located = await asyncio.to_thread(_prepare, self._url, self._repository)
-        manager = AsyncQueueManager(located, self._repository)
+        opened = AsyncQueueManager(located, self._repository)
         try:
-            await manager.connect()
+            await opened.connect()
         except BaseException:
             located.close()
             raise
-        self._manager = manager
-        return manager
+        self._opened = opened
+        return opened
 
     async def __aexit__(self, *_: object) -> None:
-        if self._manager is not None:
-            await self._manager.close()
+        if self._opened is not None:
+            await self._opened.close()
 
 
 def open_async(url: str | None = None, *, repository: str = DEFAULT_REPOSITORY) -> _OpenAsync:

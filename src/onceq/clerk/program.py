@@ -345,17 +345,13 @@ def disconnect(session: Session[Any, Any]) -> ops.Program[None]:
 def cancel_last_request(session: Session[Any, Any], timeout_s: float) -> ops.Program[KillAnswer]:
     """Kills the last request: KILLED (its cancelled reply comes), TOO_LATE or NOT_FOUND (G8)."""
     _check(session, Call.CANCEL)
-    return (
-        yield from _perform(
-            session,
-            ops.CancelRequest(
-                registrant_id=session.registrant_id,
-                epoch=session.epoch,
-                rid=session.s_rid or "",
-                timeout_s=timeout_s,
-            ),
-        )
+    op = ops.CancelRequest(
+        registrant_id=session.registrant_id,
+        epoch=session.epoch,
+        rid=session.s_rid or "",
+        timeout_s=timeout_s,
     )
+    return (yield from _perform(session, op))
 
 
 def recover(

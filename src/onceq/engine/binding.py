@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
-from onceq.model import ops
+from onceq.model import admin_ops, ops
 from onceq.model.element import Charge, Element, Fate, KillAnswer, RequestOutcome, RequestState
 from onceq.model.queue import QueueInfo, QueueSettings
 
@@ -36,6 +36,8 @@ REQUEST_COLUMNS = (
     " enqueued_at, not_before, expires_at, finished_at, server_host, server_pid,"
     " correlation_id, body_bytes"
 )
+
+SERVER_COLUMNS = "slot, incarnation, process, host, pid, backend_pid, started_at, alive, claims"
 
 
 def element(row: Row) -> Element:
@@ -126,6 +128,11 @@ def _registered(row: Row) -> ops.Registered:
     return ops.Registered(
         registrant_id=row[0], epoch=row[1], thread=row[2], kind=row[3], eid=row[4], tag=row[5]
     )
+
+
+def _server_info(row: Row) -> admin_ops.ServerInfo:
+    names = SERVER_COLUMNS.replace(" ", "").split(",")
+    return admin_ops.ServerInfo(**dict(zip(names, row, strict=True)))
 
 
 def _connection(row: Row) -> ops.Connection:
@@ -337,5 +344,21 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "abort",
         "seq bigint, incarnation bigint, charge text, code text, error text",
         lambda rows: Fate(rows[0][0]),
+    ),
+    admin_ops.ListServers: Binding(
+        sql=f"select {SERVER_COLUMNS} from {{schema}}.servers order by slot",
+        parameters=(),
+        decode=_each(_server_info),
+        writes=False,
+    ),
+    admin_ops.RidRange: Binding(
+        sql="select min(rid), max(rid) from ("
+        "select rid from {schema}.element where registrant_id = %s::integer and rid ^@ %s::text"
+        " union all "
+        "select rid from {schema}.history where registrant_id = %s::integer and rid ^@ %s::text"
+        ") used having count(*) > 0",
+        parameters=(("registrant_id", "integer"), ("prefix", "text")) * 2,
+        decode=_first(lambda row: (row[0], row[1])),
+        writes=False,
     ),
 }

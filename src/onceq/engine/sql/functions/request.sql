@@ -217,7 +217,7 @@ begin
     perform onceq.expire_requests(p_registrant);
     for e in select x.* from onceq.element x where x.registrant_id = p_registrant and x.role = 'reply'
             and (p_rid is null or x.rid = p_rid collate "C") and x.rid <> all (coalesce(p_skip, '{}'))
-            order by x.seq limit p_limit loop
+            order by x.seq + 0 limit p_limit loop  -- else the planner may walk all elements by seq
         if p_ckpt is not null then
             perform onceq.record_receive(p_registrant, e.rid, e.send_no, e.eid, p_ckpt, p_s_rid, p_s_no);
         end if;

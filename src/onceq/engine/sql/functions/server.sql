@@ -160,10 +160,12 @@ begin
 end $$;
 
 -- The seqs to claim next from one lane group, locked. Fresh: lanes 0 to 9 in order; due: lane
--- 10, by not_before; suspect: lane 11, one at a time.
+-- 10, by not_before; suspect: lane 11, one at a time. The planner is held to the index order: with
+-- the statistics of a queue that was just empty it would sort the whole queue for every claim.
 create or replace function onceq.pick(p_queue_id integer, p_group text, p_n integer)
 returns setof bigint
-language plpgsql volatile rows 10 as $$
+language plpgsql volatile rows 10
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
 begin
     if p_group = 'fresh' then
         return query select seq from onceq.element
@@ -189,7 +191,8 @@ end $$;
 create or replace function onceq.claim(
     p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
 ) returns setof onceq.element
-language plpgsql volatile as $$
+language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
 declare
     groups text[] := case p_turn % 2 when 0 then array['due', 'fresh'] else array['fresh', 'due'] end;
     wanted integer := p_n;
