@@ -38,11 +38,15 @@ SESSION_SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A repository's database. conninfo: for libpq. embedded: the server that this process uses."""
+    """A repository's database. embedded: the server that this process uses, if it is one."""
 
     url: str
-    conninfo: str
     embedded: EmbeddedServer | None
+
+    @property
+    def conninfo(self) -> str:
+        """For libpq. An embedded server's changes when it is restarted: ask again each time."""
+        return _complete(self.url if self.embedded is None else self.embedded.conninfo)
 
     def ensure_running(self) -> None:
         """Restarts the embedded server when it has died; does nothing for others."""
@@ -81,9 +85,9 @@ def locate(url: str | None) -> Located:
         path = found.removeprefix(EMBEDDED)
         if not path:
             raise InvalidValue("embedded: needs a path, as in embedded:./data")
-        server = open_embedded(path)
-        return Located(found, _complete(server.conninfo), server)
-    return Located(found, _complete(found), None)
+        return Located(found, open_embedded(path))
+    _complete(found)
+    return Located(found, None)
 
 
 def _complete(conninfo: str) -> str:
