@@ -139,7 +139,7 @@ def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops
         session.received = []
     session.was = "connected"
     for rid, answer in zip(rids, answers, strict=True):
-        session.s_no += answer.state == "new"
+        session.s_no += 1
         session.s_rid, session.s_state = rid, "request"
         if answer.state == "done":
             session.gone.append(rid)

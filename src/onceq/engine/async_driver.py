@@ -1,7 +1,7 @@
 """`PostgresDriver`, for asyncio: the same bindings, faults and statements, awaited.
 
-On cancellation the Program is closed, its `finally` blocks run, and a transaction that was open
-is rolled back by closing the connection's transaction before anything else uses it.
+On cancellation the Program is closed and its `finally` blocks run; a server's session then closes
+its connection, which rolls back, and a clerk's is unsure until it connects again.
 """
 
 from __future__ import annotations
