@@ -75,9 +75,13 @@ class Server:
         self.stop_timeout_s = stop_timeout_s
         self._stop = threading.Event()
         self._sessions: list[ServerSession] = []
+        self._process = uuid.uuid4()
 
     def stop(self) -> None:
-        """Asks the server to stop; `run` returns when it has. Safe in a signal handler."""
+        """Asks the server to stop; `run` returns when it has, or at once if it has yet to begin.
+
+        Safe in a signal handler.
+        """
         self._stop.set()
 
     def statistics(self) -> ServerStatistics:
@@ -86,17 +90,27 @@ class Server:
         fields = ("done", "failed", "returned", "claims_lost", "lives")
         return ServerStatistics(**{name: sum(getattr(c, name) for c in counts) for name in fields})
 
-    def run(self, url: str | None = None, *, repository: str = "onceq") -> bool:
+    def run(
+        self,
+        url: str | None = None,
+        *,
+        repository: str = "onceq",
+        process: uuid.UUID | None = None,
+    ) -> bool:
         """Serves until `stop`; declares its queues first. True: everything that ran, finished.
 
+        process: an id that no other run has, for who must revoke this one; by default a new one.
         Survives the loss of its connections and of the database; raises what no later attempt
         mends: SchemaMissing, SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
         """
         located = locate(url)
         try:
             self._declare(located, repository)
-            self._stop.clear()
-            return self._run(located, repository)
+            self._process = process or uuid.uuid4()
+            finished = self._run(located, repository)
+            if finished:  # else an abandoned handler's thread must still see the stop
+                self._stop.clear()
+            return finished
         finally:
             located.close()
 
@@ -141,13 +155,12 @@ class Server:
 
     def _begin(self, site: Site) -> list[Future[None]]:
         """Begins all sessions, each on a thread: sync handlers, then async ones."""
-        process = uuid.uuid4()
         pool = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="onceq")
         futures: list[Future[None]] = []
         for lives, asynchronous in ((live, False), (live_async, True)):
             handled = [one for one in self.handled if is_async(one) is asynchronous]
             for _ in range(self.concurrency if handled else 0):
-                session = self._session(process, handled)
+                session = self._session(self._process, handled)
                 futures.append(pool.submit(lives, site, session, handled))
         pool.shutdown(wait=False)
         return futures

@@ -1,0 +1,1 @@
+"""The command line: `onceq ...`. Imports everything, is imported by nothing."""

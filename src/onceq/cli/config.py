@@ -1,0 +1,94 @@
+"""Which repository is meant: arguments, then the environment, then the project's file.
+
+The file is `onceq.toml`, or the table `[tool.onceq]` of `pyproject.toml`, in this directory or
+the nearest above that has one. Its keys are `url` and `repository`; a relative `embedded:` path
+in it is relative to the file. Nothing but the command line reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.engine.locate import EMBEDDED, resolve_url
+from onceq.errors import InvalidValue
+from onceq.model.names import check_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+KEYS: Final = frozenset({"url", "repository"})
+DEFAULT_REPOSITORY: Final = "onceq"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A repository by name. url: as `onceq.open` takes it; empty: libpq's own variables."""
+
+    url: str
+    repository: str
+
+
+def choose(url: str | None, repository: str | None, environment: Mapping[str, str]) -> Target:
+    """Returns the repository meant. InvalidName; InvalidValue when none is named."""
+    chosen = repository or environment.get("ONCEQ_REPOSITORY")
+    file: dict[str, str] = {}
+    try:
+        found = resolve_url(url, environment)
+    except InvalidValue:
+        file = read_file(Path.cwd())
+        if "url" not in file:
+            raise InvalidValue(
+                "no repository is named: give --url embedded:./data or --url postgresql://..., "
+                'or set ONCEQ_URL, or put url = "..." into onceq.toml'
+            ) from None
+        found = file["url"]
+    if chosen is None:
+        chosen = (file or read_file(Path.cwd())).get("repository", DEFAULT_REPOSITORY)
+    return Target(url=found, repository=check_repository(chosen))
+
+
+def chosen_repository(repository: str | None) -> str:
+    """Returns the repository's name alone, for what needs no database. InvalidName."""
+    named = repository or os.environ.get("ONCEQ_REPOSITORY")
+    return check_repository(named or read_file(Path.cwd()).get("repository", DEFAULT_REPOSITORY))
+
+
+def read_file(directory: Path) -> dict[str, str]:
+    """Returns what the nearest file says; empty when there is none. InvalidValue."""
+    for folder in (directory, *directory.parents):
+        for name in ("onceq.toml", "pyproject.toml"):
+            path = folder / name
+            table = _table(path) if path.is_file() else None
+            if table is not None:
+                return _checked(table, path)
+    return {}
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        if path.name == "pyproject.toml":
+            return None
+        raise InvalidValue(f"{path} is not TOML: {error}") from None
+    if path.name == "onceq.toml":
+        return content
+    found = content.get("tool", {}).get("onceq")
+    return found if isinstance(found, dict) else None
+
+
+def _checked(table: dict[str, Any], path: Path) -> dict[str, str]:
+    for key, value in table.items():
+        if key not in KEYS or not isinstance(value, str):
+            raise InvalidValue(
+                f"{path}: {key} = {value!r} is not known: url and repository, both texts, are"
+            )
+    url = table.get("url", "")
+    if url.startswith(EMBEDDED):
+        place = path.parent / Path(url.removeprefix(EMBEDDED)).expanduser()
+        return {**table, "url": f"{EMBEDDED}{place}"}
+    return table

@@ -1,0 +1,65 @@
+"""The command `onceq`: all its commands, put together."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Final, NoReturn
+
+import typer
+
+from onceq.cli import queues, repository, requests, serving
+from onceq.cli.command import Place, command
+
+EPILOG: Final = (
+    "Exit codes: 0 ok, 1 violation or mismatch, 2 usage, 3 not found, 4 cannot connect, "
+    "5 unknown outcome, 130 interrupted."
+)
+
+
+def make_app() -> typer.Typer:
+    """Returns the whole command line."""
+    app = typer.Typer(
+        name="onceq",
+        help="Exactly-once requests on PostgreSQL.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+    )
+    app.callback()(_outer)
+    command(app, "init")(repository.init)
+    command(app, "serve")(serving.serve)
+    app.add_typer(serving.spark_app, name="spark")
+    app.add_typer(queues.app, name="queue")
+    app.add_typer(requests.request_app, name="request")
+    app.add_typer(requests.error_app, name="error")
+    command(app, "redrive")(requests.redrive)
+    command(app, "kill")(requests.kill)
+    command(app, "url")(repository.url)
+    command(app, "psql")(repository.psql)
+    command(app, "stop")(repository.stop)
+    command(app, "version")(repository.version)
+    return app
+
+
+def _outer(
+    ctx: typer.Context,
+    url: Annotated[str | None, typer.Option(help="embedded:PATH or postgresql://...")] = None,
+    repository_name: Annotated[
+        str | None, typer.Option("--repository", help="The repository's name.")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+) -> None:
+    ctx.obj = Place(url=url, repository=repository_name, as_json=as_json)
+
+
+def main() -> NoReturn:
+    """Runs the command line and exits with its code."""
+    make_app()()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

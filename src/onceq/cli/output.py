@@ -1,0 +1,99 @@
+"""What commands say: data on standard output, everything for people on standard error.
+
+With --json the data is one object, or JSON Lines, whose first key is `"v": 1`.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from onceq.errors import OnceqError, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+JSON_VERSION: Final = 1
+PIPE_WIDTH: Final = 10_000
+"""Columns of a table that goes into a pipe or a file: nothing is cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Where a command's answers go. as_json: for programs."""
+
+    as_json: bool
+
+    def item(self, values: Mapping[str, Any]) -> None:
+        """Prints one object: as JSON, or as `name: value` lines."""
+        if self.as_json:
+            self.line(values)
+            return
+        width = max(len(name) for name in values)
+        for name, value in values.items():
+            print(f"{name:<{width}}  {plain(value)}")
+
+    def rows(self, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+        """Prints a table of some columns; as JSON Lines, all that the rows have."""
+        if self.as_json:
+            for row in rows:
+                self.line(row)
+            return
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in columns:
+            table.add_column(name)
+        for row in rows:
+            table.add_row(*(plain(row.get(name)) for name in columns))
+        console = Console(markup=False, highlight=False, emoji=False)
+        width = console.width if console.is_terminal else PIPE_WIDTH
+        console.print(table, width=width)
+
+    def line(self, values: Mapping[str, Any]) -> None:
+        """Prints one object as a line of JSON."""
+        text = msgspec.json.encode({"v": JSON_VERSION, **values})
+        print(text.decode(), flush=True)
+
+    def text(self, text: str) -> None:
+        """Prints a text that is the data itself."""
+        print(text, flush=True)
+
+    def failure(self, error: BaseException, code: int) -> None:
+        """Says on standard error what went wrong, where, and what to do next."""
+        kind = type(error).__name__
+        outcome = error.outcome if isinstance(error, OnceqError) else Outcome.UNKNOWN
+        if self.as_json:
+            known = {"error": kind, "text": str(error), "outcome": outcome.value}
+            encoded = msgspec.json.encode({"v": JSON_VERSION, **known, "exit_code": code})
+            print(encoded.decode(), file=sys.stderr)
+            return
+        known_kind = "" if isinstance(error, OnceqError) else f"{kind}: "
+        print(f"onceq: {known_kind}{error}", file=sys.stderr)
+        if isinstance(error, OnceqError) and outcome is Outcome.UNKNOWN:
+            print(
+                "onceq: whether it took effect is unknown: look before trying again",
+                file=sys.stderr,
+            )
+
+
+def hint(text: str) -> None:
+    """Says something to a person, on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def plain(value: object) -> str:
+    """Returns a value as a person reads it."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return value.astimezone().isoformat(sep=" ", timespec="milliseconds")
+        case _:
+            return str(value)

@@ -1,0 +1,146 @@
+"""`onceq queue ...`: list, show, create, alter, start, stop, destroy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from onceq.cli.command import Place, command
+from onceq.model import ops
+from onceq.model.queue import Queue, QueueSettings
+
+if TYPE_CHECKING:
+    from onceq.model.queue import QueueInfo
+
+app: Final = typer.Typer(no_args_is_help=True, help="Queues: what there is, and changes to it.")
+
+NOTES: Final = {
+    "abort_limit": "Aborts until an element fails, 1 to 1000.",
+    "backoff_ms": "Milliseconds to wait after the first abort; doubled by each further one.",
+    "backoff_max_ms": "The longest such wait, milliseconds.",
+    "execution_limit_s": "Seconds after which an execution is ended.",
+    "body_bytes_max": "The largest body of an element.",
+    "tag_bytes_max": "The largest tag.",
+    "durable": "Whether the contents survive a crash of the database.",
+    "keep_body": "Whether history keeps the bodies of requests and replies.",
+    "error_queue": "Where failed elements go; default: NAME.error.",
+}
+
+COLUMNS: Final = ("name", "kind", "depth", "ready", "claimed", "waiting", "suspect", "held", "open")
+
+Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")]
+Enqueue = Annotated[bool, typer.Option("--enqueue", help="Only for enqueue.")]
+Dequeue = Annotated[bool, typer.Option("--dequeue", help="Only for dequeue.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """The settings that can be changed; None leaves one as it is."""
+
+    abort_limit: int | None = None
+    backoff_ms: int | None = None
+    backoff_max_ms: int | None = None
+    execution_limit_s: int | None = None
+    body_bytes_max: int | None = None
+    tag_bytes_max: int | None = None
+    keep_body: bool | None = None
+
+
+def as_row(info: QueueInfo) -> dict[str, Any]:
+    """Returns a queue as the command line shows it."""
+    openings = (("enqueue", info.enqueue_started), ("dequeue", info.dequeue_started))
+    return {
+        "name": info.name,
+        "kind": info.kind,
+        "depth": info.depth,
+        "ready": info.ready,
+        "claimed": info.claimed,
+        "waiting": info.waiting,
+        "suspect": info.suspect,
+        "held": info.held,
+        "open": "+".join(name for name, started in openings if started) or "stopped",
+        "enqueue_started": info.enqueue_started,
+        "dequeue_started": info.dequeue_started,
+        "created_at": info.created_at,
+        "oldest_at": info.oldest_at,
+        "settings": asdict(info.settings),
+    }
+
+
+@command(app, "list")
+def list_queues(
+    place: Place,
+    *,
+    replies: Annotated[bool, typer.Option(help="Also the private reply queues.")] = False,
+) -> None:
+    """List the queues and how many elements are where."""
+    with place.open() as qm:
+        found = [as_row(info) for info in qm.queues() if replies or info.kind != "reply"]
+    place.output.rows(COLUMNS, found)
+
+
+@command(app, "show")
+def show(place: Place, queue: Name) -> None:
+    """Show a queue: its settings, and how many elements are where."""
+    with place.open() as qm:
+        row = as_row(qm.show(queue))
+    if not place.as_json:
+        row.update(row.pop("settings"))
+    place.output.item(row)
+
+
+@command(app, "create", notes=NOTES)
+def create(place: Place, queue: Name, settings: QueueSettings) -> None:
+    """Create a queue and its error queue; doing it again with the same settings is harmless."""
+    declared: Queue[bytes, bytes] = Queue(queue, bytes, bytes, **asdict(settings))
+    with place.open() as qm:
+        created = qm.declare(declared)
+    place.output.item({"queue": queue, "created": created})
+
+
+@command(app, "alter", notes=NOTES)
+def alter(place: Place, queue: Name, changes: Changes) -> None:
+    """Change settings of a queue; those not given stay as they are."""
+    with place.open() as qm:
+        before = qm.show(queue)
+        given = {name: value for name, value in asdict(changes).items() if value is not None}
+        QueueSettings(**{**asdict(before.settings), **given})
+        qm.alter(ops.AlterQueue(queue=queue, **given))
+        after = asdict(qm.show(queue).settings)
+    place.output.item({"queue": queue, **after})
+
+
+@command(app, "start")
+def start(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
+    """Start a queue: for enqueue, for dequeue, or, with neither option, for both."""
+    both = enqueue == dequeue
+    with place.open() as qm:
+        qm.start(queue, enqueue=enqueue or both, dequeue=dequeue or both)
+        place.output.item(_openings(qm.show(queue)))
+
+
+@command(app, "stop")
+def stop(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
+    """Stop a queue: for enqueue, for dequeue, or, with neither option, for both."""
+    both = enqueue == dequeue
+    with place.open() as qm:
+        qm.stop(queue, enqueue=enqueue or both, dequeue=dequeue or both)
+        place.output.item(_openings(qm.show(queue)))
+
+
+@command(app, "destroy")
+def destroy(place: Place, queue: Name) -> None:
+    """Destroy an empty queue; one that holds elements is never destroyed."""
+    with place.open() as qm:
+        qm.destroy(queue)
+    place.output.item({"queue": queue, "destroyed": True})
+
+
+def _openings(info: QueueInfo) -> dict[str, Any]:
+    return {
+        "queue": info.name,
+        "enqueue_started": info.enqueue_started,
+        "dequeue_started": info.dequeue_started,
+    }

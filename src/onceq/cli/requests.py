@@ -1,0 +1,170 @@
+"""`onceq request show`, `error list`, `redrive`, `kill`: single requests, wherever they are."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from onceq.cli.command import Place, command
+from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
+from onceq.cli.output import hint
+from onceq.errors import InvalidValue
+from onceq.model.element import KillAnswer
+
+if TYPE_CHECKING:
+    from onceq import QueueManager
+    from onceq.model.element import RequestState
+
+request_app: Final = typer.Typer(no_args_is_help=True, help="Requests: where they are.")
+error_app: Final = typer.Typer(no_args_is_help=True, help="What failed and is held.")
+
+COLUMNS: Final = ("rid", "registrant", "queue", "state", "outcome", "attempts", "times", "server")
+ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "error")
+REDRIVES_AT_ONCE: Final = 1000
+
+KILL_CODES: Final = {
+    KillAnswer.KILLED: OK,
+    KillAnswer.TOO_LATE: VIOLATION,
+    KillAnswer.NOT_FOUND: NOT_FOUND,
+}
+
+
+def as_row(state: RequestState) -> dict[str, Any]:
+    """Returns one place of a request as the command line shows it."""
+    row = asdict(state)
+    row["attempts"] = state.aborts + (state.outcome == "done" or state.state == "executing")
+    return row
+
+
+@command(request_app, "show")
+def show(
+    place: Place,
+    rid: Annotated[str, typer.Argument(metavar="RID", help="The request's id, or its eid.")],
+    *,
+    client: Annotated[str | None, typer.Option(help="Only of this client.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many places.")] = 100,
+) -> int:
+    """Show every place where a request is or was: state, times, attempts, errors, server."""
+    with place.open() as qm:
+        found = qm.lookup(rid, registrant=client, limit=limit)
+        eid = _as_eid(rid)
+        if not found and eid is not None:
+            found = qm.lookup(eid=eid, registrant=client, limit=limit)
+    if not found:
+        hint(f"onceq: no request {rid!r} is or was here (as far as history is kept)")
+        return NOT_FOUND
+    for number, state in enumerate(found):
+        if number and not place.as_json:
+            place.output.text("")
+        place.output.item(as_row(state))
+    return OK
+
+
+@command(error_app, "list")
+def list_errors(
+    place: Place,
+    *,
+    queue: Annotated[str | None, typer.Option(help="Only of this queue, or error queue.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
+) -> None:
+    """List what failed and is held in error queues, the latest first."""
+    with place.open() as qm:
+        held = qm.lookup(state="held", queue=_error_queue(qm, queue), limit=limit)
+        place.output.rows(ERROR_COLUMNS, [as_row(state) for state in held])
+
+
+def redrive(
+    place: Place,
+    eid: Annotated[
+        str | None, typer.Argument(metavar="[EID]", help="The eid, as `error list` shows it.")
+    ] = None,
+    *,
+    queue: Annotated[str | None, typer.Option(help="With --all: what failed here.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All that --queue holds.")] = False,
+) -> int:
+    """Run again what failed: as a new request, linked with the old one."""
+    if (eid is None) != (every and queue is not None) or (eid is not None and queue is not None):
+        raise InvalidValue("give an EID, or --queue QUEUE --all")
+    with place.open() as qm:
+        chosen = _held_of(qm, queue) if queue is not None else [_required_eid(qm, eid or "")]
+        rows: list[dict[str, Any]] = []
+        for old in chosen:
+            new = qm.redrive(old)
+            if new is not None:
+                rows.append({"old_eid": old, "eid": new[0], "rid": new[1]})
+    place.output.rows(("old_eid", "eid", "rid"), rows)
+    if eid is not None and not rows:
+        hint(f"onceq: {eid} is not held in an error queue: `onceq error list` shows what is")
+        return NOT_FOUND
+    return OK
+
+
+def kill(
+    place: Place,
+    request: Annotated[str, typer.Argument(metavar="EID|RID", help="The request to kill.")],
+    *,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for a finish.")
+    ] = 10.0,
+) -> int:
+    """Kill a request, queued or running: KILLED (exit 0), TOO_LATE (1) or NOT_FOUND (3)."""
+    with place.open() as qm:
+        eid = _eid_of(qm, request)
+        answer = KillAnswer.NOT_FOUND if eid is None else qm.kill(eid, timeout_s=timeout_s)
+    place.output.item({"request": request, "eid": eid, "answer": answer.value})
+    return KILL_CODES[answer]
+
+
+def _as_eid(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None
+
+
+def _eid_of(qm: QueueManager, text: str) -> uuid.UUID | None:
+    """Returns the eid of a request given by eid or rid; an unfinished one before a finished."""
+    eid = _as_eid(text)
+    if eid is not None and qm.lookup(eid=eid, limit=1):
+        return eid
+    found = [one for one in qm.lookup(text, limit=100) if one.role in {"request", "datagram"}]
+    open_ones = {one.eid for one in found if one.state != "finished"}
+    if len(open_ones) > 1:
+        listed = ", ".join(str(one) for one in sorted(open_ones))
+        raise InvalidValue(
+            f"{len(open_ones)} requests have the rid {text!r}: give an eid: {listed}"
+        )
+    return next(iter(open_ones), found[0].eid if found else None)
+
+
+def _required_eid(qm: QueueManager, text: str) -> uuid.UUID:
+    eid = _as_eid(text)
+    if eid is not None:
+        return eid
+    held = qm.lookup(text, state="held", limit=2)
+    if len(held) != 1:
+        raise InvalidValue(f"{text!r} is neither an eid nor the rid of one held request")
+    return held[0].eid
+
+
+def _error_queue(qm: QueueManager, queue: str | None) -> str | None:
+    if queue is None:
+        return None
+    info = qm.show(queue)
+    return info.settings.error_queue if info.kind == "request" else queue
+
+
+def _held_of(qm: QueueManager, queue: str) -> list[uuid.UUID]:
+    """Returns what failed in a queue; of an error queue, all that it holds."""
+    error_queue = _error_queue(qm, queue)
+    depth = max(1, qm.show(error_queue or queue).held)
+    held = qm.lookup(state="held", queue=error_queue, limit=depth)
+    held.reverse()
+    return [one.eid for one in held if error_queue == queue or _failed_in(qm, one.eid, queue)]
+
+
+def _failed_in(qm: QueueManager, eid: uuid.UUID, queue: str) -> bool:
+    return any(one.queue == queue for one in qm.lookup(eid=eid, state="finished"))

@@ -1,0 +1,89 @@
+"""One process of `onceq serve`: `python -m onceq.server.child MODULE:ATTRIBUTE REPOSITORY ...`.
+
+Started by `server.processes` only. The URL comes through the environment, so that no password
+stands in the list of processes; standard input is a pipe from the parent, and its end means that
+the parent is gone: the child then stops as if told to. What ends it for good goes, as a line of
+JSON, to the pipe whose number it is given.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import uuid
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from onceq import errors
+from onceq.server.lives import UNMENDABLE
+from onceq.server.loading import load
+from onceq.server.server import Server
+
+FINISHED: Final = 0
+ABANDONED: Final = 3
+"""Exit code: something still ran at the deadline; it was revoked, uncharged."""
+FAILED: Final = 4
+"""Exit code: an error that was reported."""
+PARENT_GONE_GRACE_S: Final = 10.0
+
+FINAL: Final = (errors.UsageError, *UNMENDABLE)
+"""What no restart mends."""
+
+
+def main(arguments: list[str]) -> int:
+    """Serves until told to stop; returns the exit code."""
+    spec, repository, process, report_fd = arguments
+    fd = int(report_fd)
+    os.set_inheritable(fd, False)  # noqa: FBT003 # no keyword; handlers' own children must not hold it
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        server = loaded(spec)
+        threading.Thread(target=_stop_with_parent, args=(server,), daemon=True).start()
+        with server.signals():
+            _report(fd, {"stop_timeout_s": server.stop_timeout_s})
+            finished = server.run(None, repository=repository, process=uuid.UUID(process))
+    except errors.OnceqError as error:
+        final = isinstance(error, FINAL)
+        _report(fd, {"error": type(error).__name__, "text": str(error), "final": final})
+        return FAILED
+    return FINISHED if finished else ABANDONED
+
+
+def loaded(spec: str) -> Server:
+    """Returns the user's server. InvalidValue when it is none."""
+    server = load(spec)
+    if not isinstance(server, Server):
+        raise errors.InvalidValue(
+            f"{spec} is {type(server).__name__}, not an onceq.Server: "
+            "name what Server([queue.handled_by(handler)]) returned"
+        )
+    return server
+
+
+def _stop_with_parent(server: Server) -> None:
+    while os.read(sys.stdin.fileno(), 4096):  # ends with the parent
+        pass
+    server.stop()
+    threading.Event().wait(server.stop_timeout_s + PARENT_GONE_GRACE_S)
+    os._exit(ABANDONED)  # nobody is left who would end us
+
+
+def _report(fd: int, content: dict[str, Any]) -> None:
+    os.write(fd, msgspec.json.encode(content) + b"\n")
+
+
+def _end(code: int) -> NoReturn:
+    """Ends the process at once: an abandoned handler's thread would be waited for."""
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    _end(main(sys.argv[1:]))

@@ -1,0 +1,259 @@
+"""The supervisor of `onceq serve`: children that serve, restarted when they die.
+
+Called by the command line. It imports nothing of the user's: a request that kills its process
+kills a child, and the service goes on. Stops gracefully; a child that does not end in time is
+revoked first, so that nothing it still does takes effect or is charged, and then killed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onceq import errors
+from onceq.engine import migrate
+from onceq.engine.connection import Link
+from onceq.engine.locate import locate
+from onceq.model import admin_ops, names, ops
+from onceq.server.child import ABANDONED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from onceq.engine.locate import Located
+
+log = logging.getLogger("onceq.server")
+
+PROCESSES_MAX: Final = 1000
+LOOK_EVERY_S: Final = 0.05
+BACKOFF_FIRST_S: Final = 0.1
+BACKOFF_LONGEST_S: Final = 10.0
+GOOD_LIFE_S: Final = 30.0
+"""A child that lived so long starts a new count of deaths."""
+KILL_GRACE_S: Final = 5.0
+"""How much later than its own deadline a child is killed."""
+REPORT_BYTES_MAX: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What became of a child. kind: started, ready, died, killed. code: minus a signal, or exit."""
+
+    kind: str
+    pid: int
+    code: int | None = None
+    delay_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a service ended. restarts: of children. abandoned: children that had to be revoked."""
+
+    restarts: int
+    abandoned: int
+
+
+def backoff_s(deaths: int) -> float:
+    """Returns how long to wait before a child that died so often in a row is started again."""
+    return min(BACKOFF_LONGEST_S, BACKOFF_FIRST_S * 2.0 ** min(deaths - 1, 20)) if deaths else 0.0
+
+
+class Child:
+    """A process that serves: one life. process: the id under which the repository knows it."""
+
+    def __init__(self, spec: str, repository: str, environment: dict[str, str]) -> None:
+        self.process = uuid.uuid4()
+        self.began = time.monotonic()
+        self._said = b""
+        self._fd, theirs = os.pipe()
+        os.set_blocking(self._fd, False)
+        arguments = [spec, repository, str(self.process), str(theirs)]
+        try:
+            self._running = subprocess.Popen(
+                [sys.executable, "-m", "onceq.server.child", *arguments],
+                env=environment,
+                stdin=subprocess.PIPE,
+                pass_fds=(theirs,),
+                start_new_session=True,  # Ctrl-C in the terminal is for the supervisor
+            )
+        finally:
+            os.close(theirs)
+        self.pid = self._running.pid
+
+    @property
+    def code(self) -> int | None:
+        """The exit code, minus the signal; None while it lives."""
+        return self._running.poll()
+
+    def reports(self) -> Iterator[dict[str, Any]]:
+        """Yields what it has reported since the last call."""
+        with contextlib.suppress(BlockingIOError):
+            self._said += os.read(self._fd, REPORT_BYTES_MAX)
+        *lines, self._said = self._said.split(b"\n")
+        for line in lines:
+            yield msgspec.json.decode(line)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Sends a signal, if it still lives."""
+        self._running.send_signal(number)
+
+    def close(self) -> None:
+        """Waits for its end and closes what belongs to it."""
+        self._running.wait()
+        if self._running.stdin is not None:
+            self._running.stdin.close()
+        os.close(self._fd)
+
+
+@dataclass(slots=True)
+class Place:
+    """The place of one child. deaths: in a row. due: when the next is to be started."""
+
+    child: Child | None = None
+    deaths: int = 0
+    due: float = 0.0
+
+
+class Processes:
+    """A service of several processes: `Processes("app:server", 2).run(url)`.
+
+    told: is called with every event. The children's own stop_timeout_s is how long a stop waits.
+    """
+
+    def __init__(
+        self, spec: str, count: int, *, told: Callable[[Event], None] = lambda _: None
+    ) -> None:
+        names.check_range("processes", count, 1, PROCESSES_MAX)
+        self._spec = spec
+        self._places = [Place() for _ in range(count)]
+        self._told = told
+        self._stop_timeout_s = 30.0
+        self._stop = threading.Event()
+        self._hurry = threading.Event()
+        self._was_ready = False
+        self._restarts = 0
+        self._abandoned = 0
+
+    def stop(self) -> None:
+        """Asks for a graceful stop; asked again, ends what still runs now. For signal handlers."""
+        if self._stop.is_set():
+            self._hurry.set()
+        self._stop.set()
+
+    def run(self, url: str | None = None, *, repository: str = "onceq") -> Ended:
+        """Serves until told to stop by `stop`, SIGTERM or SIGINT; for the main thread only.
+
+        Raises what no restart mends: SchemaMissing, SettingsDiffer, InvalidValue (no such module
+        or server), ..., and CannotConnect before anything was served.
+        """
+        environment = {**os.environ, "ONCEQ_URL": url} if url else dict(os.environ)
+        with self._signals(), contextlib.closing(locate(url)) as located:
+            if located.embedded is not None:
+                migrate.apply_with(located.conninfo, names.check_repository(repository))
+            migrate.verify_with(located.conninfo, repository)
+            try:
+                while not self._stop.is_set():
+                    for place in self._places:
+                        self._tend(place, repository, environment)
+                    self._stop.wait(LOOK_EVERY_S)
+            finally:
+                self._end_all(located, repository)
+        return Ended(restarts=self._restarts, abandoned=self._abandoned)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        numbers = (signal.SIGTERM, signal.SIGINT)
+        former = {number: signal.signal(number, lambda *_: self.stop()) for number in numbers}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    def _tend(self, place: Place, repository: str, environment: dict[str, str]) -> None:
+        """Starts the child that is due; hears what it says; decides what its death means."""
+        child = place.child
+        if child is None:
+            if time.monotonic() >= place.due:
+                place.child = Child(self._spec, repository, environment)
+                self._told(Event(kind="started", pid=place.child.pid))
+            return
+        code = child.code  # before its reports: then they are whole when it is dead
+        for report in child.reports():
+            self._heed(child, report)
+        if code is not None:
+            self._died(place, child, code)
+
+    def _heed(self, child: Child, report: dict[str, Any]) -> None:
+        if "error" in report and report["final"]:
+            raise _error(report)
+        if "stop_timeout_s" in report:
+            self._was_ready = True
+            self._stop_timeout_s = report["stop_timeout_s"]
+            self._told(Event(kind="ready", pid=child.pid))
+
+    def _died(self, place: Place, child: Child, code: int) -> None:
+        if not self._was_ready:
+            raise errors.InvalidValue(
+                f"{self._spec} could not be loaded: its process ended with {code} while it was "
+                "imported; what it said stands above"
+            )
+        now = time.monotonic()
+        place.deaths = 1 if now - child.began >= GOOD_LIFE_S else place.deaths + 1
+        delay = backoff_s(place.deaths)
+        place.due = now + delay
+        place.child = None
+        child.close()
+        self._restarts += 1
+        self._told(Event(kind="died", pid=child.pid, code=code, delay_s=delay))
+
+    def _end_all(self, located: Located, repository: str) -> None:
+        """Stops every child: asks, waits for its deadline, revokes, kills."""
+        left = [place.child for place in self._places if place.child is not None]
+        for child in left:
+            child.signal(signal.SIGTERM)
+        deadline = time.monotonic() + self._stop_timeout_s + KILL_GRACE_S
+        while any(child.code is None for child in left) and time.monotonic() < deadline:
+            if self._hurry.wait(LOOK_EVERY_S):
+                break
+        late = [child for child in left if child.code is None]
+        if late:
+            _revoke({child.process for child in late}, located, repository)
+        for child in late:
+            child.signal(signal.SIGKILL)
+            self._told(Event(kind="killed", pid=child.pid))
+        for child in left:
+            child.close()
+            self._abandoned += child in late or child.code == ABANDONED
+
+
+def _revoke(processes: set[uuid.UUID], located: Located, repository: str) -> None:
+    """Ends the incarnations of processes that are about to be killed: uncharged (spec S5)."""
+    link = Link(located, repository)
+    try:
+        link.reconnect()
+        for server in link.perform(admin_ops.ListServers()):
+            if server.process in processes:
+                link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
+    except errors.OperatingError as error:
+        log.warning("could not revoke what is killed; its requests may be charged: %s", error)
+    finally:
+        link.close()
+
+
+def _error(report: dict[str, Any]) -> errors.OnceqError:
+    """Returns the error that a child reported."""
+    kind = getattr(errors, report["error"], errors.OperatingError)
+    error: errors.OnceqError = kind(report["text"])
+    return error
