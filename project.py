@@ -357,6 +357,12 @@ def target_check() -> int:
     return 0
 
 
+def target_bench() -> int:
+    """Measure in pairs; a JSON line a case and a ratio (quiet machine, please)."""
+    set_up()
+    become("-m", "bench")
+
+
 def target_clean() -> int:
     """Remove .venv, .data and what the tools left."""
     with setup_lock():
@@ -372,6 +378,7 @@ TARGETS = {
     "run": target_run,
     "test": target_test,
     "check": target_check,
+    "bench": target_bench,
     "setup": target_setup,
     "clean": target_clean,
 }
