@@ -50,9 +50,8 @@ class Output:
             table.add_column(name)
         for row in rows:
             table.add_row(*(plain(row.get(name)) for name in columns))
-        console = Console(markup=False, highlight=False, emoji=False)
-        width = console.width if console.is_terminal else PIPE_WIDTH
-        console.print(table, width=width)
+        width = None if sys.stdout.isatty() else PIPE_WIDTH
+        Console(width=width, markup=False, highlight=False, emoji=False).print(table)
 
     def line(self, values: Mapping[str, Any]) -> None:
         """Prints one object as a line of JSON."""

@@ -25,7 +25,6 @@ Spec = Annotated[
     str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, as in app:server.")
 ]
 TEXTS: Final = {
-    "started": "process {pid} started",
     "ready": "process {pid} serves",
     "died": "process {pid} ended with {code}; starting another in {delay_s:.1f} s",
     "killed": "process {pid} did not stop in time: revoked, uncharged, and killed",
@@ -64,7 +63,7 @@ def _tell(output: Output, event: Event) -> None:
     if output.as_json:
         fields = {name: value for name, value in asdict(event).items() if value is not None}
         output.line({"event": fields.pop("kind"), **fields})
-    else:
+    elif event.kind in TEXTS:
         hint("onceq: " + TEXTS[event.kind].format(**asdict(event)))
 
 
