@@ -1,0 +1,95 @@
+"""Every example runs as it stands, ends by itself, and prints what it is there to show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = ROOT / "examples"
+
+SHOWN: dict[str, str] = {
+    "quickstart": """\
+receipt 1 for order 4711
+the same again: True
+""",
+    "client_of_figure_2": """\
+exit code -9, killed: sent 2, tickets: 1
+exit code -9, killed: received 3, tickets: 2
+exit code -9, killed: printed 4, tickets: 4
+exit code 0, killed: never, tickets: 5
+ticket 1
+ticket 2
+ticket 3
+ticket 4
+ticket 5
+""",
+    "fire_and_forget": """\
+waiting: 2
+ann [('finished', 'done')]
+bob []
+cleo [('finished', 'done')]
+""",
+    "many_outstanding": """\
+all accounted for: True
+answers: 100 sum: 328350
+""",
+    "asynchronous": """\
+hello client 0
+10 different greetings
+""",
+    "reject_and_retry": """\
+while it was down: 3 after 1 attempt(s)
+negative: failed, Reject, after 1 attempt(s)
+poison: failed, ZeroDivisionError, after 3 attempt(s)
+rejected ones are held too: True
+held in divisions.error with ZeroDivisionError
+redriven under another eid: True outcome: done
+""",
+    "kill": """\
+queued: KILLED
+queued: the reply says killed
+running: KILLED and again: KILLED
+running: the reply says killed
+done: the reply is 'slept'
+done: TOO_LATE
+effects: [('done',)]
+""",
+    "own_dequeue": """\
+after a commit the queue holds 0
+after a rollback it comes again, with 1 abort
+a kill meanwhile: KILLED
+the commit then fails: True
+the sender gets: signed for
+delivered: book, vase, letter
+""",
+    "two_steps": """\
+booked
+bookings: [(1999,)]
+calls: 2 charges: [1999]
+""",
+}
+
+
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_example(name: str, tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == SHOWN[name]
+    assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
+
+
+def test_every_example_is_run() -> None:
+    assert sorted(SHOWN) == sorted(path.stem for path in EXAMPLES.glob("*.py"))
