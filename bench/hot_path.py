@@ -23,7 +23,7 @@ from onceq.server.handlers import sync_call
 from onceq.server.program import Served, ServerSession, serve
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
 
 BODY = b"x" * 200
 SLICE = 400
@@ -97,7 +97,7 @@ class Bench:
 
 
 @contextlib.contextmanager
-def bench() -> Iterator[Bench]:
+def bench() -> Generator[Bench]:
     """A fresh repository in a directory that goes away."""
     with (
         tempfile.TemporaryDirectory(prefix="onceq-bench-") as directory,
