@@ -38,13 +38,16 @@ begin
 end $$;
 
 -- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
+-- What it is just finishing is left, with its row, for a later take_over.
 create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
 language plpgsql volatile as $$
 declare s onceq.server;
 begin
     perform onceq.be_durable();
-    perform onceq.revoke(p_incarnation, null);
-    delete from onceq.server where incarnation = p_incarnation returning * into s;
+    select * into s from onceq.server where incarnation = p_incarnation;
+    if onceq.revoke(p_incarnation, null) then
+        delete from onceq.server where incarnation = p_incarnation;
+    end if;
     if s.backend_pid = pg_backend_pid() then
         perform pg_advisory_unlock('onceq.server'::regclass::oid::integer, s.slot);
     end if;
