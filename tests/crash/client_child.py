@@ -1,0 +1,80 @@
+"""A client process for the crash tests: `python client_child.py JSON`; its test kills it with -9.
+
+The client program of BHM90 figure 2. It is started with nothing but its name: what it has sent,
+received and printed it learns from its clerk and its device. The device is a file of lines, and
+testable: its size goes into the checkpoint of each receive, so that after a crash the client
+knows whether the reply was processed (spec C8).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+import onceq
+from onceq.testing.events import Recorder
+from tests.crash.recording import RecordedClerk
+from tests.crash.server_child import Order, order_queue
+
+
+class Settings(msgspec.Struct):
+    """Who the client is, and how many requests it is to make."""
+
+    url: str
+    repository: str
+    files: str
+    name: str
+    requests: int
+
+
+class Device:
+    """A printer of lines: each line is printed whole, or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def state(self) -> bytes:
+        return str(os.fstat(self._file).st_size).encode()
+
+    def output(self, line: str) -> None:
+        os.write(self._file, f"{line}\n".encode())
+
+
+def client(settings: Settings, clerk: RecordedClerk, device: Device) -> None:
+    clerk.connect()
+    sent = clerk.clerk.last_sent
+    if clerk.clerk.state is onceq.ClientState.REQ_SENT:
+        process_reply(clerk, device)
+    elif clerk.clerk.state is onceq.ClientState.REPLY_RECVD:
+        if clerk.clerk.checkpoint == device.state():
+            device.output(clerk.rereceive().value.rid)
+    for number in range(int(sent or 0) + 1, settings.requests + 1):
+        clerk.send_many([(str(number), Order())])
+        process_reply(clerk, device)
+    clerk.satisfied()
+    clerk.disconnect()
+
+
+def process_reply(clerk: RecordedClerk, device: Device) -> None:
+    reply = clerk.receive(device.state())
+    device.output(reply.value.rid)
+
+
+def main() -> None:
+    settings = msgspec.json.decode(sys.argv[1], type=Settings)
+    files = Path(settings.files)
+    queue = order_queue({})
+    with (
+        onceq.open(settings.url, repository=settings.repository) as qm,
+        Recorder(files / f"client-{settings.name}-{os.getpid()}.events") as recorder,
+    ):
+        clerk = RecordedClerk(qm.clerk(settings.name, queue), recorder)
+        client(settings, clerk, Device(files / f"{settings.name}.lines"))
+        clerk.clerk.close()
+
+
+if __name__ == "__main__":
+    main()
