@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from onceq.model.ops import Wait
 
-FIRST_S = 0.0005
+FIRST_S = 0.0003
+GROWTH = 1.25
+"""Each wait is this much longer: a reply is seen a quarter of its own latency late, at most."""
 LONGEST_S: dict[str, float] = {"environment": 5.0}
 LONGEST_DEFAULT_S = 0.05
 """The fallback poll: an element that became ready is seen this much later, at most."""
@@ -34,5 +36,5 @@ class Pause:
         if deadline is not None and now >= deadline:
             return None
         delay = self._delays[op.key]
-        self._delays[op.key] = min(delay * 2, LONGEST_S.get(op.key, LONGEST_DEFAULT_S))
+        self._delays[op.key] = min(delay * GROWTH, LONGEST_S.get(op.key, LONGEST_DEFAULT_S))
         return delay if deadline is None else min(delay, deadline - now)

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 ERROR_CHARS_MAX = 4000
 TAKE_OVER_EVERY = 64
-"""A busy session looks for dead ones after this many turns; an idle one at every look."""
+"""A busy session looks for dead ones after this many turns."""
+TAKE_OVER_IDLE = 4
+"""An idle session looks for dead ones at every so many looks for requests."""
 
 CHARGES: dict[type[errors.OnceqError], Charge] = {
     errors.Reject: Charge.REJECT,
@@ -97,7 +99,8 @@ def serve(session: ServerSession) -> ops.Program[None]:
             if turn % TAKE_OVER_EVERY == 0:
                 yield from ops.TakeOver(process=session.process)
         if misses >= len(queue_ids):
-            yield from ops.TakeOver(process=session.process)
+            if misses % TAKE_OVER_IDLE == 0:
+                yield from ops.TakeOver(process=session.process)
             yield from ops.Wait(key="idle", first=misses == len(queue_ids))
     yield from ops.CloseIncarnation(incarnation=life.incarnation)
     session.incarnation = None
