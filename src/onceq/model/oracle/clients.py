@@ -1,0 +1,264 @@
+"""What the oracle answers to clerks.
+
+Private to the oracle; the twin of `request.sql`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from onceq.errors import IllegalState, RidReused, TooLarge
+from onceq.model import ops
+from onceq.model.oracle import queues
+from onceq.model.oracle.registrations import anchor, last, record
+from onceq.model.oracle.rows import ElementRow, RegistrationRow, Transaction
+from onceq.model.oracle.state import (
+    CLIENT_ROLES,
+    State,
+    check_epoch,
+    check_priority,
+    expire,
+    lane_of,
+    open_queue,
+    queue_of,
+    to_element,
+)
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from onceq.model.element import Element, KillAnswer
+
+
+def _own(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
+    """Returns a registrant's requests and replies, oldest element first."""
+    return [
+        row
+        for row in state.elements.seen(tx)
+        if row.registrant_id == registrant_id and row.role in CLIENT_ROLES
+    ]
+
+
+def connect(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
+    """Answers Connect: the exclusive lock waits for ghosts of the former life (finding 1)."""
+    who = anchor(state, tx, op.name, op.thread)
+    name = f"reply-{who.registrant_id}"
+    reply_queue = who.reply_queue_id
+    if reply_queue is None:
+        reply_queue = queues.new_queue(state, tx, name, "reply").queue_id
+    now = replace(who, epoch=who.epoch + 1, state="connected", reply_queue_id=reply_queue)
+    state.registrants.put(tx, who.registrant_id, now)
+    found = last(state, tx, who.registrant_id, reply_queue)
+    received = RegistrationRow(registrant_id=0, queue_id=0) if found is None else found[1]
+    received_no = received.sent_no or 0
+    own = [row for row in _own(state, tx, who.registrant_id) if row.send_no is not None]
+    sent = max(own, key=lambda row: row.send_no or 0, default=None)
+    s_rid, s_no, s_state, r_rid = received.sent_rid, received_no, "done", received.rid
+    if sent is not None and (sent.send_no or 0) >= received_no:
+        s_rid, s_no, s_state = sent.rid, sent.send_no or 0, sent.role
+    if sent is not None and sent.ack_rid is not None and (sent.send_no or 0) > received_no:
+        r_rid = sent.ack_rid
+    return ops.Connection(
+        registrant_id=who.registrant_id,
+        epoch=now.epoch,
+        reply_queue=name,
+        was=who.state,
+        s_rid=s_rid,
+        s_no=s_no,
+        s_state=s_state,
+        r_rid=r_rid,
+        ckpt=received.tag if r_rid is not None and r_rid == received.rid else None,
+    )
+
+
+def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.OutstandingRequest]:
+    """Answers Outstanding."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    rows = sorted(_own(state, tx, op.registrant_id), key=lambda row: row.send_no or 0)
+    return [
+        ops.OutstandingRequest(
+            rid=row.rid, send_no=row.send_no or 0, replied=row.role == "reply", eid=row.eid
+        )
+        for row in rows
+    ]
+
+
+def _record_receive(
+    state: State,
+    tx: Transaction,
+    registrant_id: int,
+    *,
+    received: tuple[str | None, UUID | None, bytes | None],
+    sent: tuple[str | None, int],
+) -> None:
+    """Records (rid, eid, checkpoint) received last, and (rid, number) sent last."""
+    rid, eid, ckpt = received
+    who = state.registrants.get(tx, registrant_id)
+    queue = queue_of(state, tx, (who.reply_queue_id if who else None) or 0)
+    if ckpt is not None and len(ckpt) > queue.settings.tag_bytes_max:
+        raise TooLarge(f"the checkpoint has {len(ckpt)} bytes")
+    row = RegistrationRow(
+        registrant_id=registrant_id,
+        queue_id=queue.queue_id,
+        kind="dequeue",
+        eid=eid,
+        tag=ckpt,
+        rid=rid,
+        sent_rid=sent[0],
+        sent_no=sent[1],
+    )
+    record(state, tx, row)
+
+
+def _remove_replies(state: State, tx: Transaction, registrant_id: int, rids: list[str]) -> int:
+    gone = [
+        row for row in _own(state, tx, registrant_id) if row.role == "reply" and row.rid in rids
+    ]
+    for row in gone:
+        state.elements.put(tx, row.seq, None)
+    return len(gone)
+
+
+def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
+    """Answers Disconnect: leaves a tombstone (finding 3)."""
+    state.lock(tx, "registrant", op.registrant_id, exclusive=True)
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    _remove_replies(state, tx, op.registrant_id, op.received)
+    left = _own(state, tx, op.registrant_id)
+    if left:
+        raise IllegalState(f"request {left[0].rid!r} is still outstanding")
+    received = (op.r_rid, None, op.ckpt)
+    _record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    who = state.registrants.get(tx, op.registrant_id)
+    if who is not None:
+        ended = replace(who, state="disconnected", epoch=who.epoch + 1)
+        state.registrants.put(tx, who.registrant_id, ended)
+    return True
+
+
+def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None:
+    """Returns what is known of a rid that was sent before. RidReused: with other content."""
+    there = [row for row in _own(state, tx, op.registrant_id) if row.rid == op.rid]
+    ended = [
+        row.element
+        for row in state.history.seen(tx)
+        if row.element.registrant_id == op.registrant_id and row.element.rid == op.rid
+    ]
+    known = there[0] if there and there[0].role == "request" else next(iter(ended), None)
+    if known is None:
+        return None
+    if known.body != op.body:
+        raise RidReused(f"rid {op.rid!r} was sent before with other content")
+    if not there:
+        return ops.Sent(eid=known.eid, state="done")
+    return ops.Sent(eid=known.eid, state="queued" if known is there[0] else "replied")
+
+
+def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
+    """Answers Send."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    queue = open_queue(state, tx, op.queue, op.body)
+    before = _sent_before(state, tx, op)
+    if before is not None:
+        return before
+    check_priority(op.priority)
+    _remove_replies(state, tx, op.registrant_id, op.ack)
+    who = state.registrants.get(tx, op.registrant_id)
+    eid = state.new_eid()
+    life = None if queue.settings.durable else state.current_life(tx)
+    seq = state.elements.new_key()
+    row = ElementRow(
+        seq=seq,
+        eid=eid,
+        rid=op.rid,
+        body=op.body,
+        role="request",
+        queue_id=queue.queue_id,
+        reply_queue_id=None if who is None else who.reply_queue_id,
+        registrant_id=op.registrant_id,
+        send_no=op.send_no,
+        ack_rid=op.ack[-1] if op.ack else None,
+        lane=lane_of(op.priority, op.not_before),
+        priority=op.priority,
+        enqueued_at=state.now(),
+        not_before=op.not_before,
+        expires_at=op.expires_at,
+        content_type=op.content_type,
+        properties=op.properties,
+        life=life,
+    )
+    state.elements.put(tx, seq, row)
+    return ops.Sent(eid=eid, state="new")
+
+
+def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]:
+    """Answers SendMany."""
+    return [
+        send(
+            state,
+            tx,
+            ops.Send(
+                registrant_id=op.registrant_id,
+                epoch=op.epoch,
+                queue=op.queue,
+                rid=rid,
+                body=body,
+                send_no=op.send_no + number,
+                ack=[] if number else op.ack,
+                content_type=op.content_type,
+            ),
+        )
+        for number, (rid, body) in enumerate(zip(op.rids, op.bodies, strict=True))
+    ]
+
+
+def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
+    """Answers Receive."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    now = state.now()
+    for row in _own(state, tx, op.registrant_id):
+        due = row.expires_at is not None and row.expires_at <= now
+        free = row.claimed_by is None and not state.elements.is_locked(tx, row.seq)
+        if due and free and row.role == "request":
+            expire(state, tx, row)
+    replies = [
+        row
+        for row in _own(state, tx, op.registrant_id)
+        if row.role == "reply" and row.rid not in op.skip and op.rid in {None, row.rid}
+    ]
+    replies.sort(key=lambda row: row.seq)
+    for row in replies[: op.limit]:
+        if op.ckpt is not None:
+            received = (row.rid, row.eid, op.ckpt)
+            _record_receive(
+                state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no)
+            )
+    return [to_element(row) for row in replies[: op.limit]]
+
+
+def acknowledge(state: State, tx: Transaction, op: ops.Acknowledge) -> int:
+    """Answers Acknowledge."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    removed = _remove_replies(state, tx, op.registrant_id, op.rids)
+    received = (op.rids[-1], None, op.ckpt)
+    _record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    return removed
+
+
+def cancel_request(state: State, tx: Transaction, op: ops.CancelRequest) -> KillAnswer:
+    """Answers CancelRequest."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    there = [
+        row.eid
+        for row in _own(state, tx, op.registrant_id)
+        if row.rid == op.rid and row.role == "request"
+    ]
+    ended = [
+        (row.finished_at, row.element.eid)
+        for row in state.history.seen(tx)
+        if row.element.rid == op.rid and row.element.registrant_id == op.registrant_id
+    ]
+    eid = there[0] if there else max(ended)[1] if ended else None
+    return queues.kill_eid(state, tx, eid)

@@ -1,0 +1,103 @@
+"""What the oracle answers about requests, wherever they are or were.
+
+Private to the oracle; the twin of `views.sql`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceq.model.element import RequestState
+from onceq.model.oracle.rows import SUSPECT_LANE, WAITING_LANE
+from onceq.model.oracle.state import queue_of
+
+if TYPE_CHECKING:
+    from onceq.model import ops
+    from onceq.model.oracle.rows import ElementRow, HistoryRow, Transaction
+    from onceq.model.oracle.state import State
+
+
+def look_up(state: State, tx: Transaction, op: ops.LookUp) -> list[RequestState]:
+    """Answers LookUp: every place in which requests are or were, the latest first."""
+    found = [
+        row
+        for row in requests(state, tx)
+        if op.rid in {None, row.rid}
+        and op.eid in {None, row.eid}
+        and op.registrant in {None, row.registrant}
+        and op.state in {None, row.state}
+        and op.queue in {None, row.queue}
+    ]
+    found.sort(key=lambda row: row.state)
+    found.sort(key=lambda row: row.finished_at or row.enqueued_at, reverse=True)
+    return found[: op.limit]
+
+
+def requests(state: State, tx: Transaction) -> list[RequestState]:
+    """Returns a row for every place in which a rid is (G4)."""
+    live = [_live(state, tx, row) for row in state.elements.seen(tx)]
+    return live + [_finished(state, tx, row) for row in state.history.seen(tx)]
+
+
+def _state_of(state: State, row: ElementRow) -> str:
+    named = {"reply": "replied", "failed": "held"}.get(row.role)
+    if named is not None:
+        return named
+    if row.claimed_by is not None:
+        return "executing"
+    if row.lane == WAITING_LANE and row.not_before is not None and row.not_before > state.now():
+        return "waiting"
+    return "suspect" if row.lane == SUSPECT_LANE else "queued"
+
+
+def _place(repository: State, tx: Transaction, row: ElementRow, **others: Any) -> RequestState:
+    who = repository.registrants.get(tx, row.registrant_id or 0)
+    return RequestState(
+        rid=row.rid,
+        registrant=None if who is None else who.name,
+        thread=None if who is None else who.thread,
+        eid=row.eid,
+        role=row.role,
+        queue=queue_of(repository, tx, row.queue_id).name,
+        aborts=row.aborts,
+        enqueued_at=row.enqueued_at,
+        correlation_id=row.correlation_id,
+        **others,
+    )
+
+
+def _live(state: State, tx: Transaction, row: ElementRow) -> RequestState:
+    running = [one for one in state.servers.seen(tx) if one.incarnation == row.claimed_by]
+    return _place(
+        state,
+        tx,
+        row,
+        state=_state_of(state, row),
+        outcome=row.outcome,
+        code=row.code,
+        error=row.error,
+        not_before=row.not_before,
+        expires_at=row.expires_at,
+        finished_at=None,
+        server_host=running[0].host if running else None,
+        server_pid=running[0].pid if running else None,
+        body_bytes=len(row.body),
+    )
+
+
+def _finished(state: State, tx: Transaction, row: HistoryRow) -> RequestState:
+    return _place(
+        state,
+        tx,
+        row.element,
+        state="finished",
+        outcome=row.outcome,
+        code=row.code,
+        error=row.error,
+        not_before=None,
+        expires_at=None,
+        finished_at=row.finished_at,
+        server_host=None,
+        server_pid=None,
+        body_bytes=len(row.element.body) if row.kept else None,
+    )

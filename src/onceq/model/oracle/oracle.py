@@ -1,0 +1,235 @@
+"""The oracle's door: sessions, transactions, crashes, and one table from Op to answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from onceq.errors import ConnectionLost, OnceqError, StatementRefused
+from onceq.model import ops
+from onceq.model.oracle import clients, lookups, queues, registrations, servers
+from onceq.model.oracle.rows import Blocked, EffectRow, Transaction
+from onceq.model.oracle.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from onceq.model.element import Element, RequestState
+
+T = TypeVar("T")
+
+
+def settle(state: State, tx: Transaction, op: ops.Settle) -> bool:
+    """Answers Settle: every commit here is synchronous."""
+    del state, tx, op
+    return True
+
+
+ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
+    ops.CreateQueue: queues.create_queue,
+    ops.AlterQueue: queues.alter_queue,
+    ops.DestroyQueue: queues.destroy_queue,
+    ops.ListQueues: queues.list_queues,
+    ops.Enqueue: queues.enqueue,
+    ops.EnqueueMany: queues.enqueue_many,
+    ops.Dequeue: registrations.dequeue,
+    ops.ReadElement: queues.read_element,
+    ops.Take: queues.take,
+    ops.AbortTaken: queues.abort_taken,
+    ops.ReplyTaken: queues.reply_taken,
+    ops.Kill: queues.kill,
+    ops.Redrive: queues.redrive,
+    ops.Settle: settle,
+    ops.LookUp: lookups.look_up,
+    ops.Register: registrations.register,
+    ops.Deregister: registrations.deregister,
+    ops.EnqueueTagged: registrations.enqueue_tagged,
+    ops.ReadLast: registrations.read_last,
+    ops.Connect: clients.connect,
+    ops.Disconnect: clients.disconnect,
+    ops.Send: clients.send,
+    ops.SendMany: clients.send_many,
+    ops.Receive: clients.receive,
+    ops.Acknowledge: clients.acknowledge,
+    ops.Outstanding: clients.outstanding,
+    ops.CancelRequest: clients.cancel_request,
+    ops.OpenIncarnation: servers.open_incarnation,
+    ops.CloseIncarnation: servers.close_incarnation,
+    ops.TakeOver: servers.take_over,
+    ops.Claim: servers.claim,
+    ops.ClaimEid: servers.claim_eid,
+    ops.Finish: servers.finish,
+    ops.AbortElement: servers.abort_element,
+}
+"""What answers each Op; a test may give an Oracle another table, to see it caught."""
+
+
+class Session:
+    """One connection to the repository. transaction: the one that is open, if any."""
+
+    __slots__ = ("is_over", "number", "transaction")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.transaction: Transaction | None = None
+        self.is_over = False
+
+
+class Oracle:
+    """A repository, in memory. clock, new_eid: where time and element ids come from.
+
+    version grows with every commit, so that whoever waits knows when to look again.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], datetime],
+        new_eid: Callable[[], UUID],
+        answers: Mapping[type[Any], Callable[[State, Transaction, Any], Any]] = ANSWERS,
+    ) -> None:
+        self.state = State(clock, new_eid)
+        self.version = 0
+        self._answers = {**ANSWERS, **answers}
+        self._sessions: set[Session] = set()
+        self._xids = 0
+        self._opened = 0
+        self._ending: dict[type[Any], Callable[[Session], None]] = {
+            ops.Commit: self.commit,
+            ops.Rollback: self.rollback,
+        }
+
+    def session(self) -> Session:
+        """Returns a new session."""
+        self._opened += 1
+        session = Session(self._opened)
+        self._sessions.add(session)
+        return session
+
+    def perform(self, session: Session, op: ops.Op[T]) -> T:
+        """Performs an Op, in the session's transaction, or in one of its own.
+
+        Raises what the Op raises, ConnectionLost, or Blocked: then nothing has happened.
+        """
+        if session.is_over:
+            raise ConnectionLost("this session is over")
+        ending = self._ending.get(type(op))
+        if ending is not None:
+            return cast("T", ending(session))
+        if isinstance(op, ops.Begin):
+            self.begin(session, token=op.token)
+            self.state.markers[op.slot] = op.seq
+            return cast("T", None)
+        return cast("T", self._answer(session, op))
+
+    def _answer(self, session: Session, op: ops.Op[Any]) -> Any:
+        tx = session.transaction
+        if tx is None:
+            return self._alone(session, op)
+        if tx.failed:
+            raise StatementRefused("the transaction has failed: roll it back", "25P02")
+        mark = len(tx.log)
+        try:
+            return self._answers[type(op)](self.state, tx, op)
+        except Blocked:
+            tx.undo(mark)
+            raise
+        except OnceqError:
+            tx.failed = True
+            raise
+
+    def _alone(self, session: Session, op: ops.Op[Any]) -> Any:
+        """Performs an Op in a transaction of its own."""
+        tx = self._transaction(session, is_open=False)
+        done = False
+        try:
+            answer = self._answers[type(op)](self.state, tx, op)
+            if tx.taken:
+                queues.conclude_taken(self.state, tx)
+            done = True
+        finally:
+            if not done:
+                tx.undo(0)
+        if tx.log:
+            self.version += 1
+        return answer
+
+    def _transaction(self, session: Session, *, is_open: bool) -> Transaction:
+        self._xids += 1
+        return Transaction(session.number, self._xids, is_open=is_open)
+
+    def begin(self, session: Session, *, token: str | None = None) -> None:
+        """Begins a transaction on this session."""
+        tx = session.transaction = self._transaction(session, is_open=True)
+        tx.token = token
+        self.state.running.add(tx.xid)
+
+    def commit(self, session: Session) -> None:
+        """Commits the session's transaction. Raises ClaimLost, IllegalState; Blocked."""
+        tx = session.transaction
+        if tx is None:
+            return
+        if tx.failed:
+            self.rollback(session)
+            return
+        try:
+            queues.conclude_taken(self.state, tx)
+        except OnceqError:
+            self.rollback(session)
+            raise
+        tx.apply()
+        self._ended(session, tx)
+
+    def rollback(self, session: Session) -> None:
+        """Rolls back the session's transaction, if there is one."""
+        tx = session.transaction
+        if tx is not None:
+            tx.undo(0)
+            self._ended(session, tx)
+
+    def _ended(self, session: Session, tx: Transaction) -> None:
+        self.state.unlock(tx)
+        self.state.running.discard(tx.xid)
+        session.transaction = None
+        self.version += 1
+
+    def effect(self, session: Session, key: str, element: Element) -> None:
+        """Records a handler's effect in the ledger, in the transaction that it was given.
+
+        Raises StatementRefused when that has failed, or is none.
+        """
+        tx = session.transaction
+        if tx is None or tx.failed:
+            raise StatementRefused("there is no transaction to write in", "25P02")
+        row = EffectRow(key=key, rid=element.rid, eid=element.eid)
+        self.state.effects.put(tx, self.state.effects.new_key(), row)
+
+    def end(self, session: Session) -> None:
+        """Ends a session, as the death of its process does: rolled back, its locks released."""
+        self.rollback(session)
+        session.is_over = True
+        self._sessions.discard(session)
+        for slot in [slot for slot, holder in self.state.slots.items() if holder == session.number]:
+            del self.state.slots[slot]
+        self.version += 1
+
+    def crash(self, *, clean: bool = False) -> None:
+        """Crashes the database and starts it again; every session is over.
+
+        Committed state is kept; started markers and the contents of volatile queues are lost,
+        but not where it was shut down (clean).
+        """
+        for session in list(self._sessions):
+            self.end(session)
+        self.state.boot += 1
+        if not clean:
+            self.state.markers.clear()
+            self.state.life = None
+
+    def requests(self) -> list[RequestState]:
+        """Returns every place in which a rid is, as committed."""
+        return lookups.requests(self.state, Transaction(0, 0, is_open=False))
+
+    def effects(self) -> list[EffectRow]:
+        """Returns the ledger, as committed."""
+        return list(self.state.effects.rows.values())

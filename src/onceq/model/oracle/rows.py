@@ -1,0 +1,224 @@
+"""The oracle's tables: committed rows, and what open transactions have changed and not committed.
+
+Private to the oracle. A row that an open transaction has written is locked: others read its
+committed version, and whoever must change it waits (`Blocked`) or skips it. This is PostgreSQL's
+READ COMMITTED, as far as the queue manager's functions depend on it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    from onceq.model.queue import QueueSettings
+
+R = TypeVar("R")
+
+FRESH_LANES_END = 9
+WAITING_LANE = 10
+SUSPECT_LANE = 11
+HELD_LANE = 12
+
+
+class Blocked(Exception):
+    """The operation must wait for another transaction to end; nothing of it has happened."""
+
+
+class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A queue, destroyed ones included: history refers to them."""
+
+    queue_id: int
+    name: str
+    kind: str
+    settings: QueueSettings
+    enqueue_started: bool = True
+    dequeue_started: bool = True
+    error_queue_id: int | None = None
+    created_at: datetime
+    destroyed: bool = False
+
+
+class RegistrantRow(msgspec.Struct, frozen=True, kw_only=True):
+    """The anchor of a registrant."""
+
+    registrant_id: int
+    name: str
+    thread: str
+    epoch: int = 0
+    state: str = "new"
+    reply_queue_id: int | None = None
+
+
+class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An element, in whatever queue it is."""
+
+    seq: int
+    eid: UUID
+    rid: str
+    body: bytes
+    role: str
+    queue_id: int
+    lane: int
+    enqueued_at: datetime
+    priority: int = 4
+    claimed_by: int | None = None
+    send_no: int | None = None
+    life: int | None = None
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    reply_queue_id: int | None = None
+    registrant_id: int | None = None
+    aborts: int = 0
+    faults: int = 0
+    outcome: str | None = None
+    correlation_id: str | None = None
+    ack_rid: str | None = None
+    content_type: str | None = None
+    properties: Mapping[str, Any] | None = None
+    code: str | None = None
+    error: str | None = None
+
+
+class RegistrationRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A registrant's last operation on a queue; of a clerk: what it received last."""
+
+    registrant_id: int
+    queue_id: int
+    stable: bool = True
+    kind: str | None = None
+    eid: UUID | None = None
+    tag: bytes | None = None
+    body: bytes | None = None
+    rid: str | None = None
+    sent_rid: str | None = None
+    sent_no: int | None = None
+
+
+class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A finished element. kept: whether history keeps its bodies."""
+
+    element: ElementRow
+    outcome: str
+    finished_at: datetime
+    code: str | None
+    error: str | None
+    kept: bool
+
+
+class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A slot and its incarnation, of the session `backend`, under a start of the database."""
+
+    slot: int
+    incarnation: int
+    process: UUID
+    host: str
+    pid: int
+    boot: int
+    backend: int
+
+
+class EffectRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a handler did, in the ledger, which has no unique key: a double shows."""
+
+    key: str
+    rid: str
+    eid: UUID
+
+
+class Transaction:
+    """An open transaction, or one operation outside any (`is_open` False: it commits at once).
+
+    backend: the session. log: what to undo, the latest last. taken: (seq, incarnation) to the
+    reply, or None.
+    """
+
+    __slots__ = ("backend", "failed", "is_open", "locks", "log", "taken", "token", "xid")
+
+    def __init__(self, backend: int, xid: int, *, is_open: bool) -> None:
+        self.backend = backend
+        self.xid = xid
+        self.is_open = is_open
+        self.failed = False
+        self.token: str | None = None
+        self.log: list[tuple[Table[Any], int, Any]] = []
+        self.locks: list[tuple[str, int]] = []
+        self.taken: dict[tuple[int, int], bytes | None] = {}
+
+    def undo(self, mark: int) -> None:
+        """Takes back what was written since the log had `mark` entries."""
+        while len(self.log) > mark:
+            table, key, former = self.log.pop()
+            target = table.pending if self.is_open else table.rows
+            if former is None:
+                target.pop(key, None)
+            else:
+                target[key] = former
+
+    def apply(self) -> None:
+        """Makes what an open transaction wrote the committed state."""
+        for table, key, _ in self.log:
+            written = table.pending.pop(key, None)
+            if written is None:
+                continue
+            if written[1] is None:
+                table.rows.pop(key, None)
+            else:
+                table.rows[key] = written[1]
+        self.log.clear()
+
+
+class Table(Generic[R]):
+    """Rows by a number that grows."""
+
+    __slots__ = ("last", "pending", "rows")
+
+    def __init__(self) -> None:
+        self.rows: dict[int, R] = {}
+        self.pending: dict[int, tuple[Transaction, R | None]] = {}
+        self.last = 0
+
+    def new_key(self) -> int:
+        """Returns a number that was never given before."""
+        self.last += 1
+        return self.last
+
+    def get(self, tx: Transaction, key: int) -> R | None:
+        """Returns the row as this transaction sees it."""
+        written = self.pending.get(key) if self.pending else None
+        if written is not None and written[0] is tx:
+            return written[1]
+        return self.rows.get(key)
+
+    def seen(self, tx: Transaction) -> list[R]:
+        """Returns all rows that this transaction sees, oldest first."""
+        if not self.pending:
+            return list(self.rows.values())
+        own = {key: row for key, (writer, row) in self.pending.items() if writer is tx}
+        merged = {**self.rows, **own} if own else self.rows
+        return [row for row in merged.values() if row is not None]
+
+    def is_locked(self, tx: Transaction, key: int) -> bool:
+        """Returns whether another transaction has written this row and not ended."""
+        written = self.pending.get(key) if self.pending else None
+        return written is not None and written[0] is not tx
+
+    def put(self, tx: Transaction, key: int, row: R | None) -> None:
+        """Writes a row, or removes it (None). Raises Blocked."""
+        written = self.pending.get(key) if self.pending else None
+        if written is not None and written[0] is not tx:
+            raise Blocked
+        if tx.is_open:
+            tx.log.append((self, key, written))
+            self.pending[key] = (tx, row)
+            return
+        tx.log.append((self, key, self.rows.get(key)))
+        if row is None:
+            self.rows.pop(key, None)
+        else:
+            self.rows[key] = row

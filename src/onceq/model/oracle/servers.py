@@ -1,0 +1,316 @@
+"""What the oracle answers to servers: incarnations, claims, finishes, aborts, takeovers.
+
+Private to the oracle; the twin of `server.sql`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from onceq.errors import ClaimLost, HandlerMisuse
+from onceq.model import ops
+from onceq.model.element import Charge, Element, Fate
+from onceq.model.oracle.rows import (
+    FRESH_LANES_END,
+    SUSPECT_LANE,
+    WAITING_LANE,
+    Blocked,
+    ElementRow,
+    ServerRow,
+    Transaction,
+)
+from onceq.model.oracle.state import (
+    SERVED_ROLES,
+    State,
+    conclude,
+    expire,
+    return_element,
+    to_element,
+)
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+SUSPECT_PATIENCE = timedelta(seconds=1)
+
+Charges = dict[int, Charge]
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a claim looks at. alone: suspects too."""
+
+    queue_id: int
+    n: int
+    turn: int
+    alone: bool
+
+
+def _row_of(state: State, tx: Transaction, incarnation: int | None) -> ServerRow | None:
+    for row in state.servers.seen(tx):
+        if row.incarnation == incarnation:
+            return row
+    return None
+
+
+def mark(state: State, tx: Transaction, incarnation: int, seq: int) -> None:
+    """Sets the started marker of an incarnation's slot: at once, whatever becomes of `tx`."""
+    row = _row_of(state, tx, incarnation)
+    if row is not None:
+        state.markers[row.slot] = seq
+
+
+# --- incarnations and takeover --------------------------------------------------------------------
+
+
+def open_incarnation(state: State, tx: Transaction, op: ops.OpenIncarnation) -> ops.Incarnation:
+    """Answers OpenIncarnation."""
+    former = _row_of(state, tx, op.former)
+    if former is not None:
+        _take_over_slot(state, tx, former, _broken_by(state, tx, former))
+    _take_over_dead(state, tx, op.process)
+    slot = 1
+    while slot in state.slots or state.servers.get(tx, slot) is not None:
+        slot += 1
+    state.slots[slot] = tx.backend
+    state.markers[slot] = 0
+    incarnation = state.next_incarnation()
+    row = ServerRow(
+        slot=slot,
+        incarnation=incarnation,
+        process=op.process,
+        host=op.host,
+        pid=op.pid,
+        boot=state.boot,
+        backend=tx.backend,
+    )
+    state.servers.put(tx, slot, row)
+    return ops.Incarnation(slot=slot, incarnation=incarnation, backend_pid=tx.backend)
+
+
+def _free(state: State, tx: Transaction, slot: int) -> bool:
+    return state.slots.get(slot) in {None, tx.backend}
+
+
+def close_incarnation(state: State, tx: Transaction, op: ops.CloseIncarnation) -> bool:
+    """Answers CloseIncarnation."""
+    row = _row_of(state, tx, op.incarnation)
+    if row is None:
+        revoke(state, tx, op.incarnation, {})
+        return False
+    _take_over_slot(state, tx, row, {})
+    if row.backend == tx.backend:
+        state.slots.pop(row.slot, None)
+    return True
+
+
+def _take_over_slot(state: State, tx: Transaction, row: ServerRow, charges: Charges) -> None:
+    """Takes back what an incarnation holds; its row stays while a ghost holds some of it."""
+    if revoke(state, tx, row.incarnation, charges):
+        state.servers.put(tx, row.slot, None)
+
+
+def revoke(state: State, tx: Transaction, incarnation: int, charges: Charges) -> bool:
+    """Returns what an incarnation holds, charged as told; False when locked rows were left."""
+    left = False
+    for row in state.elements.seen(tx):
+        if row.claimed_by != incarnation:
+            continue
+        if state.elements.is_locked(tx, row.seq):
+            left = True
+            continue
+        charge = charges.get(row.seq, Charge.RELEASE)
+        text = f"incarnation {incarnation} ended while it ran"
+        failure = (None, None) if charge is Charge.RELEASE else ("server_died", text)
+        return_element(state, tx, row, charge, failure=failure)
+    return not left
+
+
+def take_over(state: State, tx: Transaction, op: ops.TakeOver) -> int:
+    """Answers TakeOver."""
+    return _take_over_dead(state, tx, op.process)
+
+
+def _take_over_dead(state: State, tx: Transaction, process: UUID) -> int:
+    """Takes over this process's broken sessions, and the processes that died (G7); how many."""
+    for row in state.servers.seen(tx):
+        if row.process == process and row.backend != tx.backend and _free(state, tx, row.slot):
+            _take_over_slot(state, tx, row, _broken_by(state, tx, row))
+    by_process: dict[UUID, list[ServerRow]] = {}
+    for row in state.servers.seen(tx):
+        if row.process != process:
+            by_process.setdefault(row.process, []).append(row)
+    taken = 0
+    for dead in by_process.values():
+        if not all(_free(state, tx, row.slot) for row in dead):
+            continue
+        charges = _started_by(state, tx, dead)
+        for row in dead:
+            _take_over_slot(state, tx, row, charges)
+        taken += 1
+    return taken
+
+
+def _claims(state: State, tx: Transaction, incarnation: int) -> list[int]:
+    return [row.seq for row in state.elements.seen(tx) if row.claimed_by == incarnation]
+
+
+def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges:
+    """Returns what the dead had started: one is charged, several are suspects (G7)."""
+    started: list[int] = []
+    held: list[int] = []
+    survived = True
+    for row in dead:
+        marker = state.markers.get(row.slot)
+        claims = _claims(state, tx, row.incarnation)
+        survived = survived and marker is not None and row.boot == state.boot
+        started += [seq for seq in claims if seq == marker]
+        held += claims
+    if not survived:
+        return dict.fromkeys(held, Charge.SUSPECT)
+    return dict.fromkeys(started, Charge.SUSPECT if len(started) > 1 else Charge.CHARGE)
+
+
+def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
+    """Returns what a live process had started when its connection broke."""
+    marker = state.markers.get(row.slot)
+    if marker == 0:
+        return {}
+    if marker is not None and row.boot == state.boot:
+        return {marker: Charge.ENVIRONMENT}
+    return dict.fromkeys(_claims(state, tx, row.incarnation), Charge.SUSPECT)
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def _pick(state: State, tx: Transaction, group: str, *, queue_id: int, n: int) -> list[ElementRow]:
+    """Returns the elements to claim next from a lane group, skipping what others hold."""
+    now = state.now()
+    free = [
+        row
+        for row in state.elements.seen(tx)
+        if row.queue_id == queue_id
+        and row.claimed_by is None
+        and not state.elements.is_locked(tx, row.seq)
+    ]
+    if group == "fresh":
+        fresh = [row for row in free if row.lane <= FRESH_LANES_END]
+        return sorted(fresh, key=lambda row: (row.lane, row.seq))[:n]
+    lane = WAITING_LANE if group == "due" else SUSPECT_LANE
+    latest = now - SUSPECT_PATIENCE if group == "suspect waiting" else now
+    due = [(row.not_before or now, row.seq, row) for row in free if row.lane == lane]
+    ready = sorted(item for item in due if item[0] <= latest)
+    return [row for _, _, row in ready[: n if group == "due" else 1]]
+
+
+def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> list[ElementRow]:
+    """Claims for an incarnation, and returns what it got; what has expired gets its reply here."""
+    queue = state.queues.get(tx, what.queue_id)
+    if queue is None or not queue.dequeue_started:
+        return []
+    even = what.turn % 2 == 0
+    groups = ["due", "fresh"] if even else ["fresh", "due"]
+    if what.alone:
+        groups = [*(["suspect waiting"] if even else []), *groups, "suspect"]
+    claimed: list[ElementRow] = []
+    wanted = what.n
+    for group in groups:
+        if wanted <= 0 or (group == "suspect" and wanted < what.n):
+            break
+        for picked in _pick(state, tx, group, queue_id=what.queue_id, n=wanted):
+            row = replace(picked, claimed_by=incarnation)
+            if _is_usable(state, tx, row):
+                state.elements.put(tx, row.seq, row)
+                wanted = 0 if row.lane == SUSPECT_LANE else wanted - 1
+                claimed.append(row)
+    return claimed
+
+
+def _is_usable(state: State, tx: Transaction, row: ElementRow) -> bool:
+    """Returns whether to give out a claimed element; removes it when it is stale or expired."""
+    if row.life is not None and row.life < state.current_life(tx):
+        state.elements.put(tx, row.seq, None)
+        return False
+    if row.expires_at is not None and row.expires_at <= state.now():
+        expire(state, tx, row)
+        return False
+    return True
+
+
+def claim(state: State, tx: Transaction, op: ops.Claim) -> list[Element]:
+    """Answers Claim."""
+    what = Turn(op.queue_id, op.n, op.turn, op.alone)
+    return [to_element(row) for row in claim_rows(state, tx, op.incarnation, what)]
+
+
+def claim_row(state: State, tx: Transaction, incarnation: int, eid: UUID) -> ElementRow | None:
+    """Claims the element with this eid, if nobody holds it."""
+    for row in state.elements.seen(tx):
+        if row.eid == eid and row.claimed_by is None and row.role in SERVED_ROLES:
+            if state.elements.is_locked(tx, row.seq):
+                return None
+            mine = replace(row, claimed_by=incarnation)
+            state.elements.put(tx, row.seq, mine)
+            return mine
+    return None
+
+
+def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None:
+    """Answers ClaimEid."""
+    row = claim_row(state, tx, op.incarnation, op.eid)
+    return None if row is None else to_element(row)
+
+
+# --- the end of an execution ----------------------------------------------------------------------
+
+
+def fence(state: State, tx: Transaction, seq: int, incarnation: int) -> ElementRow:
+    """Returns the element that this incarnation still holds. Raises ClaimLost, Blocked."""
+    row = state.elements.get(tx, seq)
+    if row is not None and row.claimed_by == incarnation:
+        if state.elements.is_locked(tx, seq):
+            raise Blocked
+        return row
+    raise ClaimLost(f"element {seq} is no longer claimed by incarnation {incarnation}")
+
+
+def finish(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
+    """Answers Finish."""
+    if tx.token != op.token:
+        raise HandlerMisuse("the handler ended the transaction that it was given")
+    row = fence(state, tx, op.seq, op.incarnation)
+    state.elements.put(tx, row.seq, None)
+    conclude(state, tx, row, "done", reply=op.reply)
+    what = Turn(op.queue_id, op.n, op.turn, op.alone)
+    return [to_element(one) for one in claim_rows(state, tx, op.incarnation, what)]
+
+
+def abort(
+    state: State,
+    tx: Transaction,
+    held: tuple[int, int],
+    *,
+    charge: Charge,
+    failure: tuple[str | None, str | None],
+) -> Fate:
+    """Ends an execution of (seq, incarnation) that failed, and clears the started marker."""
+    seq, incarnation = held
+    row = state.elements.get(tx, seq)
+    mine = row is not None and row.claimed_by == incarnation
+    if mine and state.elements.is_locked(tx, seq):
+        raise Blocked
+    mark(state, tx, incarnation, 0)
+    if row is None or not mine:
+        return Fate.LOST
+    return return_element(state, tx, row, charge, failure=failure)
+
+
+def abort_element(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
+    """Answers AbortElement."""
+    held = (op.seq, op.incarnation)
+    return abort(state, tx, held, charge=op.charge, failure=(op.code, op.error))

@@ -1,0 +1,164 @@
+"""The in-memory driver: performs Ops on the oracle, runs Programs, moves its own clock.
+
+For tests without a database. One thread; several drivers on one oracle are several sessions. A
+`Wait` moves the clock instead of waiting. What would wait for another session's transaction
+raises, as nothing else runs meanwhile; the simulator, which lets others run, uses `perform_once`.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
+
+from onceq.engine.gate import Gate
+from onceq.engine.waiting import Pause
+from onceq.errors import DeadlineExceeded, EnvironmentFault, OnceqError
+from onceq.model import ops
+from onceq.model.oracle import Blocked, Oracle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onceq.model.element import Element
+
+T = TypeVar("T")
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
+WAITS_MAX = 100_000
+
+
+class MemoryClock:
+    """The time of an oracle: a tick later at each look, and moved on by tests."""
+
+    def __init__(self) -> None:
+        self.time = START
+
+    def now(self) -> datetime:
+        """Returns the time."""
+        self.time += TICK
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        """Moves the time on."""
+        self.time += timedelta(seconds=seconds)
+
+    @property
+    def seconds(self) -> float:
+        """The seconds since the start."""
+        return (self.time - START).total_seconds()
+
+
+def memory_repository(
+    seed: int = 0, answers: Mapping[type[Any], Any] | None = None
+) -> tuple[Oracle, MemoryClock]:
+    """Returns an empty repository and its clock; element ids come from the seed."""
+    clock = MemoryClock()
+    chance = random.Random(seed)  # noqa: S311 # a seed makes it repeatable
+    return Oracle(clock.now, lambda: UUID(int=chance.getrandbits(128)), answers or {}), clock
+
+
+class MemoryDriver:
+    """A session with an oracle. calls: queue to handler; stop: what `Stopping` answers."""
+
+    def __init__(
+        self,
+        oracle: Oracle,
+        clock: MemoryClock,
+        *,
+        calls: Mapping[str, Callable[[Element, MemoryDriver], bytes]] | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        gate: Gate | None = None,
+    ) -> None:
+        self.oracle = oracle
+        self.session = oracle.session()
+        self._clock = clock
+        self._calls = calls or {}
+        self._stop = stop
+        self._gate = gate or Gate()
+        self._entered = False
+        self._pause = Pause()
+        self._local: dict[type[Any], Callable[[Any], Any]] = {
+            ops.Begin: self._begin,
+            ops.Commit: self._ending,
+            ops.Rollback: self._ending,
+            ops.Call: lambda op: self._calls[op.queue](op.element, self),
+            ops.Wait: self._wait,
+            ops.Stopping: lambda _: self._stop(),
+        }
+
+    def run(self, program: ops.Program[T]) -> T:
+        """Runs a Program to its end; what an Op raises is thrown into it."""
+        try:
+            op = next(program)
+            for _ in range(WAITS_MAX):
+                try:
+                    answer = self.perform(op)
+                except OnceqError as error:
+                    op = program.throw(error)
+                else:
+                    op = program.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the Program's own type
+        finally:
+            program.close()
+            self._leave()
+        raise EnvironmentFault(f"the Program did not end within {WAITS_MAX} operations")
+
+    def perform(self, op: ops.Op[T]) -> T:
+        """Performs one Op and returns its answer. A wait for another session is an error."""
+        try:
+            return self.perform_once(op)
+        except Blocked:
+            text = f"{type(op).__name__} would wait for another session's transaction"
+            if isinstance(op, (ops.Kill, ops.CancelRequest)):
+                raise DeadlineExceeded(text) from None
+            raise EnvironmentFault(text) from None
+
+    def perform_once(self, op: ops.Op[T]) -> T:
+        """Performs one Op, or raises Blocked: then nothing has happened, perform it again."""
+        local = self._local.get(type(op))
+        if local is not None:
+            return local(op)  # type: ignore[no-any-return] # typed by the Op
+        return self.oracle.perform(self.session, op)
+
+    def effect(self, key: str, element: Element) -> None:
+        """Records an effect of a handler in the transaction that it was given."""
+        self.oracle.effect(self.session, key, element)
+
+    def end(self) -> None:
+        """Ends the session, as its process's death does."""
+        self.oracle.end(self.session)
+        self._leave()
+
+    def leave(self) -> None:
+        """Leaves the gate, as the death of the process does, whatever becomes of the session."""
+        self._leave()
+
+    def _begin(self, op: ops.Begin) -> None:
+        if not self._gate.try_enter(alone=op.alone):
+            raise Blocked
+        self._entered = True
+        self.oracle.perform(self.session, op)
+
+    def _ending(self, op: ops.Op[None]) -> None:
+        try:
+            self.oracle.perform(self.session, op)
+        except OnceqError:
+            self._leave()
+            raise
+        self._leave()
+
+    def _leave(self) -> None:
+        if self._entered:
+            self._entered = False
+            self._gate.leave()
+
+    def _wait(self, op: ops.Wait) -> bool:
+        delay = self._pause.next(op, self._clock.seconds)
+        if delay is None or self._stop():
+            return False
+        self._clock.advance(delay)
+        return True
