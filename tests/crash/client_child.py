@@ -48,9 +48,8 @@ def client(settings: Settings, clerk: RecordedClerk, device: Device) -> None:
     sent = clerk.clerk.last_sent
     if clerk.clerk.state is onceq.ClientState.REQ_SENT:
         process_reply(clerk, device)
-    elif clerk.clerk.state is onceq.ClientState.REPLY_RECVD:
-        if clerk.clerk.checkpoint == device.state():
-            device.output(clerk.rereceive().value.rid)
+    elif sent is not None and clerk.clerk.checkpoint == device.state():
+        device.output(clerk.rereceive().value.rid)
     for number in range(int(sent or 0) + 1, settings.requests + 1):
         clerk.send_many([(str(number), Order())])
         process_reply(clerk, device)

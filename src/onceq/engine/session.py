@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from psycopg.pq import TransactionStatus
 
 from onceq.engine import binding, faults
-from onceq.errors import CannotConnect, ConnectionLost, InDoubt, OnceqError, PoolerDetected
+from onceq.errors import (
+    CannotConnect,
+    ConnectionLost,
+    HandlerMisuse,
+    InDoubt,
+    OnceqError,
+    PoolerDetected,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -124,4 +131,9 @@ def handler_failure(
     """Returns what an error out of a handler means; a lost session explains whatever it raised."""
     if is_broken(connection):
         return ConnectionLost(f"the connection was lost while the handler ran: {error}")
+    if not in_transaction(connection):
+        return HandlerMisuse(
+            f"the handler ended the transaction that it was given, then raised: {error}; what it "
+            "committed stays, so it is not run again"
+        )
     return error if isinstance(error, OnceqError) else faults.translate_handlers(error)

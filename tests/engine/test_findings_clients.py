@@ -1,0 +1,250 @@
+"""Spec findings 1, 2 and 3, against PostgreSQL: each cure, and what happens without it.
+
+Each test installs a broken variant of the SQL in its own schema, and shows that the anomaly is
+there; the same steps on the schema as it is show that it is not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+
+import onceq
+from onceq.errors import Cancelled, Fenced, ReceiveTimeout, ReplyGone, RidReused
+from onceq.model import ops
+from onceq.model.client_state import NotSubmitted, Submitted
+from onceq.model.element import KillAnswer
+from tests.parts import (
+    Background,
+    driving,
+    install_variant,
+    rows,
+    scalar,
+    serving,
+    wait_blocked,
+    wait_until,
+)
+
+RAW = onceq.Queue("raw", bytes, bytes)
+
+broken = pytest.mark.parametrize("broken", [False, True], ids=["as it is", "broken"])
+
+ANCHOR_LOCK = "perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, "
+
+
+def send_op(life: ops.Connection, rid: str, body: bytes = b"x") -> ops.Send:
+    return ops.Send(
+        registrant_id=life.registrant_id,
+        epoch=life.epoch,
+        queue="raw",
+        rid=rid,
+        body=body,
+        send_no=life.s_no + 1,
+        ack=[],
+    )
+
+
+@broken
+def test_1_connect_waits_for_a_ghost_of_the_former_life(
+    qm: onceq.QueueManager, conninfo: str, repository: str, *, broken: bool
+) -> None:
+    """The client died in its send; its transaction still runs in the database, and commits."""
+    qm.declare(RAW)
+    if broken:
+        change = (f"{ANCHOR_LOCK}registrant_id);", "")
+        install_variant(conninfo, repository, "connect", change)
+    with driving(conninfo, repository) as ghost, contextlib.ExitStack() as stack:
+        life = ghost.perform(ops.Connect(name="till"))
+        ghost.connection.execute("begin")
+        ghost.perform(send_op(life, "1"))
+        clerk = stack.enter_context(contextlib.closing(qm.clerk("till", RAW)))
+        connecting = Background(clerk.connect)
+        if broken:
+            connecting.result()
+            assert isinstance(clerk.recover(), NotSubmitted)
+        else:
+            wait_blocked(conninfo, f"{repository}.connect")
+        ghost.perform(ops.Commit())
+        connecting.result()
+        # The client was told "not submitted", and the request is there: it would run.
+        assert (clerk.last_sent is None) is broken
+        assert qm.show("raw").depth == 1
+
+
+@broken
+def test_1_an_older_life_has_no_effect_after_connect(
+    qm: onceq.QueueManager, conninfo: str, repository: str, *, broken: bool
+) -> None:
+    qm.declare(RAW)
+    if broken:
+        change = ("current is distinct from p_epoch", "current is null")
+        install_variant(conninfo, repository, "check_epoch", change)
+    with driving(conninfo, repository) as old, qm.clerk("till", RAW) as clerk:
+        life = old.perform(ops.Connect(name="till"))
+        clerk.connect()
+        assert isinstance(clerk.recover(), NotSubmitted)
+        if broken:
+            assert old.perform(send_op(life, "1")).state == "new"
+        else:
+            with pytest.raises(Fenced):
+                old.perform(send_op(life, "1"))
+        assert qm.show("raw").depth == int(broken)
+
+
+@broken
+def test_1_the_epoch_is_read_after_the_lock(
+    qm: onceq.QueueManager, conninfo: str, repository: str, *, broken: bool
+) -> None:
+    """In one statement with the lock, its snapshot is older than what the lock waited for."""
+    qm.declare(RAW)
+    if broken:
+        lock = f"{ANCHOR_LOCK}p_registrant);".replace("lock(", "lock_shared(")
+        read = "select epoch into current from onceq.registrant where registrant_id = p_registrant;"
+        one = (
+            "select r.epoch into current from (select"
+            " pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer,"
+            " p_registrant) offset 0) l cross join onceq.registrant r"
+            " where r.registrant_id = p_registrant;"
+        )
+        install_variant(conninfo, repository, "check_epoch", (lock, ""), (read, one))
+    with driving(conninfo, repository) as old, driving(conninfo, repository) as new:
+        life = old.perform(ops.Connect(name="till"))
+        new.connection.execute("begin")
+        assert new.perform(ops.Connect(name="till")).s_rid is None
+        sending = Background(lambda: old.perform(send_op(life, "1")))
+        wait_blocked(conninfo, f"{repository}.send")
+        new.perform(ops.Commit())
+        if broken:
+            assert sending.result().state == "new"
+        else:
+            with pytest.raises(Fenced):
+                sending.result()
+
+
+@broken
+def test_2_a_kill_leaves_a_cancelled_reply(
+    qm: onceq.QueueManager, conninfo: str, repository: str, *, broken: bool
+) -> None:
+    qm.declare(RAW)
+    if broken:
+        conclude = (
+            "perform onceq.conclude(e, 'cancelled', 'killed', 'cancelled before it took effect',"
+            " null, null, null);"
+        )
+        install_variant(conninfo, repository, "kill", (conclude, ""))
+    with qm.clerk("till", RAW) as clerk:
+        eid = clerk.send("1", b"x").eid
+        assert qm.kill(eid) is KillAnswer.KILLED
+    with qm.clerk("till", RAW) as recovered:
+        if broken:  # it waits for ever, and knows nothing of its request any more
+            recovered.send("2", b"y")
+            with pytest.raises(ReceiveTimeout):
+                recovered.receive(timeout_s=0.3, rid="1")
+            assert qm.lookup("1") == []
+        else:
+            reply = recovered.receive(timeout_s=10)
+            with pytest.raises(Cancelled):
+                _ = reply.value
+            assert qm.kill(eid) is KillAnswer.KILLED
+            assert len(qm.lookup("1")) == 2  # history, and the reply: exactly one
+
+
+@broken
+def test_3_a_lost_answer_to_disconnect_does_not_run_a_rid_twice(
+    qm: onceq.QueueManager, conninfo: str, repository: str, *, broken: bool
+) -> None:
+    """In [BHM90 4.3] Deregister destroys all: the next connect looks new, and rid 1 runs again."""
+    qm.declare(RAW)
+    if broken:
+        tombstone = (
+            "update onceq.registrant set state = 'disconnected', epoch = epoch + 1\n"
+            "        where registrant_id = p_registrant;"
+        )
+        destroy = (
+            "delete from onceq.registration where registrant_id = p_registrant;"
+            " delete from onceq.registrant where registrant_id = p_registrant;"
+        )
+        install_variant(conninfo, repository, "disconnect", (tombstone, destroy))
+    executions: list[str] = []
+
+    def handle(request: bytes, context: onceq.Context) -> bytes:
+        executions.append(context.rid)
+        return request
+
+    with serving(conninfo, repository, RAW.handled_by(handle)):
+        with qm.clerk("till", RAW) as clerk:
+            clerk.transceive("1", b"pay", timeout_s=30)
+            clerk.disconnect()  # and its answer is lost: the client begins again with rid 1
+        with qm.clerk("till", RAW) as clerk:
+            assert clerk.was_disconnected is not broken
+            assert clerk.last_sent == (None if broken else "1")
+            if broken:
+                clerk.transceive("1", b"pay", timeout_s=30)
+                assert executions == ["1", "1"]
+                return
+            assert clerk.send("1", b"pay").state == "done"
+            with pytest.raises(ReplyGone):
+                clerk.receive(timeout_s=10)
+            with pytest.raises(RidReused):
+                clerk.send("1", b"pay more")
+            assert clerk.transceive("2", b"on", timeout_s=30).value == b"on"
+    assert executions == ["1", "2"]
+
+
+@broken
+def test_the_last_receive_is_read_by_a_later_statement_than_the_lock(
+    qm: onceq.QueueManager, conninfo: str, repository: str, *, broken: bool
+) -> None:
+    """`order by .. desc limit 1 for update` alone finds no row once the ghost has committed."""
+    qm.declare(RAW)
+    serve = serving(conninfo, repository, RAW.handled_by(lambda request, _: request))
+    with serve, qm.clerk("till", RAW) as clerk:
+        clerk.transceive("1", b"x", checkpoint=b"one", timeout_s=30)
+        clerk.send("2", b"x")
+        wait_until(lambda: bool(qm.lookup("2", state="replied")))
+    if broken:
+        install_variant(
+            conninfo,
+            repository,
+            "connect",
+            (f"{ANCHOR_LOCK}registrant_id);", ""),
+            ("order by r.registration_id desc limit 1;", "order by 1 desc limit 1 for update;"),
+        )
+    with driving(conninfo, repository) as ghost, contextlib.ExitStack() as stack:
+        life = ghost.perform(ops.Connect(name="till"))
+        ghost.connection.execute("begin")
+        receive = ops.Receive(
+            registrant_id=life.registrant_id,
+            epoch=life.epoch,
+            skip=["1"],
+            ckpt=b"two",
+            s_rid=life.s_rid,
+            s_no=life.s_no,
+        )
+        assert [one.rid for one in ghost.perform(receive)] == ["2"]
+        clerk = stack.enter_context(contextlib.closing(qm.clerk("till", RAW)))
+        connecting = Background(clerk.connect)
+        wait_blocked(conninfo, f"{repository}.connect")
+        ghost.perform(ops.Commit())
+        connecting.result()
+        found = (clerk.last_received, clerk.checkpoint)
+        assert found == (("1", None) if broken else ("2", b"two"))  # "1": by the send of "2"
+    assert rows(conninfo, f"select rid, tag from {repository}.registration") == [("2", b"two")]
+
+
+def test_a_tagged_operation_refuses_an_older_snapshot(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    with driving(conninfo, repository) as driver:
+        life = driver.perform(ops.Connect(name="till"))
+        driver.connection.execute("begin isolation level repeatable read")
+        with pytest.raises(onceq.OnceqError, match="READ COMMITTED"):
+            driver.perform(send_op(life, "1"))
+        driver.perform(ops.Rollback())
+    with qm.clerk("till", RAW) as clerk:
+        assert isinstance(clerk.recover(), NotSubmitted)
+        clerk.send("1", b"x")
+        assert isinstance(clerk.recover(), Submitted)
+    assert scalar(conninfo, f"select count(*) from {repository}.element") == 1

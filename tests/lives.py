@@ -1,0 +1,103 @@
+"""A server session that a test moves step by step: claim, begin, finish, commit."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from onceq.model import ops
+from onceq.model.element import Charge, Element, Fate
+from tests.parts import driving
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from onceq.engine.driver import PostgresDriver
+
+
+class Life:
+    """One incarnation of a server, and its steps."""
+
+    def __init__(
+        self, driver: PostgresDriver, process: uuid.UUID | None = None, former: int | None = None
+    ) -> None:
+        self.driver = driver
+        self.process = process or uuid.uuid4()
+        opened = driver.perform(
+            ops.OpenIncarnation(process=self.process, host="test", pid=1, former=former)
+        )
+        self.slot, self.incarnation = opened.slot, opened.incarnation
+
+    def claim(self, queue: str, n: int = 1, *, turn: int = 1) -> list[Element]:
+        (info,) = self.driver.perform(ops.ListQueues(queue=queue))
+        return self.driver.perform(
+            ops.Claim(
+                incarnation=self.incarnation, queue_id=info.queue_id, n=n, turn=turn, alone=True
+            )
+        )
+
+    def claim_one(self, queue: str) -> Element:
+        (element,) = self.claim(queue)
+        return element
+
+    def begin(self, element: Element, isolation: str = "read committed") -> None:
+        self.driver.perform(
+            ops.Begin(
+                slot=self.slot, seq=element.seq, token="test", isolation=isolation, alone=False
+            )
+        )
+
+    def finish(self, element: Element, reply: bytes = b"", *, n: int = 0) -> list[Element]:
+        return self.driver.perform(
+            ops.Finish(
+                seq=element.seq,
+                incarnation=self.incarnation,
+                reply=reply,
+                content_type=None,
+                token="test",
+                queue_id=element.queue_id,
+                n=n,
+                turn=1,
+                alone=True,
+            )
+        )
+
+    def commit(self) -> None:
+        self.driver.perform(ops.Commit())
+
+    def rollback(self) -> None:
+        self.driver.perform(ops.Rollback())
+
+    def run(self, element: Element, reply: bytes = b"") -> None:
+        """Executes an element to its end."""
+        self.begin(element)
+        self.finish(element, reply)
+        self.commit()
+
+    def abort(self, element: Element, charge: Charge = Charge.CHARGE) -> Fate:
+        return self.driver.perform(
+            ops.AbortElement(
+                seq=element.seq,
+                incarnation=self.incarnation,
+                charge=charge,
+                code="test",
+                error="as the test says",
+            )
+        )
+
+    def execute(self, statement: str) -> None:
+        """The handler's own SQL."""
+        self.driver.connection.execute(statement.encode())
+
+    def take_over(self) -> int:
+        return self.driver.perform(ops.TakeOver(process=self.process))
+
+
+@contextmanager
+def living(
+    conninfo: str, repository: str, process: uuid.UUID | None = None, former: int | None = None
+) -> Generator[Life]:
+    """A server session of this test; it dies, with what it holds, at the end of the block."""
+    with driving(conninfo, repository) as driver:
+        yield Life(driver, process, former)
