@@ -1,0 +1,90 @@
+"""What the documents name exists: files, headings, tests, rows of the specification."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from pathlib import Path
+
+import pytest
+
+from onceq.model.queue import QueueSettings
+from tests.tidy.source_tree import ROOT, files
+
+DOCUMENTS = sorted(path for path in files() if path.suffix == ".md")
+LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
+CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+SOURCES = ROOT / "docs" / "sources.md"
+STATUSES = {"yes", "part", "planned"}
+ROWS = {"G": 12, "Q": 19, "C": 19, "S": 10, "P": 9}
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors that a document's headings make."""
+    headings = HEADING.findall(CODE.sub("", path.read_text(encoding="utf-8")))
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in kept}
+
+
+def table_rows(path: Path) -> list[list[str]]:
+    """Return the cells of every row of a document's tables, but for their heads."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    table = [line for line in lines if line.startswith("| ")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in table]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(document: Path) -> None:
+    text = CODE.sub("", document.read_text(encoding="utf-8"))
+    for name, anchor in LINK.findall(text):
+        target = document if name == "" else (document.parent / name).resolve()
+        assert target.exists(), f"{document.name} links to {name}, which is not there"
+        if anchor:
+            assert anchor in anchors(target), f"{name}#{anchor} is no heading"
+
+
+def test_sources_has_every_row_of_the_specification_once() -> None:
+    listed = [row[0] for row in table_rows(SOURCES) if row[0] != "id"]
+    wanted = [f"{letter}{n}" for letter, count in ROWS.items() for n in range(1, count + 1)]
+    wanted += [str(n) for n in range(1, 11)] + ["W1 to W13", "M1 to M40", "T1 to T18", "X1 to X12"]
+    assert sorted(listed) == sorted(wanted)
+
+
+def test_sources_names_tests_that_exist() -> None:
+    for row in table_rows(SOURCES):
+        if row[0] == "id":
+            continue
+        assert row[2] in STATUSES, row
+        for named in re.findall(r"`(tests/[^`]+)`", " ".join(row)):
+            assert (ROOT / named).is_file(), named
+
+
+def test_sources_names_modules_that_exist() -> None:
+    package = ROOT / "src" / "onceq"
+    functions = package / "engine" / "sql" / "functions"
+    named = re.findall(r"[\w/]+\.(?:py|sql)\b", SOURCES.read_text(encoding="utf-8"))
+    modules = [name for name in named if not name.startswith("tests/")]
+    missing = [
+        name for name in modules if not ((package / name).is_file() or (functions / name).is_file())
+    ]
+    assert missing == []
+
+
+def test_operations_has_every_setting_of_a_queue() -> None:
+    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    settings = QueueSettings.__dataclass_fields__
+    assert [name for name in settings if f"`{name}`" not in text] == []
+
+
+def test_decisions_are_numbered_without_a_gap_and_listed() -> None:
+    folder = ROOT / "docs" / "adr"
+    listed = (folder / "README.md").read_text(encoding="utf-8")
+    decisions = sorted(folder.glob("[0-9]*.md"))
+    for number, path in zip(itertools.count(1), decisions, strict=False):
+        text = path.read_text(encoding="utf-8")
+        assert path.name.startswith(f"{number:04}-")
+        assert text.startswith(f"# {number}. ")
+        assert f"]({path.name})" in listed
+        for part in ("Context", "Decision", "Evidence", "Consequences"):
+            assert f"\n## {part}\n" in text, f"{path.name} has no {part}"
