@@ -7,7 +7,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from onceq.cli import queues, repository, requests, serving
+from onceq.cli import bulk, queues, repository, requests, serving
 from onceq.cli.command import Place, command
 
 EPILOG: Final = (
@@ -31,6 +31,8 @@ def make_app() -> typer.Typer:
     command(app, "init")(repository.init)
     command(app, "serve")(serving.serve)
     app.add_typer(serving.spark_app, name="spark")
+    command(app, "submit")(bulk.submit_file)
+    command(app, "collect")(bulk.collect_replies)
     app.add_typer(queues.app, name="queue")
     app.add_typer(requests.request_app, name="request")
     app.add_typer(requests.error_app, name="error")

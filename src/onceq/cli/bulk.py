@@ -1,0 +1,123 @@
+"""`onceq submit` and `onceq collect`: a file of requests, a file of replies."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from onceq.cli.command import Place
+from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
+from onceq.cli.output import hint
+from onceq.engine.locate import locate
+from onceq.files import CollectOrder, SubmitOrder, collect, submit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+
+def submit_file(
+    place: Place,
+    file: Annotated[Path, typer.Argument(help="A .csv, .jsonl or .parquet file of requests.")],
+    *,
+    queue: Annotated[str, typer.Option(help="The queue that takes them.")],
+    rid: Annotated[
+        str,
+        typer.Option(help="The column with each request's id; or `line`: its place in the file."),
+    ],
+    client: Annotated[
+        str | None, typer.Option(help="Who sends, and gets the replies; default: file:NAME.")
+    ] = None,
+    rejects: Annotated[
+        Path | None, typer.Option(help="Where bad rows go; default: FILE.rejects.jsonl.")
+    ] = None,
+) -> int:
+    """Submit every row of a file as a request, exactly once; run it again after any crash.
+
+    Bad rows go to a file of rejects, with exit code 1; the others are sent. Get the replies with
+    `onceq collect` once this has ended: one process at a time speaks for a client.
+    """
+    target = place.target
+    with contextlib.closing(locate(target.url)) as located, _bar("submitting", file.name) as moved:
+        order = SubmitOrder(
+            path=file,
+            queue=queue,
+            rid=rid,
+            client=client,
+            rejects=rejects,
+            progress=moved,
+            told=_told,
+        )
+        summary = submit(order, located, target.repository)
+    place.output.item(asdict(summary))
+    if summary.rejected:
+        hint(f"onceq: {summary.rejected} row(s) were rejected: {summary.rejects} says why")
+    hint(f"onceq: next: onceq collect --client {summary.client!r} --out replies.csv")
+    return VIOLATION if summary.rejected else OK
+
+
+def collect_replies(
+    place: Place,
+    *,
+    client: Annotated[str, typer.Option(help="Whose replies; `onceq submit` names it.")],
+    out: Annotated[Path, typer.Option(help="A .csv, .jsonl or .parquet file.")],
+    timeout_s: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.0, help="Seconds to wait for the next reply."),
+    ] = None,
+    fields: Annotated[
+        str | None,
+        typer.Option(help="Fields of the reply, a column each, comma separated (not .jsonl)."),
+    ] = None,
+) -> int:
+    """Collect all replies of a client into a file, each exactly once; run it again after a crash.
+
+    Ends when nothing is outstanding; exit 1 when --timeout ended it before.
+    """
+    target = place.target
+    with contextlib.closing(locate(target.url)) as located, _bar("collecting", out.name) as moved:
+        order = CollectOrder(
+            client=client,
+            out=out,
+            timeout_s=timeout_s,
+            fields=tuple(name.strip() for name in fields.split(",")) if fields else (),
+            progress=moved,
+            told=_told,
+        )
+        summary = collect(order, located, target.repository)
+    values = asdict(summary)
+    if not place.as_json:
+        values["outcomes"] = ", ".join(f"{n} {what}" for what, n in summary.outcomes.items()) or "-"
+    place.output.item(values)
+    if not summary.known:
+        hint(f"onceq: client {client!r} was never connected: `onceq submit` names the client")
+        return NOT_FOUND
+    if summary.outstanding:
+        hint(f"onceq: {summary.outstanding} request(s) have no reply yet: run this again")
+        return VIOLATION
+    return OK
+
+
+def _told(text: str) -> None:
+    hint(f"onceq: {text}")
+
+
+@contextlib.contextmanager
+def _bar(doing: str, name: str) -> Generator[Callable[[int, int], Any]]:
+    """Shows a progress bar on standard error when that is a terminal."""
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        bar = progress.add_task(f"{doing} {name}", total=None)
+        yield lambda done, total: progress.update(bar, completed=done, total=total)

@@ -1,0 +1,168 @@
+"""The output of `collect`: a file that grows by whole batches and can be cut back to any of them.
+
+It is a testable device (BHM90 3; spec C8): what it has taken is written in a checkpoint, its
+length and the digest of all of it, which the repository keeps and changes in the transaction
+that frees the replies. After a crash the file is cut back to the checkpoint, and the replies
+that were not freed come again.
+
+A new file grows under another name until its first batch is acknowledged: so a file under the
+name that the user gave always has a checkpoint, or is not ours and is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from onceq.errors import FileMismatch, IllegalState
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Self
+
+READ_BYTES: Final = 1_048_576
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a file of replies is acknowledged. layout: the format and columns of its lines."""
+
+    file: str
+    layout: str
+    length: int
+    sha256: str
+
+
+def read_checkpoint(ckpt: bytes | None) -> Checkpoint | None:
+    """Returns a client's checkpoint when it is one of `collect`; else None."""
+    try:
+        return None if ckpt is None else msgspec.json.decode(ckpt, type=Checkpoint)
+    except msgspec.DecodeError:
+        return None
+
+
+class DurableFile:
+    """A file of replies. One process at a time; IllegalState for a second."""
+
+    def __init__(self, path: Path, layout: str) -> None:
+        self._path = path
+        self._layout = layout
+        self._growing = path.with_name(f".{path.name}.growing")
+        self._published = path.exists()
+        self._fd = self._open_locked()
+        self.length = 0
+        self._sha256 = hashlib.sha256()
+
+    def _open_locked(self) -> int:
+        path = self._path if self._published else self._growing
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            same = path.exists() and os.path.samestat(os.fstat(fd), path.stat())
+            same = same and self._published == self._path.exists()
+        except BlockingIOError:
+            same = False
+        if not same:
+            os.close(fd)
+            raise IllegalState(f"{self._path} is being written by another `onceq collect`")
+        return fd
+
+    def resume(self, kept: Checkpoint | None) -> None:
+        """Cuts the file back to what was acknowledged. FileMismatch: it is not what it was."""
+        self.length, self._sha256 = 0, hashlib.sha256()
+        size = os.fstat(self._fd).st_size
+        if kept is not None and size >= kept.length:
+            self._read(kept.length)
+        ours = kept is not None and kept.sha256 == self._sha256.hexdigest()
+        if kept is not None and ours:
+            self._refuse_other_layout(kept)
+            self._cut(kept.length)
+            self.publish()
+            return
+        if self._published and size > 0:
+            raise FileMismatch(self._why_not_ours(kept, size))
+        self.length, self._sha256 = 0, hashlib.sha256()
+        self._cut(0)
+
+    def append(self, data: bytes) -> None:
+        """Appends, durably when it returns."""
+        view = memoryview(data)
+        while view:
+            view = view[os.pwrite(self._fd, view, self.length + len(data) - len(view)) :]
+        os.fsync(self._fd)
+        self.length += len(data)
+        self._sha256.update(data)
+
+    def checkpoint(self) -> bytes:
+        """Returns what `resume` needs to come back to here."""
+        return msgspec.json.encode(
+            Checkpoint(
+                file=str(self._path.absolute()),
+                layout=self._layout,
+                length=self.length,
+                sha256=self._sha256.hexdigest(),
+            )
+        )
+
+    def publish(self) -> None:
+        """Gives the file its name: from now on it has a checkpoint. Idempotent."""
+        if not self._published:
+            self._growing.rename(self._path)
+            sync_directory(self._path.parent)
+            self._published = True
+
+    def close(self) -> None:
+        """Closes the file, and removes one that never was acknowledged."""
+        if not self._published and self.length == 0:
+            self._growing.unlink(missing_ok=True)
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, length: int) -> None:
+        while self.length < length:
+            chunk = os.pread(self._fd, min(READ_BYTES, length - self.length), self.length)
+            if not chunk:
+                return
+            self._sha256.update(chunk)
+            self.length += len(chunk)
+
+    def _cut(self, length: int) -> None:
+        os.ftruncate(self._fd, length)
+        os.fsync(self._fd)
+
+    def _refuse_other_layout(self, kept: Checkpoint) -> None:
+        if kept.layout != self._layout:
+            raise FileMismatch(
+                f"{self._path} holds {kept.layout}, not {self._layout}: "
+                "give another --out, or the same --fields as before"
+            )
+
+    def _why_not_ours(self, kept: Checkpoint | None, size: int) -> str:
+        if kept is None:
+            return (
+                f"{self._path} exists, and this client's replies were never collected into it: "
+                "give another --out"
+            )
+        known = f"its last checkpoint is {kept.length} bytes of {kept.file}, sha256 {kept.sha256}"
+        found = "it is shorter" if size < kept.length else f"it has {self._sha256.hexdigest()}"
+        return (
+            f"{self._path} is not what this client's replies were collected into: {known}; "
+            f"{found}. Nothing was written: restore it, or give another --out"
+        )
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the names in a directory durable."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

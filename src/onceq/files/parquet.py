@@ -1,0 +1,57 @@
+"""Parquet out of collected replies, when all of them are there.
+
+Parquet cannot grow: replies are collected as JSON Lines first, and become a Parquet file, under
+its own name at once and whole, at the end. Used by `collect` only.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onceq.errors import MissingExtra
+from onceq.files.durable import sync_directory
+from onceq.files.replies import columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ROWS_AT_ONCE: Final = 10_000
+
+
+def require() -> None:
+    """Raises MissingExtra when pyarrow is not installed."""
+    if importlib.util.find_spec("pyarrow") is None:
+        raise MissingExtra("Parquet needs pyarrow: pip install 'onceq[files]'")
+
+
+def convert(rows: Path, out: Path, fields: tuple[str, ...]) -> None:
+    """Makes `out` of the collected rows, whole and durable, and then removes them.
+
+    All columns are texts but `attempts`. Killed meanwhile, it is done again from the rows.
+    """
+    import pyarrow as pa  # noqa: PLC0415 # an extra
+    from pyarrow import parquet  # noqa: PLC0415 # likewise
+
+    kinds = {"attempts": pa.int32()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns(fields)])
+    growing = out.with_name(f".{out.name}.growing")
+    with rows.open("rb") as lines, growing.open("wb") as file:
+        with parquet.ParquetWriter(file, schema) as writer:
+            for batch in _batches(lines):
+                writer.write_table(pa.Table.from_pylist(batch, schema))
+        file.flush()
+        os.fsync(file.fileno())
+    growing.replace(out)
+    sync_directory(out.parent)
+    rows.unlink()
+
+
+def _batches(lines: Iterator[bytes]) -> Iterator[list[dict[str, Any]]]:
+    while batch := list(itertools.islice(lines, ROWS_AT_ONCE)):
+        yield [msgspec.json.decode(line) for line in batch]

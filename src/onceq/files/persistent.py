@@ -1,0 +1,80 @@
+"""A client that survives the loss of its connection: used by submit and collect.
+
+What was under way is done again in the next life: both are made so that this doubles nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from onceq import errors
+from onceq.engine.connection import Link
+from onceq.files.program import Life, begin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceq.engine.locate import Located
+    from onceq.model.ops import Program
+
+T = TypeVar("T")
+
+LOST: Final = (
+    errors.CannotConnect,
+    errors.ConnectionLost,
+    errors.InDoubt,
+    errors.EnvironmentFault,
+    errors.EmbeddedStartFailed,
+)
+WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 5.0)
+"""Between the attempts to connect again after a loss; the first connection is tried once."""
+
+
+class PersistentClient:
+    """Runs Programs in lives of a client, a new one after each loss. told: hears of losses."""
+
+    def __init__(
+        self, located: Located, repository: str, client: str, told: Callable[[str], None]
+    ) -> None:
+        self._link = Link(located, repository)
+        self._client = client
+        self._told = told
+        self._life: Life | None = None
+        self._pause = threading.Event()
+
+    def run(self, part: Callable[[Life], T]) -> T:
+        """Returns part(life), again in a new life when the connection is lost meanwhile.
+
+        Raises the last loss when WAITS_S is used up, and everything else at once.
+        """
+        was_connected = self._life is not None
+        for wait_s in WAITS_S:
+            try:
+                return self._attempt(part)
+            except LOST as error:
+                was_connected = was_connected or self._life is not None
+                self._drop()
+                if not was_connected:
+                    raise
+                self._told(f"connection lost, trying again in {wait_s} s: {error}")
+                self._pause.wait(wait_s)
+        return self._attempt(part)
+
+    def perform(self, program: Program[T]) -> T:
+        """Runs a Program in the present life; for use inside `part`."""
+        return self._link.run(program)
+
+    def close(self) -> None:
+        """Closes the connection; the session stays. Idempotent."""
+        self._drop()
+
+    def _attempt(self, part: Callable[[Life], T]) -> T:
+        if self._life is None:
+            self._link.reconnect()
+            self._life = self._link.run(begin(self._client))
+        return part(self._life)
+
+    def _drop(self) -> None:
+        self._life = None
+        self._link.close()

@@ -1,0 +1,135 @@
+"""The Programs of submit and collect: control flow only, no files, no clock.
+
+They stand on the queue manager's Ops and not on a clerk: a clerk counts what is outstanding,
+within a window; a file may have more rows than any window, and its replies are another
+program's, `collect`, to receive. Everything else is the clerk's protocol: connect fences the
+former life, a rid sent again gets the same answer, a reply stays until it is acknowledged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceq import errors
+from onceq.files.rows import BadRow, Row, digest_in
+from onceq.manager.program import show
+from onceq.model import admin_ops, ops
+from onceq.model.queue import JSON
+
+if TYPE_CHECKING:
+    from onceq.model.element import Element
+
+REFUSED_ALONE = (errors.RidReused, errors.TooLarge, errors.InvalidValue)
+"""What is wrong with one row, and must not stop the others of its transaction."""
+
+
+@dataclass(slots=True)
+class Life:
+    """One life of a client. send_no: of its last send. new: nobody ever connected by that name."""
+
+    client: str
+    registrant_id: int
+    epoch: int
+    send_no: int
+    s_rid: str | None
+    ckpt: bytes | None
+    new: bool
+
+
+def begin(client: str) -> ops.Program[Life]:
+    """Begins a new life of a client; fences the former."""
+    found = yield from ops.Connect(name=client)
+    return Life(
+        client=client,
+        registrant_id=found.registrant_id,
+        epoch=found.epoch,
+        send_no=found.s_no,
+        s_rid=found.s_rid,
+        ckpt=found.ckpt,
+        new=found.was == "new",
+    )
+
+
+def body_bytes_max(queue: str) -> ops.Program[int]:
+    """Returns the largest body that a queue takes. QueueNotFound; InvalidValue: no requests."""
+    info = yield from show(queue)
+    if info.kind != "request":
+        raise errors.InvalidValue(f"queue {queue!r} is a {info.kind} queue: it takes no requests")
+    return info.settings.body_bytes_max
+
+
+def refuse_changed_file(life: Life, prefix: str, sha256: str) -> ops.Program[None]:
+    """Refuses a file of which this client has submitted another content. FileMismatch."""
+    used = yield from admin_ops.RidRange(registrant_id=life.registrant_id, prefix=prefix)
+    for rid in used or ():
+        before = digest_in(rid, prefix)
+        if before is not None and before != sha256:
+            raise errors.FileMismatch(
+                f"client {life.client!r} submitted {prefix[:-1]!r} with other content: sha256 was "
+                f"{before} and is {sha256}; rename the file, or give another --client, when "
+                "these are other requests"
+            )
+
+
+def send_rows(life: Life, queue: str, rows: list[Row]) -> ops.Program[list[str | BadRow]]:
+    """Sends rows, in one transaction if none is refused; for each: its state, or why it was."""
+    if not rows:
+        return []
+    try:
+        answers = yield from ops.SendMany(
+            registrant_id=life.registrant_id,
+            epoch=life.epoch,
+            queue=queue,
+            rids=[row.rid for row in rows],
+            bodies=[row.body for row in rows],
+            send_no=life.send_no + 1,
+            ack=[],
+            content_type=JSON,
+        )
+    except REFUSED_ALONE as error:
+        if len(rows) == 1:
+            return [BadRow(rows[0].number, str(error))]
+        middle = len(rows) // 2
+        first = yield from send_rows(life, queue, rows[:middle])
+        return first + (yield from send_rows(life, queue, rows[middle:]))
+    life.send_no += len(rows)
+    return [answer.state for answer in answers]
+
+
+def outstanding(life: Life) -> ops.Program[int]:
+    """Returns how many requests of the client have no reply, or one not yet acknowledged."""
+    found = yield from ops.Outstanding(registrant_id=life.registrant_id, epoch=life.epoch)
+    return len(found)
+
+
+def take_replies(life: Life, limit: int, timeout_s: float | None) -> ops.Program[list[Element]]:
+    """Returns the oldest replies that wait, at most `limit`; none when none came in time."""
+    op = ops.Receive(
+        registrant_id=life.registrant_id,
+        epoch=life.epoch,
+        s_rid=life.s_rid,
+        s_no=life.send_no,
+        skip=[],
+        limit=limit,
+    )
+    first = True
+    while not (found := (yield from op)):
+        if not (yield from ops.Wait(key="receive", first=first, timeout_s=timeout_s)):
+            return []
+        first = False
+    return found
+
+
+def acknowledge(life: Life, rids: list[str], ckpt: bytes) -> ops.Program[int]:
+    """Frees replies that are on disk, and records how far the file reaches, in one transaction."""
+    return (
+        yield from ops.Acknowledge(
+            registrant_id=life.registrant_id,
+            epoch=life.epoch,
+            rids=rids,
+            ckpt=ckpt,
+            s_rid=life.s_rid,
+            s_no=life.send_no,
+        )
+    )

@@ -1,0 +1,224 @@
+"""Readers: CSV, JSON Lines and Parquet files as records.
+
+Used by `submit`. A row that cannot be read is a BadRow; a file that cannot be, a FileMismatch.
+Values of CSV are texts. JSON Lines are sent as they stand, byte for byte. Of Parquet, decimals,
+dates and times become texts, so that no digit is lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import importlib.util
+import io
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import msgspec
+
+from onceq.errors import FileMismatch, InvalidValue, MissingExtra
+from onceq.files.rows import BadRow, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+    from pathlib import Path
+
+PARQUET_ROWS: Final = 1000
+LINE_BYTES_MAX: Final = 268_435_456
+"""Of JSON Lines: the largest body that any queue takes."""
+BOM: Final = b"\xef\xbb\xbf"
+
+
+class Reader(Protocol):
+    """A file open for reading. total, position: of its size, in bytes or rows, for progress."""
+
+    total: int
+    columns: tuple[str, ...] | None
+
+    @property
+    def position(self) -> int:
+        """How far reading has come."""
+        ...
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yields every row once, in order."""
+        ...
+
+
+def digest(path: Path) -> str:
+    """Returns the sha256 of a file, in hexadecimal. FileNotFoundError and other OSErrors."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def open_reader(path: Path) -> Generator[Reader]:
+    """Opens a file by its suffix. InvalidValue, FileMismatch, MissingExtra, OSError."""
+    kind = READERS.get(path.suffix.lower())
+    if kind is None:
+        raise InvalidValue(
+            f"{path.name}: what ends in {path.suffix!r} is not read; "
+            f"one of {', '.join(READERS)} is: rename or convert it"
+        )
+    with path.open("rb") as file:
+        yield kind(file, path)
+
+
+def require_column(reader: Reader, column: str, path: Path) -> None:
+    """Refuses a file without the column that names its rows. FileMismatch; nothing happened."""
+    if reader.columns is not None and column not in reader.columns:
+        known = ", ".join(reader.columns)
+        raise FileMismatch(
+            f"{path} has no column {column!r}; it has {known}: choose one, or `line`"
+        )
+
+
+class CsvReader:
+    """A CSV file with a header, comma separated, UTF-8."""
+
+    def __init__(self, file: io.BufferedReader, path: Path) -> None:
+        self.total = path.stat().st_size
+        self._file = file
+        text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        self._rows = csv.reader(text, strict=True)
+        self._text = text
+        self.columns: tuple[str, ...] | None = self._header(path)
+
+    @property
+    def position(self) -> int:
+        """Bytes."""
+        return self._file.tell()
+
+    def _header(self, path: Path) -> tuple[str, ...]:
+        try:
+            header = next(self._rows, None)
+        except csv.Error as error:
+            raise FileMismatch(f"{path}: its header is not CSV: {error}") from None
+        if not header:
+            raise FileMismatch(f"{path} is empty: its first line must name the columns")
+        if len(set(header)) < len(header) or "" in header:
+            raise FileMismatch(f"{path}: a column's name is empty or stands twice: {header}")
+        if any(_not_utf8(name) for name in header):
+            raise FileMismatch(f"{path}: its header is not UTF-8: convert it")
+        return tuple(header)
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yields rows; blank lines are none."""
+        number = 0
+        names = self.columns or ()
+        while True:  # until the end of the file
+            try:
+                fields = next(self._rows)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                number += 1
+                yield BadRow(number, f"not CSV: {error}")
+                continue
+            if fields:
+                number += 1
+                yield _csv_record(number, names, fields)
+
+
+def _csv_record(number: int, names: tuple[str, ...], fields: list[str]) -> Record | BadRow:
+    if len(fields) != len(names):
+        return BadRow(number, f"{len(fields)} fields, but the header names {len(names)}")
+    if any(_not_utf8(field) for field in fields):
+        return BadRow(number, "not UTF-8")
+    values = dict(zip(names, fields, strict=True))
+    return Record(number, values, msgspec.json.encode(values))
+
+
+def _not_utf8(text: str) -> bool:
+    """Returns whether a text holds bytes that were not UTF-8, which reading let through."""
+    return not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text)
+
+
+class JsonLinesReader:
+    """A file with one JSON object a line, UTF-8. The number of a row is that of its line."""
+
+    def __init__(self, file: io.BufferedReader, path: Path) -> None:
+        self.total = path.stat().st_size
+        self.columns: tuple[str, ...] | None = None
+        self._file = file
+
+    @property
+    def position(self) -> int:
+        """Bytes."""
+        return self._file.tell()
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yields rows; blank lines are none."""
+        number = 0
+        while line := self._file.readline(LINE_BYTES_MAX + 2):
+            number += 1
+            if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+                self._pass_over()
+                yield BadRow(number, f"the line has more than {LINE_BYTES_MAX} bytes")
+                continue
+            line = line.removeprefix(BOM).strip() if number == 1 else line.strip()
+            if line:
+                yield _json_record(number, line)
+
+    def _pass_over(self) -> None:
+        while rest := self._file.readline(65_536):
+            if rest.endswith(b"\n"):
+                return
+
+
+def _json_record(number: int, line: bytes) -> Record | BadRow:
+    try:
+        return Record(number, msgspec.json.decode(line, type=dict[str, Any]), line)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        return BadRow(number, f"not a JSON object: {error}")
+
+
+class ParquetReader:
+    """A Parquet file; a batch of rows is in memory at a time."""
+
+    def __init__(self, file: io.BufferedReader, path: Path) -> None:
+        if importlib.util.find_spec("pyarrow") is None:
+            raise MissingExtra("Parquet needs pyarrow: pip install 'onceq[files]'")
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415 # an extra
+
+        self._damaged: type[Exception] = ArrowException
+        self._path = path
+        try:
+            self._parquet: Any = parquet.ParquetFile(file)
+        except ArrowException as error:
+            raise FileMismatch(f"{path} is not a Parquet file: {error}") from None
+        self.total = int(self._parquet.metadata.num_rows)
+        self.columns: tuple[str, ...] | None = tuple(self._parquet.schema_arrow.names)
+        self._number = 0
+
+    @property
+    def position(self) -> int:
+        """Rows."""
+        return self._number
+
+    def records(self) -> Iterator[Record | BadRow]:
+        """Yields rows."""
+        try:
+            for batch in self._parquet.iter_batches(batch_size=PARQUET_ROWS):
+                for values in batch.to_pylist():
+                    self._number += 1
+                    yield _parquet_record(self._number, values)
+        except (self._damaged, OSError) as error:
+            raise FileMismatch(
+                f"{self._path} cannot be read beyond row {self._number}: {error}"
+            ) from None
+
+
+def _parquet_record(number: int, values: dict[str, Any]) -> Record | BadRow:
+    try:
+        return Record(number, values, msgspec.json.encode(values, enc_hook=str))
+    except (TypeError, ValueError) as error:
+        return BadRow(number, f"not to be said in JSON: {error}")
+
+
+READERS: Final[dict[str, type[CsvReader | JsonLinesReader | ParquetReader]]] = {
+    ".csv": CsvReader,
+    ".jsonl": JsonLinesReader,
+    ".ndjson": JsonLinesReader,
+    ".parquet": ParquetReader,
+}

@@ -1,0 +1,106 @@
+"""Rows of a file, and what makes one a request: its rid and its body. Pure.
+
+Used by the readers of the three formats and by `submit`. A row that cannot be a request is a
+value too: it goes to the rejects, and the others go on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.errors import InvalidName, OnceqError
+from onceq.model import names
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LINE: Final = "line"
+"""What --rid says when a row is named by its place in the file."""
+_NAME_BYTES_MAX: Final = 120
+"""What is left of a rid's 200 bytes for the file's name, beside digest and row number."""
+_NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f:]")
+_LINE_RID: Final = re.compile(r"([^:]*):([0-9a-f]{64}):[0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A row as it was read. number: 1 for the first. values: by column."""
+
+    number: int
+    values: Mapping[str, Any]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be a request, and why."""
+
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row that can be sent."""
+
+    number: int
+    rid: str
+    body: bytes
+
+
+def file_prefix(file_name: str) -> str:
+    """Returns what the rids of a file's rows begin with: its name, cut and without ':'."""
+    plain = _NOT_IN_NAMES.sub("_", file_name.encode("utf-8", "replace").decode())
+    return plain.encode()[:_NAME_BYTES_MAX].decode("utf-8", "ignore") + ":"
+
+
+def digest_in(rid: str, prefix: str) -> str | None:
+    """Returns the file's digest in a rid made by `line`; None when it is no such rid."""
+    found = _LINE_RID.fullmatch(rid)
+    return found[2] if found and found[1] + ":" == prefix else None
+
+
+def by_line(prefix: str, sha256: str) -> Callable[[Record], str]:
+    """Returns what names a row by its file and its place there."""
+    return lambda record: f"{prefix}{sha256}:{record.number}"
+
+
+def by_column(column: str) -> Callable[[Record], str]:
+    """Returns what names a row by the value in a column: a text or a whole number."""
+
+    def rid(record: Record) -> str:
+        value = record.values.get(column)
+        if isinstance(value, Decimal) and value == value.to_integral_value():
+            return format(value, "f")
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
+            raise InvalidName(f"column {column!r} holds no text and no whole number: {value!r}")
+        return str(value)
+
+    return rid
+
+
+class Checker:
+    """Makes rows of records; remembers the rids of one file, so that none stands twice."""
+
+    def __init__(self, rid_of: Callable[[Record], str], body_bytes_max: int) -> None:
+        self._rid_of = rid_of
+        self._body_bytes_max = body_bytes_max
+        self._first: dict[str, int] = {}
+
+    def check(self, record: Record) -> Row | BadRow:
+        """Returns the request that a record is, or why it is none."""
+        try:
+            rid = names.check_id("rid", self._rid_of(record))
+        except OnceqError as error:
+            return BadRow(record.number, str(error))
+        if len(record.body) > self._body_bytes_max:
+            size = f"{len(record.body)} bytes; the queue takes at most {self._body_bytes_max}"
+            return BadRow(record.number, f"the row has {size}")
+        first = self._first.setdefault(rid, record.number)
+        if first != record.number:
+            return BadRow(record.number, f"row {first} has the same rid {rid!r}")
+        return Row(record.number, rid, record.body)
