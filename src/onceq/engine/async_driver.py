@@ -112,6 +112,7 @@ class AsyncPostgresDriver:
             return await local(op)  # type: ignore[no-any-return] # typed by the Op
         row, text = self._statements.of(op)
         committing = row.writes and not session.in_transaction(self.connection)
+        self._verdict.forget()
         try:
             async with self.connection.cursor(binary=True) as cursor:
                 await cursor.execute(text, row.arguments(op), prepare=True)
@@ -133,6 +134,7 @@ class AsyncPostgresDriver:
         await self._execute(session.begin_text(op, self._repository), committing=False)
 
     async def _commit(self, _: ops.Commit) -> None:
+        self._verdict.forget()
         try:
             await self._execute(b"commit", committing=True)
         finally:

@@ -119,6 +119,7 @@ class PostgresDriver:
             return local(op)  # type: ignore[no-any-return] # typed by the Op
         row, text = self._statements.of(op)
         committing = row.writes and not session.in_transaction(self.connection)
+        self._verdict.forget()
         try:
             with self.connection.cursor(binary=True) as cursor:
                 answer = row.decode(
@@ -136,6 +137,7 @@ class PostgresDriver:
         self._execute(session.begin_text(op, self._repository), committing=False)
 
     def _commit(self, _: ops.Commit) -> None:
+        self._verdict.forget()
         try:
             self._execute(b"commit", committing=True)
         finally:

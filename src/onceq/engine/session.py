@@ -99,6 +99,10 @@ class Verdict:
         if diagnostic.sqlstate == faults.DURABILITY_CUT_SHORT and diagnostic.severity == "WARNING":
             self.cut_short = diagnostic.message_primary or "durability was cut short"
 
+    def forget(self) -> None:
+        """Forgets warnings heard so far: a handler's own RAISE WARNING has the same SQLSTATE."""
+        self.cut_short = None
+
     def check(self) -> None:
         """Raises InDoubt when the commit just made may not survive a failover."""
         if self.cut_short is not None:

@@ -1,0 +1,293 @@
+"""What a crash, a restart or a cut-short commit of the database means for who is charged, and
+what is known: the started marker, suspects, volatile queues, and spec finding 9.
+
+Each test has a PostgreSQL of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import uuid
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+
+import onceq
+from onceq.engine.embedded import open_embedded, stop_embedded
+from onceq.errors import IllegalState, InDoubt, OperatingError, Outcome
+from tests.lives import Life
+from tests.parts import (
+    Background,
+    driving,
+    install_variant,
+    plain,
+    rows,
+    scalar,
+    serving,
+    wait_until,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from pathlib import Path
+
+    from onceq.engine.embedded import EmbeddedServer
+
+RAW = onceq.Queue("raw", bytes, bytes)
+VOLATILE = onceq.Queue("fast", bytes, bytes, durable=False)
+NAME = "r"
+
+
+@pytest.fixture
+def cluster(directory: Path) -> Generator[EmbeddedServer]:
+    """A PostgreSQL that the test may crash, with no repository in it."""
+    with open_embedded(directory) as server:
+        with plain(server.conninfo) as connection:
+            connection.execute("drop schema if exists r cascade")
+        yield server
+
+
+@pytest.fixture
+def own(cluster: EmbeddedServer) -> Generator[onceq.QueueManager]:
+    """A queue manager on a fresh repository there."""
+    with onceq.open(f"embedded:{cluster.directory}", repository=NAME) as manager:
+        manager.declare(RAW)
+        yield manager
+
+
+def kill_postmaster(cluster: EmbeddedServer) -> None:
+    os.kill(cluster.postmaster_pid(), signal.SIGKILL)
+    cluster.ensure_running()
+
+
+def connect_again(own: onceq.QueueManager) -> None:
+    """Connects on a new connection; that the old one is gone shows when it is used."""
+    with contextlib.suppress(OperatingError):
+        own.queues()
+    own.connect()
+
+
+def restart(cluster: EmbeddedServer) -> None:
+    stop_embedded(cluster.directory, force=True)
+    cluster.ensure_running()
+
+
+def kill_a_backend(cluster: EmbeddedServer) -> None:
+    """PostgreSQL then ends all its sessions and recovers; its first process lives on."""
+    with psycopg.connect(cluster.conninfo) as victim:
+        os.kill(victim.info.backend_pid, signal.SIGKILL)
+        with contextlib.suppress(psycopg.OperationalError):
+            victim.execute("select 1")
+    wait_until(lambda: answers(cluster))
+
+
+def answers(cluster: EmbeddedServer) -> bool:
+    try:
+        return scalar(cluster.conninfo, "select pg_is_in_recovery()") is False
+    except psycopg.OperationalError:
+        return False
+
+
+CRASHES = {"postmaster": kill_postmaster, "restart": restart, "backend": kill_a_backend}
+
+
+@pytest.mark.parametrize("crash", CRASHES.values(), ids=CRASHES)
+@pytest.mark.parametrize("dies", [False, True], ids=["the server lives", "the server dies too"])
+def test_what_had_started_at_a_crash_is_suspect_and_not_charged(
+    cluster: EmbeddedServer, own: onceq.QueueManager, crash: object, *, dies: bool
+) -> None:
+    """Two sessions of one process. Whichever connects first, nothing of the other is lost."""
+    for body in (b"a", b"b", b"only claimed"):
+        own.enqueue(RAW, body)
+    process = uuid.uuid4()
+    with driving(cluster.conninfo, NAME) as one, driving(cluster.conninfo, NAME) as two:
+        first, second = Life(one, process), Life(two, process)
+        for life in (first, second):
+            life.begin(life.claim_one("raw"))
+        assert callable(crash)
+        crash(cluster)
+    with driving(cluster.conninfo, NAME) as one, driving(cluster.conninfo, NAME) as two:
+        if dies:
+            Life(one).take_over()
+        else:
+            Life(two, process, second.incarnation)
+            Life(one, process, first.incarnation)
+        query = "select body, lane, aborts, faults, claimed_by from r.element order by seq"
+        assert rows(cluster.conninfo, query) == [
+            (b"a", 11, 0, 0, None),
+            (b"b", 11, 0, 0, None),
+            (b"only claimed", 5, 0, 0, None),
+        ]
+        assert scalar(cluster.conninfo, "select count(*) from r.server") == 2 - dies
+
+
+def test_a_suspect_is_claimed_alone_behind_fresh_work(
+    cluster: EmbeddedServer, own: onceq.QueueManager
+) -> None:
+    own.enqueue(RAW, b"suspect")
+    with driving(cluster.conninfo, NAME) as driver:
+        life = Life(driver)
+        life.begin(life.claim_one("raw"))
+        kill_postmaster(cluster)
+    with driving(cluster.conninfo, NAME) as driver:
+        life = Life(driver)
+        life.take_over()
+        connect_again(own)
+        for body in (b"1", b"2"):
+            own.enqueue(RAW, body)
+        assert [one.body for one in life.claim("raw", 9, turn=1)] == [b"1", b"2"]
+        (suspect,) = life.claim("raw", 9, turn=1)
+        assert suspect.is_suspect
+        life.begin(suspect)
+    with driving(cluster.conninfo, NAME) as driver:
+        Life(driver).take_over()  # it ran alone, and its process died: now it is charged
+        assert scalar(cluster.conninfo, "select aborts from r.element where lane = 11") == 1
+
+
+def test_a_crash_empties_a_volatile_queue_and_brings_nothing_back(
+    cluster: EmbeddedServer, own: onceq.QueueManager
+) -> None:
+    own.declare(VOLATILE)
+    own.enqueue_many(VOLATILE, [b"lost"] * 5)
+    own.enqueue(RAW, b"kept")
+    assert own.show("fast").depth == 5
+    kill_postmaster(cluster)
+    connect_again(own)
+    assert own.dequeue("fast") is None
+    own.enqueue(VOLATILE, b"new")
+    assert own.show("fast").depth == 1
+    found = own.dequeue("fast")
+    assert found is not None
+    assert found.body == b"new"
+    kill_postmaster(cluster)
+    connect_again(own)
+    assert own.dequeue("fast") is None
+    kept = own.dequeue("raw")
+    assert kept is not None
+    assert kept.body == b"kept"
+
+
+def test_a_volatile_send_need_not_wait_for_the_disk(
+    cluster: EmbeddedServer, own: onceq.QueueManager
+) -> None:
+    own.declare(VOLATILE)
+    with driving(cluster.conninfo, NAME) as driver:
+        commit = "current_setting('synchronous_commit')"
+        sent = f"select {commit} from r.enqueue('fast', '', null, 4::smallint, null, null, null, null, null, true)"
+        driver.connection.execute("begin")
+        assert driver.connection.execute(sent.encode()).fetchone() == ("off",)
+        driver.connection.execute("rollback")
+        driver.connection.execute("begin")
+        joined = sent.replace("true)", "false)")
+        assert driver.connection.execute(joined.encode()).fetchone() == ("on",)
+        driver.connection.execute("rollback")
+
+
+# --- finding 9: a doubt -------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def without_standby(cluster: EmbeddedServer) -> Generator[None]:
+    """Synchronous replication to a standby that is not there: every commit waits."""
+
+    def set_standby(statement: str, wanted: str) -> None:
+        with plain(cluster.conninfo) as connection:
+            connection.execute("set synchronous_commit = local")
+            connection.execute(statement.encode())
+            connection.execute("select pg_reload_conf()")
+        query = "select current_setting('synchronous_standby_names')"
+        wait_until(lambda: scalar(cluster.conninfo, query) == wanted)
+
+    set_standby("alter system set synchronous_standby_names = 'missing'", "missing")
+    try:
+        yield
+    finally:
+        set_standby("alter system reset synchronous_standby_names", "")
+
+
+WAITING = "from pg_stat_activity where wait_event = 'SyncRep'"
+
+
+def cut_short(cluster: EmbeddedServer) -> None:
+    """Cancels the wait of the one commit that waits: a WARNING, and it looks like success."""
+    wait_until(lambda: scalar(cluster.conninfo, f"select count(*) {WAITING}") == 1)
+    scalar(cluster.conninfo, f"select pg_cancel_backend(pid) {WAITING}")
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["as it is", "broken"])
+def test_9_a_doubt_is_never_resolved_by_a_read_alone(
+    cluster: EmbeddedServer, own: onceq.QueueManager, *, broken: bool
+) -> None:
+    if broken:
+        write = "update onceq.repository set settled = settled + 1;"
+        install_variant(cluster.conninfo, NAME, "settle", (write, ""))
+    with own.clerk("till", RAW) as clerk:
+        with without_standby(cluster):
+            sending = Background(lambda: clerk.send("1", b"x"))
+            cut_short(cluster)
+            with pytest.raises(InDoubt) as doubt:
+                sending.result()
+            assert doubt.value.outcome is Outcome.UNKNOWN
+            with pytest.raises(IllegalState, match="unknown"):
+                clerk.send("1", b"x")
+            assert [one.state for one in own.lookup("1")] == ["queued"]  # what a failover may undo
+            resolving = Background(lambda: own.resolve("1"))
+            if broken:
+                assert resolving.result()
+                return
+            wait_until(lambda: scalar(cluster.conninfo, f"select count(*) {WAITING}") == 1)
+            connecting = Background(clerk.connect)
+            wait_until(lambda: scalar(cluster.conninfo, f"select count(*) {WAITING}") == 2)
+            assert resolving.is_running
+            assert connecting.is_running
+        assert [one.state for one in resolving.result()] == ["queued"]
+        connecting.result()
+        assert clerk.last_sent == "1"
+
+
+def test_9_a_server_in_doubt_learns_the_truth(
+    cluster: EmbeddedServer, own: onceq.QueueManager
+) -> None:
+    executions: list[str] = []
+
+    def handle(request: bytes, context: onceq.Context) -> bytes:
+        executions.append(context.rid)
+        return request
+
+    url = f"embedded:{cluster.directory}"
+    with serving(url, NAME, RAW.handled_by(handle)) as server:
+        wait_until(lambda: server.statistics().lives == 1)
+        own.stop("raw", enqueue=False)
+        eid = own.enqueue(RAW, b"x", rid="1")
+        with without_standby(cluster):
+            starting = Background(lambda: own.start("raw"))
+            cut_short(cluster)
+            with pytest.raises(InDoubt):
+                starting.result()
+            for _ in range(2):  # the claim, which then another life takes back, or the finish
+                cut_short(cluster)
+        wait_until(lambda: server.statistics().lives > 1 and not own.show("raw").depth)
+    assert [one.outcome for one in own.lookup(eid=eid)] == ["done"]
+    assert len(executions) >= 1
+
+
+def test_a_warning_of_a_handler_is_no_doubt(
+    conninfo: str, repository: str, qm: onceq.QueueManager
+) -> None:
+    """RAISE WARNING has the SQLSTATE, 01000, that a commit cut short has."""
+    qm.declare(RAW)
+
+    def handle(request: bytes, context: onceq.Context) -> bytes:
+        context.connection.execute("do $$ begin raise warning 'look out'; end $$")
+        return request
+
+    with (
+        serving(conninfo, repository, RAW.handled_by(handle)) as server,
+        qm.clerk("till", RAW) as clerk,
+    ):
+        assert clerk.transceive("1", b"x", timeout_s=30).value == b"x"
+        assert clerk.transceive("2", b"y", timeout_s=30).value == b"y"
+        assert server.statistics().lives == 1
