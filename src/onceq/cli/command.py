@@ -24,7 +24,7 @@ from onceq.cli.output import Output, hint
 from onceq.errors import OnceqError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,7 +134,7 @@ def _fields_as_parameters(group: type[Any], notes: Mapping[str, str]) -> list[in
 
 
 @contextlib.contextmanager
-def reported(output: Output) -> Iterator[None]:
+def reported(output: Output) -> Generator[None]:
     """Turns whatever a command raises into words on standard error and an exit code."""
     try:
         yield

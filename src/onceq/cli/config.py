@@ -77,8 +77,9 @@ def _table(path: Path) -> dict[str, Any] | None:
         raise InvalidValue(f"{path} is not TOML: {error}") from None
     if path.name == "onceq.toml":
         return content
-    found = content.get("tool", {}).get("onceq")
-    return found if isinstance(found, dict) else None
+    tools: dict[str, Any] = content.get("tool", {})
+    table: dict[str, Any] | None = tools.get("onceq")
+    return table
 
 
 def _checked(table: dict[str, Any], path: Path) -> dict[str, str]:

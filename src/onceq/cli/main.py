@@ -9,6 +9,7 @@ import typer
 
 from onceq.cli import bulk, queues, repository, requests, serving
 from onceq.cli.command import Place, command
+from onceq.cli.doctor import doctor
 
 EPILOG: Final = (
     "Exit codes: 0 ok, 1 violation or mismatch, 2 usage, 3 not found, 4 cannot connect, "
@@ -38,6 +39,7 @@ def make_app() -> typer.Typer:
     app.add_typer(requests.error_app, name="error")
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
+    command(app, "doctor")(doctor)
     command(app, "url")(repository.url)
     command(app, "psql")(repository.psql)
     command(app, "stop")(repository.stop)

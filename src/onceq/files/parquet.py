@@ -6,6 +6,7 @@ its own name at once and whole, at the end. Used by `collect` only.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 import os
@@ -35,10 +36,9 @@ def convert(rows: Path, out: Path, fields: tuple[str, ...]) -> None:
 
     All columns are texts but `attempts`. Killed meanwhile, it is done again from the rows.
     """
-    import pyarrow as pa  # noqa: PLC0415 # an extra
-    from pyarrow import parquet  # noqa: PLC0415 # likewise
-
-    kinds = {"attempts": pa.int32()}
+    pa: Any = importlib.import_module("pyarrow")  # an extra, and without types
+    parquet: Any = importlib.import_module("pyarrow.parquet")
+    kinds: dict[str, Any] = {"attempts": pa.int32()}
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns(fields)])
     growing = out.with_name(f".{out.name}.growing")
     with rows.open("rb") as lines, growing.open("wb") as file:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import hashlib
+import importlib
 import importlib.util
 import io
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -179,13 +180,13 @@ class ParquetReader:
     def __init__(self, file: io.BufferedReader, path: Path) -> None:
         if importlib.util.find_spec("pyarrow") is None:
             raise MissingExtra("Parquet needs pyarrow: pip install 'onceq[files]'")
-        from pyarrow import ArrowException, parquet  # noqa: PLC0415 # an extra
-
-        self._damaged: type[Exception] = ArrowException
+        arrow: Any = importlib.import_module("pyarrow")  # without types
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+        self._damaged: type[Exception] = arrow.ArrowException
         self._path = path
         try:
             self._parquet: Any = parquet.ParquetFile(file)
-        except ArrowException as error:
+        except self._damaged as error:
             raise FileMismatch(f"{path} is not a Parquet file: {error}") from None
         self.total = int(self._parquet.metadata.num_rows)
         self.columns: tuple[str, ...] | None = tuple(self._parquet.schema_arrow.names)

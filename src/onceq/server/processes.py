@@ -29,7 +29,8 @@ from onceq.model import admin_ops, names, ops
 from onceq.server.child import ABANDONED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
+    from types import FrameType
 
     from onceq.engine.locate import Located
 
@@ -172,9 +173,11 @@ class Processes:
         return Ended(restarts=self._restarts, abandoned=self._abandoned)
 
     @contextlib.contextmanager
-    def _signals(self) -> Iterator[None]:
-        numbers = (signal.SIGTERM, signal.SIGINT)
-        former = {number: signal.signal(number, lambda *_: self.stop()) for number in numbers}
+    def _signals(self) -> Generator[None]:
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self.stop()
+
+        former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             yield
         finally:

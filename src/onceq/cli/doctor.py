@@ -1,0 +1,240 @@
+"""`onceq doctor`: looks at everything that must be right, changes nothing, and says what to do."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from onceq.cli.command import Place
+from onceq.cli.exits import CANNOT_CONNECT, OK, VIOLATION
+from onceq.engine import health, migrate
+from onceq.engine.connection import Link
+from onceq.engine.driver import connect
+from onceq.engine.embedded import embedded_status
+from onceq.engine.locate import EMBEDDED, locate
+from onceq.errors import OnceqError
+from onceq.model import ops
+from onceq.model.admin_ops import ListServers
+
+if TYPE_CHECKING:
+    from onceq.cli.config import Target
+    from onceq.engine.health import DatabaseFacts
+    from onceq.engine.locate import Located
+
+COLUMNS: Final = ("check", "verdict", "found", "advice")
+FREE_BYTES_WARN: Final = 1_000_000_000
+FREE_BYTES_FAIL: Final = 100_000_000
+CLOCK_SKEW_S: Final = 5.0
+OLD_TRANSACTION_S: Final = 3600.0
+CONNECTIONS_LEFT: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: ok, warn or fail; what was found; what to do about it."""
+
+    check: str
+    verdict: str
+    found: str
+    advice: str | None = None
+
+
+def doctor(place: Place) -> int:
+    """Check the database, the schema, the settings, the servers and the disk.
+
+    Exit 0: nothing failed (there may be warnings); 1: something did; 4: cannot connect.
+    """
+    findings = list(_examine(place.target))
+    place.output.rows(COLUMNS, [asdict(finding) for finding in findings])
+    failed = [finding.check for finding in findings if finding.verdict == "fail"]
+    if "connection" in failed:
+        return CANNOT_CONNECT
+    return VIOLATION if failed else OK
+
+
+def _examine(target: Target) -> Iterator[Finding]:
+    if target.url.startswith(EMBEDDED):
+        directory = Path(target.url.removeprefix(EMBEDDED))
+        try:
+            made = embedded_status(directory).version is not None
+        except OnceqError as error:
+            yield Finding("connection", "fail", str(error))
+            return
+        if not made:
+            yield Finding(
+                "connection", "fail", f"nothing is in {directory} yet", "`onceq init` makes it"
+            )
+            return
+        yield disk(shutil.disk_usage(directory).free)
+    try:
+        located = locate(target.url)
+    except OnceqError as error:
+        yield Finding("connection", "fail", str(error))
+        return
+    try:
+        yield from _examine_database(located, target.repository)
+    finally:
+        located.close()
+
+
+def _examine_database(located: Located, repository: str) -> Iterator[Finding]:
+    try:
+        connection = connect(located.conninfo)
+    except OnceqError as error:
+        yield Finding("connection", "fail", str(error))
+        return
+    try:
+        began = time.monotonic()
+        facts = health.database_facts(connection)
+        took_ms = (time.monotonic() - began) * 1000
+        yield Finding("connection", "ok", f"answers in {took_ms:.1f} ms, no pooler between")
+        yield from (judge(facts) for judge in JUDGES)
+        try:
+            migrate.verify(connection, repository)
+        except OnceqError as error:
+            yield Finding("schema", "fail", str(error))
+            return
+        yield Finding("schema", "ok", f"{repository}: version {migrate.SCHEMA_VERSION}")
+        orphaned = health.orphaned_claims(connection, repository)
+    finally:
+        connection.close()
+    yield from _examine_repository(located, repository, orphaned)
+
+
+def _examine_repository(located: Located, repository: str, orphaned: int) -> Iterator[Finding]:
+    link = Link(located, repository)
+    try:
+        link.reconnect()
+        servers = link.perform(ListServers())
+        queues = link.perform(ops.ListQueues())
+    finally:
+        link.close()
+    alive = {one.process for one in servers if one.alive}
+    dead = [one for one in servers if not one.alive]
+    holding = sum(one.claims for one in dead)
+    yield _when(
+        holding > 0,
+        "servers",
+        f"{len(alive)} process(es) alive; {len(dead)} dead session(s) hold {holding} element(s)",
+        "start a server: it takes them over at once",
+    )
+    yield _when(
+        orphaned > 0, "claims", f"{orphaned} claimed by nobody known", "report this: it is a defect"
+    )
+    stopped = [
+        one.name
+        for one in queues
+        if one.kind == "request" and not (one.enqueue_started and one.dequeue_started)
+    ]
+    yield _when(
+        bool(stopped), "queues", f"stopped: {', '.join(stopped) or 'none'}", "`onceq queue start`"
+    )
+    held = sum(one.held for one in queues)
+    yield _when(held > 0, "errors", f"{held} failed element(s) held", "`onceq error list`")
+
+
+def _when(bad: bool, check: str, found: str, advice: str, *, verdict: str = "warn") -> Finding:  # noqa: FBT001 # a fact, not an option
+    return Finding(check, verdict if bad else "ok", found, advice if bad else None)
+
+
+def disk(free: int) -> Finding:
+    """Judges the free space where the embedded database is."""
+    verdict = "fail" if free < FREE_BYTES_FAIL else "warn"
+    return _when(
+        free < FREE_BYTES_WARN,
+        "disk",
+        f"{free / 1e9:.1f} GB free",
+        "make room: a full disk stops every send",
+        verdict=verdict,
+    )
+
+
+def version(facts: DatabaseFacts) -> Finding:
+    """Judges PostgreSQL's version."""
+    major = facts.server_version // 10000
+    if major < migrate.OLDEST_POSTGRES:
+        oldest = f"upgrade to {migrate.OLDEST_POSTGRES} or newer"
+        return Finding("postgresql", "fail", str(major), oldest)
+    advice = "from 17 on the database itself bounds a stopped server's transaction"
+    return _when(major < 17, "postgresql", str(major), advice)
+
+
+def durability(facts: DatabaseFacts) -> Finding:
+    """Judges whether a commit survives a crash."""
+    found = (
+        f"fsync {facts.fsync}, full_page_writes {facts.full_page_writes}, "
+        f"synchronous_commit {facts.synchronous_commit}"
+    )
+    if "off" in {facts.fsync, facts.full_page_writes}:
+        return Finding("durability", "fail", found, "turn both on: a crash loses or corrupts data")
+    return _when(
+        facts.synchronous_commit in {"off", "local"},
+        "durability",
+        found,
+        "onceq turns it on for its own commits; your other transactions may be lost in a crash",
+    )
+
+
+def writable(facts: DatabaseFacts) -> Finding:
+    """Judges whether the database takes writes."""
+    found = "read only, or a standby" if facts.read_only else "yes"
+    return _when(facts.read_only, "writable", found, "connect to the primary", verdict="fail")
+
+
+def isolation(facts: DatabaseFacts) -> Finding:
+    """Judges the default isolation level: clerks need READ COMMITTED."""
+    return _when(
+        facts.isolation != "read committed",
+        "isolation",
+        facts.isolation,
+        "set default_transaction_isolation to 'read committed' for this role: clerks refuse others",
+        verdict="fail",
+    )
+
+
+def connections(facts: DatabaseFacts) -> Finding:
+    """Judges how many connections are left."""
+    left = facts.max_connections - facts.connections
+    found = f"{facts.connections} of {facts.max_connections} used"
+    return _when(left < CONNECTIONS_LEFT, "connections", found, "raise max_connections")
+
+
+def transactions(facts: DatabaseFacts) -> Finding:
+    """Judges whether an old transaction keeps dead rows from being removed."""
+    age_s, prepared = facts.oldest_transaction_s, facts.prepared_transactions
+    return _when(
+        age_s > OLD_TRANSACTION_S or prepared > 0,
+        "transactions",
+        f"the oldest is {age_s:.0f} s old; {prepared} prepared",
+        "end what was forgotten: pg_stat_activity and pg_prepared_xacts name it",
+    )
+
+
+def clock(facts: DatabaseFacts) -> Finding:
+    """Judges this machine's clock against the database's, which is the authority."""
+    skew_s = facts.clock.timestamp() - time.time()
+    found = f"{skew_s:+.1f} s from this machine's"
+    return _when(abs(skew_s) > CLOCK_SKEW_S, "clock", found, "set the clocks: expiry goes by it")
+
+
+def idle_sessions(facts: DatabaseFacts) -> Finding:
+    """Judges whether the database ends idle sessions, which servers have."""
+    limit = facts.idle_session_timeout
+    found = "kept" if limit == "0" else f"ended after {limit}"
+    return _when(limit != "0", "idle sessions", found, "set idle_session_timeout to 0")
+
+
+JUDGES: Final[tuple[Callable[[DatabaseFacts], Finding], ...]] = (
+    version,
+    durability,
+    writable,
+    isolation,
+    connections,
+    transactions,
+    clock,
+    idle_sessions,
+)

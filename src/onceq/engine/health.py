@@ -1,0 +1,77 @@
+"""What is known of a database and a repository in it, for `onceq doctor`. Changes nothing.
+
+Used by the command line, which judges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg import sql
+from psycopg.rows import class_row
+
+from onceq.engine.faults import translated
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    import psycopg
+
+_DATABASE = """
+select current_setting('server_version_num')::integer as server_version,
+       current_setting('fsync') as fsync,
+       current_setting('full_page_writes') as full_page_writes,
+       (select reset_val from pg_settings where name = 'synchronous_commit') as synchronous_commit,
+       current_setting('default_transaction_isolation') as isolation,
+       current_setting('default_transaction_read_only') = 'on' or pg_is_in_recovery() as read_only,
+       current_setting('idle_session_timeout') as idle_session_timeout,
+       current_setting('max_connections')::integer as max_connections,
+       (select count(*) from pg_stat_activity where backend_type = 'client backend') as connections,
+       coalesce((select extract(epoch from clock_timestamp() - min(xact_start))
+                 from pg_stat_activity where pid <> pg_backend_pid()
+                 and backend_type = 'client backend'), 0)::double precision as oldest_transaction_s,
+       (select count(*) from pg_prepared_xacts) as prepared_transactions,
+       clock_timestamp() as clock
+"""
+
+# A claim whose holder is neither a native session nor a group of the Spark server.
+_ORPHANED = """
+select count(*) from {schema}.element e where e.claimed_by is not null
+    and not exists (select from {schema}.server s where s.incarnation = e.claimed_by)
+    and not exists (select from {schema}.spark_group g where g.group_no = e.claimed_by)
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseFacts:
+    """A database as a session of ours finds it. Settings as PostgreSQL writes them."""
+
+    server_version: int
+    fsync: str
+    full_page_writes: str
+    synchronous_commit: str
+    isolation: str
+    read_only: bool
+    idle_session_timeout: str
+    max_connections: int
+    connections: int
+    oldest_transaction_s: float
+    prepared_transactions: int
+    clock: datetime
+
+
+def database_facts(connection: psycopg.Connection[Any]) -> DatabaseFacts:
+    """Returns what is known of the database. EnvironmentFault."""
+    with translated(), connection.cursor(row_factory=class_row(DatabaseFacts)) as cursor:
+        found = cursor.execute(_DATABASE).fetchone()
+    assert found is not None  # noqa: S101 # a select without from has a row
+    return found
+
+
+def orphaned_claims(connection: psycopg.Connection[Any], repository: str) -> int:
+    """Returns how many elements are claimed by nobody who is known."""
+    query = sql.SQL(_ORPHANED).format(schema=sql.Identifier(repository))
+    with translated():
+        row = connection.execute(query).fetchone()
+    return 0 if row is None else int(row[0])
