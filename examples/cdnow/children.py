@@ -1,0 +1,141 @@
+"""The runner's children: started, watched, killed with -9 and started again.
+
+Used by the runner only. A child is a role ("till-3", "spark") and the process that plays it
+now; each process leads a session of its own, so that a kill of its group takes everything
+that it has started, a JVM say, and Ctrl-C in the terminal reaches the runner alone. Its standard
+input is its lifeline (see `lifeline`), its standard output says how it is getting on, the rest
+goes to its log. No process is ever signalled but one started here, before it was reaped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from examples.cdnow.data import ROOT
+from examples.cdnow.shop import Status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+REAP_S = 10.0
+LOOK_S = 0.02
+
+
+class Child:
+    """One role, and the process that plays it. lives: processes started so far."""
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str], log: Path) -> None:
+        self.name = name
+        self.status = Status()
+        self.lives = 0
+        self.received_at_ready = 0
+        self._command = [sys.executable, "-m", module, *arguments]
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._reader: threading.Thread | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the process that plays it now; None while it runs, or when none was started."""
+        return None if self._process is None else self._process.poll()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it ended by itself with nothing left to do."""
+        return self.exit_code == 0
+
+    def start(self) -> None:
+        """Starts the process of its next life, which knows nothing of the former."""
+        self.lives += 1
+        self.status = Status(sent=self.status.sent, received=self.status.received)
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                cwd=ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None
+        self._reader = threading.Thread(target=self._listen, args=(self._process.stdout,))
+        self._reader.daemon = True
+        self._reader.start()
+
+    def kill(self) -> None:
+        """Kills it, and what it has started, with SIGKILL; returns when it is dead."""
+        process = self._process
+        if process is not None and process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(REAP_S)
+        self._close()
+
+    def stop(self, timeout_s: float) -> bool:
+        """Asks it to end; False when it did not in time and was killed."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            self._close()
+            return True
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        ended = _group_ended(process.pid)
+        self._close()
+        return ended
+
+    def log_tail(self, lines: int = 12) -> str:
+        """The last lines of its log."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-lines:])
+        return ""
+
+    def _close(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._reader is not None:
+            self._reader.join(REAP_S)
+            self._reader = None
+
+    def _listen(self, output: IO[bytes]) -> None:
+        with output:
+            for line in output:
+                try:
+                    status = msgspec.json.decode(line, type=Status)
+                except msgspec.MsgspecError:
+                    continue  # cut off by a kill
+                if status.ready:
+                    self.received_at_ready = status.received
+                ready = status.ready or self.status.ready
+                self.status = Status(ready=ready, sent=status.sent, received=status.received)
+
+
+def _group_ended(group: int) -> bool:
+    """Waits for what an ended leader had started, a JVM say, which ends by itself; else kills it.
+
+    While a member lives, its number is not given to another group.
+    """
+    end = time.monotonic() + REAP_S
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        while time.monotonic() < end:
+            os.killpg(group, 0)
+            time.sleep(LOOK_S)
+        os.killpg(group, signal.SIGKILL)
+        return False
+    return True

@@ -1,0 +1,222 @@
+"""The runner: prepares a run, starts its parts, waits while they are struck, checks, reports.
+
+Used by `run.py` and by tests. It ends by itself within its limit, whatever happens, and ends only
+what it has started; a run that was interrupted keeps its files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import dataclasses
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from examples.cdnow import faults
+from examples.cdnow.checks import judge
+from examples.cdnow.children import Child
+from examples.cdnow.data import COLUMNS, Order, prepare_orders, read_orders
+from examples.cdnow.database import Database
+from examples.cdnow.directories import fresh_directory, tell_of_former
+from examples.cdnow.floor import Floor, GivenUp, Striker
+from examples.cdnow.options import Options
+from examples.cdnow.progress import Display
+from examples.cdnow.report import Facts, as_object, as_tables, exit_code, read_receipts
+from examples.cdnow.shop import SPARK, RunDirectory, Setup
+from onceq import errors
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+LOOK_S = 0.05
+STOP_S = 20.0
+
+
+@dataclasses.dataclass(slots=True, kw_only=True)
+class Run:
+    """One run: its options, its orders, its files, its display, its parts."""
+
+    options: Options
+    display: Display
+    directory: RunDirectory
+    orders: list[Order]
+    source: str
+    struck: list[faults.Struck] = dataclasses.field(default_factory=list[faults.Struck])
+    missed: list[faults.Strike] = dataclasses.field(default_factory=list[faults.Strike])
+    unasked: list[str] = dataclasses.field(default_factory=list[str])
+    sending_s: float = 0.0
+    cut_short: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        return [f"till-{n}" for n in range(1, self.options.clients + 1)]
+
+    def share(self, place: int) -> list[Order]:
+        """The orders of the client at this place: every n-th."""
+        return self.orders[place :: self.options.clients]
+
+    def setup(self) -> Setup:
+        """Sizes fit for the number of orders: several windows and batches a client, so that there
+        is work at every moment, and at most what is quick with many.
+        """
+        share = max(1, len(self.orders) // self.options.clients)
+        return Setup(
+            url=f"embedded:{self.directory.database}",
+            window=min(2_000, max(4, share // 4)),
+            chunk=min(500, max(2, share // 16)),
+            batch=min(5_000, max(8, len(self.orders) // 14)),
+        )
+
+    def prepare(self) -> Database:
+        """Gives each client its orders; makes the database."""
+        for place, name in enumerate(self.names):
+            path = self.directory.orders(name)
+            path.parent.mkdir(parents=True)
+            _write_orders(path, self.share(place))
+        self.directory.log(SPARK).parent.mkdir()
+        setup = self.setup()
+        self.directory.write_setup(setup)
+        return Database(setup.url)
+
+    def children(self) -> tuple[Child, list[Child]]:
+        """The Spark server and the clients, not started."""
+        root = str(self.directory.root)
+        spark = Child(SPARK, self.options.server, [root], self.directory.log(SPARK))
+        clients = [
+            Child(name, "examples.cdnow.client", [root, name], self.directory.log(name))
+            for name in self.names
+        ]
+        return spark, clients
+
+
+def _write_orders(path: Path, orders: Sequence[Order]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        writer.writerows([o.order_id, o.customer_id, o.date, o.quantity, o.amount] for o in orders)
+
+
+def work(run: Run, database: Database) -> None:
+    """Starts everything, strikes, and waits until every client has its receipts, or the limit."""
+    spark, clients = run.children()
+    shares = [len(run.share(place)) for place in range(len(clients))]
+    floor = Floor(database, spark, clients, shares)
+    schedule = faults.draw_schedule(run.options.seed, run.options.kills, _delay_max_s(run))
+    run.display.note("kills: " + ("; ".join(map(str, schedule)) or "none"))
+    striker = Striker(floor, run.display, schedule)
+    with _ended(run, spark, clients), run.display.bars(len(run.orders)):
+        for child in (spark, *clients):
+            child.start()
+        try:
+            _wait_done(run, floor, striker)
+        except GivenUp as error:
+            run.cut_short = str(error)
+        finally:
+            run.struck, run.missed, run.unasked = striker.struck, striker.pending, floor.unasked
+
+
+def _delay_max_s(run: Run) -> float:
+    return min(1.0, len(run.orders) / 20_000)
+
+
+def _wait_done(run: Run, floor: Floor, striker: Striker) -> None:
+    display = run.display
+    end = display.seconds + run.options.limit_s
+    first_sent_s: float | None = None
+    with contextlib.ExitStack() as phases:
+        phases.enter_context(display.phase("until the first booking, Spark starting"))
+        begun = False
+        while not floor.is_done:
+            floor.look()
+            striker.step()
+            display.show(sent=floor.sent, booked=floor.booked, receipts=floor.received)
+            if floor.booked and not begun:
+                begun = True
+                phases.close()
+                phases.enter_context(display.phase("work, with kills"))
+            if first_sent_s is None and floor.sent:
+                first_sent_s = display.seconds
+            if display.seconds > end:
+                raise GivenUp(f"not all was done after {run.options.limit_s:.0f} s")
+            time.sleep(LOOK_S)
+        display.show(sent=floor.sent, booked=floor.booked, receipts=floor.received)
+    if first_sent_s is not None:
+        run.sending_s = display.seconds - first_sent_s
+
+
+@contextlib.contextmanager
+def _ended(run: Run, spark: Child, clients: Sequence[Child]) -> Generator[None]:
+    """Ends the children at the end of the block: in order, or, when that fails, at once."""
+    try:
+        yield
+    except BaseException:
+        for child in (spark, *clients):
+            child.kill()
+        raise
+    with run.display.phase("stop"):
+        for child in (*clients, spark):
+            if not child.stop(STOP_S):
+                run.unasked.append(f"{child.name} did not stop within {STOP_S:.0f} s: killed")
+
+
+def carry_out(options: Options, display: Display) -> int:
+    """Does a run from beginning to end, and prints its report. Raises FileMismatch."""
+    tell_of_former(options.runs, display)
+    with display.phase("prepare"):
+        source = options.orders or prepare_orders()
+        orders = list(read_orders(source))
+        opened = fresh_directory(options.runs, options.seed)
+    with opened as root:
+        directory = RunDirectory(root)
+        run = Run(
+            options=options, display=display, directory=directory, orders=orders, source=str(source)
+        )
+        with display.phase("make the database"):
+            database = run.prepare()
+        with database:
+            work(run, database)
+            with display.phase("check"):
+                receipts = list(read_receipts([directory.receipts(name) for name in run.names]))
+                verdict = judge(database.evidence(orders, receipts))
+                latencies_s = database.latencies_s()
+        facts = Facts(
+            seed=options.seed,
+            source=run.source,
+            directory=str(root),
+            phases_s=display.phases_s,
+            sending_s=run.sending_s,
+            latencies_s=latencies_s,
+            struck=tuple(run.struck),
+            missed=tuple(run.missed),
+            unasked=tuple(run.unasked),
+            cut_short=run.cut_short,
+        )
+        if options.json:
+            print(json.dumps(as_object(facts, verdict)))
+        else:
+            console = Console(highlight=False)
+            for part in as_tables(facts, verdict):
+                console.print(part)
+        (root / "report.json").write_text(json.dumps(as_object(facts, verdict), indent=1))
+        directory.finished.touch()
+    return exit_code(facts, verdict)
+
+
+def main(options: Options) -> int:
+    """Carries out and returns the exit code."""
+    try:
+        return carry_out(options, Display(Console(stderr=True)))
+    except errors.UsageError as error:
+        print(error, file=sys.stderr)
+        return 2
+    except errors.OperatingError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted; the children were ended, the run's files are kept", file=sys.stderr)
+        return 130

@@ -1,0 +1,56 @@
+"""A native server in the place of Spark's, for tests of the runner: `python -m ... DIRECTORY`.
+
+It behaves, unless the file `behaviour` in the directory's parent says "careless": then it books
+order 7 twice, never books order 8, and books order 9 for a cent more.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from decimal import Decimal
+from pathlib import Path
+
+import onceq
+from examples.cdnow.lifeline import hold_lifeline
+from examples.cdnow.shop import ORDERS, REPOSITORY, Purchase, Receipt, RunDirectory, Status, say
+
+BOOK = "insert into booked values (%s, %s, %s, %s, %s)"
+ADD = """
+insert into totals values (%s, 1, %s) on conflict (customer_id)
+do update set orders = totals.orders + 1, amount = totals.amount + excluded.amount
+"""
+PACE_S = 0.003
+
+
+def book(purchase: Purchase, context: onceq.Context, *, careless: bool) -> Receipt:
+    threading.Event().wait(PACE_S)
+    times, amount = 1, purchase.amount
+    if careless:
+        times = {"7": 2, "8": 0}.get(purchase.order_id, 1)
+        amount += Decimal("0.01") if purchase.order_id == "9" else 0
+    for _ in range(times):
+        row = (purchase.order_id, purchase.customer_id, purchase.date, purchase.quantity, amount)
+        context.connection.execute(BOOK, row)
+        context.connection.execute(ADD, (purchase.customer_id, amount))
+    return Receipt(purchase.order_id, purchase.customer_id, purchase.amount)
+
+
+def main() -> None:
+    hold_lifeline()
+    directory = RunDirectory(Path(sys.argv[1]))
+    behaviour = directory.root.parent / "behaviour"
+    careless = behaviour.exists() and behaviour.read_text() == "careless"
+
+    def handler(purchase: Purchase, context: onceq.Context) -> Receipt:
+        return book(purchase, context, careless=careless)
+
+    server = onceq.Server([ORDERS.handled_by(handler)])
+    signal.signal(signal.SIGTERM, lambda *_: server.stop())
+    say(Status(ready=True))
+    server.run(directory.read_setup().url, repository=REPOSITORY)
+
+
+if __name__ == "__main__":
+    main()
