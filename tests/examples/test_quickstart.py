@@ -5,8 +5,8 @@ depends on is not downloaded again: it comes from the environment that runs the 
 file, which puts it behind the new environment's own packages. That onceq itself comes from the
 wheel is checked.
 
-In the README, a python block whose first line names a file is that file. The bash blocks of a
-section are one script; the text block after them is what it prints, exactly.
+In the README, a python block whose first line names a file is that file. The bash blocks are one
+script; the text blocks after them are what it prints, exactly.
 """
 
 from __future__ import annotations
@@ -18,8 +18,12 @@ import subprocess
 import sys
 import sysconfig
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,10 +54,13 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def run_section(title: str, directory: Path, prefix: Path) -> None:
-    """Write a section's files into a directory, run its script there, compare what it prints."""
+def run_sections(titles: Sequence[str], directory: Path, prefix: Path) -> None:
+    """Write the sections' files into a directory, run their script there, compare its output.
+
+    They are one script, as the reader has one shell.
+    """
     script, expected = "set -eu\n", ""
-    for language, text in BLOCK.findall(section(title)):
+    for language, text in BLOCK.findall("".join(map(section, titles))):
         if language == "python":
             named = FILE_NAME.match(text)
             assert named is not None, f"a python block that names no file:\n{text}"
@@ -104,12 +111,6 @@ def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prefix
 
 
-@pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory in which the reader works; the second quickstart goes on in it."""
-    return tmp_path_factory.mktemp("empty")
-
-
 def test_onceq_comes_from_the_wheel(prefix: Path) -> None:
     python = str(prefix / "bin" / "python")
     code = "import onceq, psycopg; print(onceq.__file__); print(onceq.__version__)"
@@ -126,5 +127,5 @@ def test_onceq_comes_from_the_wheel(prefix: Path) -> None:
     assert f"onceq-{version}-py3-none-any.whl" in README
 
 
-def test_the_quickstart(empty: Path, prefix: Path) -> None:
-    run_section("Quickstart", empty, prefix)
+def test_the_quickstarts_in_their_order(tmp_path: Path, prefix: Path) -> None:
+    run_sections(["Quickstart", "A file of requests"], tmp_path, prefix)
