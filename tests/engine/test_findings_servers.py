@@ -157,8 +157,10 @@ def test_5_the_numbers_of_servers_are_never_reused(
             other.perform(qm_close)
         if broken:
             restart = f"alter sequence {repository}.incarnation_seq restart with {old.incarnation}"
+            forget = f"delete from {repository}.server where incarnation = {old.incarnation}"
             with plain(conninfo) as connection:
                 connection.execute(restart.encode())
+                connection.execute(forget.encode())
         with living(conninfo, repository) as new:
             assert (new.incarnation == old.incarnation) is broken
             again = new.claim_one("raw")

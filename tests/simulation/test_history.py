@@ -23,7 +23,13 @@ def connected(epoch: int, s_rid: str | None, r_rid: str | None, **others: Any) -
 
 
 def received(rid: str, **others: Any) -> ev.Received:
-    fields: dict[str, Any] = {**WHO, "eid": f"reply-{rid}", "outcome": "done", "digest": rid, **others}
+    fields: dict[str, Any] = {
+        **WHO,
+        "eid": f"reply-{rid}",
+        "outcome": "done",
+        "digest": rid,
+        **others,
+    }
     return ev.Received(rid=rid, **fields)
 
 
@@ -132,7 +138,10 @@ PLANTED_ENDS: dict[str, tuple[FinalState, tuple[str, str | None]]] = {
     "an effect unfinished": (ending(QUEUED, KILLED), ("G2", "1")),
     "an effect of what failed": (ending(FAILED, KILLED), ("G3", "1")),
     "an innocent": (ending(FAILED, KILLED, effects=()), ("G7", "1")),
-    "charged without an execution": (ending(FAILED, KILLED, effects=()), ("G7", "1")),
+    "charged without an execution": (
+        ending(dataclasses.replace(FAILED, aborts=3), KILLED, effects=()),
+        ("G7", "1"),
+    ),
     "too few aborts": (ending(dataclasses.replace(FAILED, aborts=1), KILLED), ("G7", "1")),
     "an effect of what was killed": (
         ending(finished("1"), KILLED, effects=(effect("1"), effect("2"))),

@@ -145,8 +145,9 @@ def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
     if op.eid is None:
         turn = servers.Turn(queue.queue_id, 1, mine, alone=True)
         row = next(iter(servers.claim_rows(state, tx, mine, turn)), None)
-    elif queue.dequeue_started:
-        row = servers.claim_row(state, tx, mine, op.eid)
+    else:
+        wanted = ops.ClaimEid(incarnation=mine, queue_id=queue.queue_id, eid=op.eid)
+        row = servers.claim_row(state, tx, wanted)
     if row is None:
         return None
     if row.reply_queue_id is not None:

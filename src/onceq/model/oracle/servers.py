@@ -109,8 +109,8 @@ def close_incarnation(state: State, tx: Transaction, op: ops.CloseIncarnation) -
 
 
 def _take_over_slot(state: State, tx: Transaction, row: ServerRow, charges: Charges) -> None:
-    """Takes back what an incarnation holds; its row stays while a ghost holds some of it."""
-    if revoke(state, tx, row.incarnation, charges):
+    """Takes back what an incarnation holds; its row stays while a ghost of it lives."""
+    if revoke(state, tx, row.incarnation, charges) and _free(state, tx, row.slot):
         state.servers.put(tx, row.slot, None)
 
 
@@ -248,13 +248,21 @@ def claim(state: State, tx: Transaction, op: ops.Claim) -> list[Element]:
     return [to_element(row) for row in claim_rows(state, tx, op.incarnation, what)]
 
 
-def claim_row(state: State, tx: Transaction, incarnation: int, eid: UUID) -> ElementRow | None:
-    """Claims the element with this eid, if nobody holds it."""
+def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | None:
+    """Claims the element of a queue with this eid, if its time has come and nobody holds it."""
+    queue = state.queues.get(tx, op.queue_id)
+    if queue is None or not queue.dequeue_started:
+        return None
     for row in state.elements.seen(tx):
-        if row.eid == eid and row.claimed_by is None and row.role in SERVED_ROLES:
-            if state.elements.is_locked(tx, row.seq):
+        if row.eid == op.eid and row.queue_id == op.queue_id and row.role in SERVED_ROLES:
+            fresh = row.lane <= FRESH_LANES_END
+            if row.claimed_by is not None or state.elements.is_locked(tx, row.seq):
                 return None
-            mine = replace(row, claimed_by=incarnation)
+            if not fresh and (row.not_before or state.now()) > state.now():
+                return None
+            mine = replace(row, claimed_by=op.incarnation)
+            if not _is_usable(state, tx, mine):
+                return None
             state.elements.put(tx, row.seq, mine)
             return mine
     return None
@@ -262,7 +270,7 @@ def claim_row(state: State, tx: Transaction, incarnation: int, eid: UUID) -> Ele
 
 def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None:
     """Answers ClaimEid."""
-    row = claim_row(state, tx, op.incarnation, op.eid)
+    row = claim_row(state, tx, op)
     return None if row is None else to_element(row)
 
 

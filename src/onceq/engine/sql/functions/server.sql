@@ -3,8 +3,8 @@
 
 -- Begins an incarnation in a slot that is free and has no row; this session then holds its lock
 -- for life. p_former names this session's former incarnation, whose connection broke: the
--- process did not die, so the environment is to blame. What a ghost of it still holds is left,
--- with its row, for a later take_over.
+-- process did not die, so the environment is to blame. While a ghost of it lives, which may yet
+-- finish, or commit a claim that nobody sees, its row is left for a later take_over.
 create or replace function onceq.open_incarnation(
     p_process uuid, p_host text, p_pid integer, p_former bigint,
     out slot integer, out incarnation bigint, out backend_pid integer
@@ -12,9 +12,12 @@ create or replace function onceq.open_incarnation(
 language plpgsql volatile as $$
 declare
     class integer := 'onceq.server'::regclass::oid::integer;
+    is_gone boolean;
 begin
     perform onceq.be_durable();
-    if onceq.revoke(p_former, onceq.broken_by(p_former)) then
+    select pg_try_advisory_xact_lock(class, x.slot) into is_gone
+        from onceq.server x where x.incarnation = p_former;
+    if onceq.revoke(p_former, onceq.broken_by(p_former)) and is_gone then
         delete from onceq.server x where x.incarnation = p_former;
     end if;
     perform onceq.take_over(p_process);
@@ -38,14 +41,18 @@ begin
 end $$;
 
 -- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
--- What it is just finishing is left, with its row, for a later take_over.
+-- While its session lives, which may be just finishing or claiming, its row is left for a later
+-- take_over.
 create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
 language plpgsql volatile as $$
-declare s onceq.server;
+declare
+    s onceq.server;
+    is_gone boolean;
 begin
     perform onceq.be_durable();
     select * into s from onceq.server where incarnation = p_incarnation;
-    if onceq.revoke(p_incarnation, null) then
+    is_gone := pg_try_advisory_xact_lock('onceq.server'::regclass::oid::integer, s.slot);
+    if onceq.revoke(p_incarnation, null) and is_gone then
         delete from onceq.server where incarnation = p_incarnation;
     end if;
     if s.backend_pid = pg_backend_pid() then
@@ -227,14 +234,25 @@ begin
     end loop;
 end $$;
 
--- Claims one element by its eid, for a dequeue inside a caller's transaction.
-create or replace function onceq.claim_eid(p_incarnation bigint, p_eid uuid) returns setof onceq.element
+-- Claims one element of a queue by its eid, if its time has come and nobody holds it.
+create or replace function onceq.claim_eid(p_incarnation bigint, p_queue_id integer, p_eid uuid)
+returns setof onceq.element
 language plpgsql volatile as $$
+declare e onceq.element;
 begin
-    return query update onceq.element x set claimed_by = p_incarnation
+    update onceq.element x set claimed_by = p_incarnation
         where x.seq = (select seq from onceq.element where eid = p_eid and claimed_by is null
-                       and role in ('request', 'datagram') for update skip locked)
-        returning x.*;
+                       and queue_id = p_queue_id and role in ('request', 'datagram')
+                       and (lane <= 9 or not_before <= onceq.now()) for update skip locked)
+          and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started)
+        returning x.* into e;
+    if e.life is not null and e.life < onceq.current_life() then
+        delete from onceq.element where seq = e.seq;
+    elsif e.expires_at <= onceq.now() then
+        perform onceq.expire_element(e);
+    elsif e.seq is not null then
+        return next e;
+    end if;
 end $$;
 
 -- Finishes a claimed element: removes it, writes its reply and history, and claims the next, in

@@ -1,0 +1,391 @@
+"""The simulator: seeded schedules of clients, servers, killers and faults over the memory driver.
+
+`python -m onceq.testing.simulator --seed N` replays one schedule and says every step. One seed is
+one schedule, for ever the same on one version of onceq. At each step one participant performs one
+Op, or a fault hits it: its process dies before or after the Op, the request or the answer is
+lost, the database finishes it later (a ghost) or crashes, a second life of a client begins. When
+the faults have stopped, all must finish (G12), and the history must keep G1 to G8.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from onceq import errors
+from onceq.engine.gate import Gate
+from onceq.manager.program import declare
+from onceq.model import ops
+from onceq.model.oracle import Blocked
+from onceq.server.program import serve
+from onceq.testing import events as ev
+from onceq.testing.history import FinalState, Place, Violation, check
+from onceq.testing.memory import MemoryDriver, memory_repository
+from onceq.testing.participants import (
+    ABORT_LIMIT,
+    KINDS,
+    QUEUE,
+    Client,
+    ClientLife,
+    Death,
+    ServerProcess,
+    World,
+    handler,
+    killer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from onceq.model.oracle import Session
+    from onceq.server.program import ServerSession
+
+STEPS_MAX = 6000
+IDLE_ROUNDS_MAX = 200
+FAULT_STEPS = 160
+SERVER_DEATHS_MAX = 2
+UNINTERRUPTED = (ops.Wait, ops.Stopping)
+OPENING = (ops.Begin, ops.Call, ops.Finish)
+FAULTS = (
+    "die before",
+    "die after",
+    "lost request",
+    "lost answer",
+    "ghost commits",
+    "ghost rolls back",
+    "database crash",
+    "second life",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """What is simulated: the shipped semantics and Programs, or, in a test, broken ones."""
+
+    answers: Mapping[type[Any], Callable[..., Any]] = field(
+        default_factory=dict[type[Any], "Callable[..., Any]"]
+    )
+    serve: Callable[[ServerSession], ops.Program[None]] = serve
+
+
+@dataclass(slots=True, eq=False)
+class Actor:
+    """A participant: its program, the Op that it is about to perform, and its connection.
+
+    waits_at: the version of the repository at which it found nothing to do; None: it is ready.
+    """
+
+    name: str
+    start: Callable[[], ops.Program[None]]
+    driver: MemoryDriver
+    process: ServerProcess | None = None
+    client: Client | None = None
+    program: ops.Program[None] | None = None
+    op: ops.Op[Any] | None = None
+    waits_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a schedule came to. steps: how long it was; faults: how many hit."""
+
+    seed: int
+    violations: list[Violation]
+    steps: int
+    faults: int
+
+
+class Simulation:
+    """One schedule. say: told every step, when somebody wants to know."""
+
+    def __init__(
+        self, seed: int, variant: Variant | None = None, say: Callable[[str], None] | None = None
+    ) -> None:
+        self.seed = seed
+        self._variant = variant or Variant()
+        self._say = say
+        self._chance = random.Random(seed)  # noqa: S311 # a seed makes it repeatable
+        self.oracle, clock = memory_repository(seed, self._variant.answers)
+        self.world = World(self._chance, clock)
+        self._actors: list[Actor] = []
+        self._ghosts: list[tuple[Session, bool]] = []
+        self._epochs: dict[int, int] = {}
+        self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 8))
+        self._hit = 0
+        self._deaths = 0
+        self._idle_rounds = 0
+        self._processes = 0
+        self._handle = handler(self.world)
+
+    # --- who takes part -----------------------------------------------------------------------
+
+    def _set_up(self) -> None:
+        self._driver(None).run(declare(QUEUE))
+        clients = [
+            Client(name, [(f"{name}{n}", self._chance.choice(KINDS)) for n in range(requests)])
+            for name, requests in zip("ab", (self._chance.randint(1, 3), 1), strict=True)
+        ]
+        for client in clients[: self._chance.choice((1, 2))]:
+            self._add_client(client)
+        for _ in range(self._chance.choice((1, 1, 2))):
+            self._add_process(self._chance.choice((1, 2)))
+        if self.world.likely(0.3):
+            life = lambda: killer(self.world, 2)  # noqa: E731 # a start, like the others
+            self._actors.append(Actor("killer", life, self._driver(None)))
+
+    def _driver(self, process: ServerProcess | None) -> MemoryDriver:
+        return MemoryDriver(
+            self.oracle,
+            self.world.clock,
+            calls={QUEUE.name: self._handle},
+            stop=lambda: process is not None and process.stopping,
+            gate=None if process is None else process.gate,
+        )
+
+    def _add_client(self, client: Client) -> None:
+        life = lambda: ClientLife(self.world, client).run()  # noqa: E731 # a start
+        self._actors.append(Actor(client.name, life, self._driver(None), client=client))
+
+    def _add_process(self, sessions: int) -> None:
+        self._processes += 1
+        number = UUID(int=self._chance.getrandbits(128))
+        process = ServerProcess(self._processes, number, Gate())
+        for index in range(sessions):
+            session = process.session()
+            life = lambda session=session: self._variant.serve(session)  # noqa: E731 # a start
+            name = f"server {process.number}.{index + 1}"
+            self._actors.append(Actor(name, life, self._driver(process), process=process))
+
+    # --- the schedule -------------------------------------------------------------------------
+
+    def run(self) -> Result:
+        """Runs the schedule to its end and returns what was found."""
+        self._set_up()
+        while not self._is_done():
+            self.world.step += 1
+            if self.world.step > STEPS_MAX or self._idle_rounds > IDLE_ROUNDS_MAX:
+                self.world.broken.append(("G12", None, "did not finish"))
+                break
+            self._one_step()
+        found = check(self.world.events, self._final())
+        direct = [Violation(*one) for one in self.world.broken]
+        return Result(self.seed, direct + found, self.world.step, self._hit)
+
+    def _is_done(self) -> bool:
+        clients = {actor.client.name for actor in self._actors if actor.client is not None}
+        return not clients and not self._ghosts
+
+    def _one_step(self) -> None:
+        if self._ghosts and self.world.likely(0.1):
+            self._end_ghost()
+            return
+        version = self.oracle.version
+        ready = [actor for actor in self._actors if actor.waits_at != version]
+        if ready:
+            self._step(self._chance.choice(ready))
+        elif self._ghosts:
+            self._end_ghost()
+        else:
+            self._idle_rounds += 1
+            self.world.clock.advance(self._chance.choice((0.02, 0.2, 1.5)))
+            for actor in self._actors:
+                actor.waits_at = None
+
+    def _step(self, actor: Actor) -> None:
+        """Lets one participant perform one Op, or suffer a fault."""
+        if actor.program is None or actor.op is None:
+            actor.program = actor.start()
+            actor.op = next(actor.program)
+        op = actor.op
+        fault = None if isinstance(op, UNINTERRUPTED) else self._draw(actor)
+        try:
+            answer = self._perform(actor, op) if fault is None else self._suffer(actor, op, fault)
+        except Blocked:
+            actor.waits_at = self.oracle.version
+        except Death:
+            self._die(actor)
+        except errors.OnceqError as error:
+            self._told(actor, op, f"raises {type(error).__name__}")
+            self._advance(actor, lambda program: program.throw(error))
+        else:
+            self._told(actor, op, f"-> {answer!r}"[:160])
+            if isinstance(op, ops.Wait):
+                actor.waits_at = self.oracle.version
+            self._advance(actor, lambda program: program.send(answer))
+
+    def _advance(
+        self, actor: Actor, move: Callable[[ops.Program[None]], ops.Op[Any]]
+    ) -> None:
+        if actor.program is None:
+            return
+        try:
+            actor.op = move(actor.program)
+        except StopIteration:
+            self._ended(actor)
+        except errors.Fenced:
+            self._told(actor, None, "is fenced: its life is over")
+            self._ended(actor)
+        except errors.OnceqError:
+            self._restart(actor)
+
+    def _ended(self, actor: Actor) -> None:
+        actor.driver.end()
+        self._actors.remove(actor)
+
+    def _restart(self, actor: Actor) -> None:
+        """Gives a participant a new connection and a new life, as its supervisor would."""
+        actor.driver.leave()
+        ghostly = any(session is actor.driver.session for session, _ in self._ghosts)
+        if not ghostly:
+            actor.driver.end()
+        actor.driver = self._driver(actor.process)
+        actor.program = actor.op = None
+        actor.waits_at = None
+
+    def _perform(self, actor: Actor, op: ops.Op[Any]) -> Any:
+        answer = actor.driver.perform_once(op)
+        if isinstance(op, ops.Connect):
+            self._epochs[answer.registrant_id] = answer.epoch
+        epoch = getattr(op, "epoch", None)
+        if epoch is not None:
+            registrant_id: int = getattr(op, "registrant_id", 0)
+            if epoch < self._epochs.get(registrant_id, 0):
+                text = f"{type(op).__name__} of an old epoch took effect"
+                self.world.broken.append(("G6", getattr(op, "rid", None), text))
+        return answer
+
+    # --- faults -------------------------------------------------------------------------------
+
+    def _draw(self, actor: Actor) -> str | None:
+        """Returns the fault that hits now, if any."""
+        if not self._left or self.world.step > FAULT_STEPS or not self.world.likely(0.06):
+            return None
+        fault = self._chance.choice(FAULTS)
+        dies = fault.startswith("die") and actor.process is not None
+        if dies and self._deaths >= SERVER_DEATHS_MAX:
+            return None
+        if fault == "second life" and actor.client is None:
+            return None
+        self._left -= 1
+        self._hit += 1
+        self._deaths += dies
+        self.world.record(ev.Fault, actor.name, what=fault, target=type(actor.op).__name__)
+        self._told(actor, actor.op, f"*** {fault}")
+        return fault
+
+    def _suffer(self, actor: Actor, op: ops.Op[Any], fault: str) -> Any:
+        session = actor.driver.session
+        is_inside = session.transaction is not None and not isinstance(op, ops.Commit)
+        match fault:
+            case "die before":
+                raise Death
+            case "die after":
+                self._perform(actor, op)
+                raise Death
+            case "lost request":
+                self._lose(actor, lingers=self.world.likely(0.5))
+                raise errors.ConnectionLost("the request was lost")
+            case "lost answer":
+                self._perform(actor, op)
+                self._lose(actor, lingers=is_inside and self.world.likely(0.5))
+            case "ghost commits" | "ghost rolls back":
+                self._haunt(actor, op, commits=fault == "ghost commits" and not is_inside)
+            case "database crash":
+                if self.world.likely(0.5):
+                    self._perform(actor, op)
+                self._ghosts.clear()
+                self.oracle.crash(clean=self.world.likely(0.2))
+            case _:
+                if actor.client is not None:
+                    self._add_client(actor.client)
+                return self._perform(actor, op)
+        raise errors.ConnectionLost("lost") if is_inside else errors.InDoubt("the answer was lost")
+
+    def _lose(self, actor: Actor, *, lingers: bool) -> None:
+        """Loses a connection; a transaction that is open may linger in the database."""
+        session = actor.driver.session
+        if lingers and session.transaction is not None:
+            self._ghosts.append((session, False))
+        else:
+            self.oracle.end(session)
+
+    def _haunt(self, actor: Actor, op: ops.Op[Any], *, commits: bool) -> None:
+        """Loses a connection while the database is still at the Op, and will end it later."""
+        session = actor.driver.session
+        if isinstance(op, ops.Call):
+            raise Death
+        alone = session.transaction is None and not isinstance(op, ops.Begin)
+        if alone:
+            self.oracle.begin(session)
+        try:
+            if not isinstance(op, ops.Commit):
+                actor.driver.perform_once(op)
+        except (Blocked, errors.OnceqError):
+            if alone:
+                self.oracle.rollback(session)
+            raise
+        self._ghosts.append((session, commits))
+
+    def _end_ghost(self) -> None:
+        session, commits = self._ghosts.pop(self._chance.randrange(len(self._ghosts)))
+        try:
+            if commits:
+                self.oracle.commit(session)
+        except errors.OnceqError:
+            self.oracle.rollback(session)
+        self.oracle.end(session)
+        self._told(None, None, f"a ghost {'commits' if commits else 'rolls back'}")
+
+    def _die(self, actor: Actor) -> None:
+        """Kills the process of an actor: with a server's, all of its sessions."""
+        dead = [one for one in self._actors if one is actor or self._shares(one, actor)]
+        for one in dead:
+            if one.program is not None:
+                one.program.close()
+            one.driver.leave()
+            lingers = self.world.likely(0.3)
+            self._lose(one, lingers=lingers)
+            self._actors.remove(one)
+        self._told(actor, None, "dies")
+        if actor.process is not None:
+            self._add_process(len(dead))
+        elif actor.client is not None:
+            self._add_client(actor.client)
+
+    @staticmethod
+    def _shares(one: Actor, other: Actor) -> bool:
+        return one.process is not None and one.process is other.process
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def _final(self) -> FinalState:
+        places = tuple(
+            Place(
+                registrant=row.registrant,
+                thread=row.thread,
+                rid=row.rid,
+                eid=str(row.eid),
+                role=row.role,
+                state=row.state,
+                outcome=row.outcome,
+                aborts=row.aborts,
+                code=row.code,
+            )
+            for row in self.oracle.requests()
+        )
+        effects = tuple(
+            ev.Effect(key=row.key, rid=row.rid, eid=str(row.eid)) for row in self.oracle.effects()
+        )
+        return FinalState(places=places, effects=effects, abort_limit=ABORT_LIMIT)
+
+    def _told(self, actor: Actor | None, op: ops.Op[Any] | None, text: str) -> None:
+        if self._say is not None:
+            name = "" if actor is None else actor.name
+            self._say(f"{self.world.step:5} {name:12} {'' if op is None else op} {text}")
+
+
+def simulate(seed: int, variant: Variant | None = None) -> Result:
+    """Runs the schedule of a seed."""
+    return Simulation(seed, variant).run()
