@@ -59,6 +59,18 @@ done: the reply is 'slept'
 done: TOO_LATE
 effects: [('done',)]
 """,
+    "later": """\
+1 done
+2 done
+3 done
+4 expired
+in the order of: call the doctor, post a letter, fetch the cake
+""",
+    "registration": """\
+inbox: 2 outbox: 0
+the former life took b'"one"' and had not put it
+moved: one, two, three
+""",
     "own_dequeue": """\
 after a commit the queue holds 0
 after a rollback it comes again, with 1 abort
