@@ -331,7 +331,10 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         ELEMENT_COLUMNS,
     ),
     ops.ClaimEid: call(
-        "claim_eid", "incarnation bigint, eid uuid", _first(element), ELEMENT_COLUMNS
+        "claim_eid",
+        "incarnation bigint, queue_id integer, eid uuid",
+        _first(element),
+        ELEMENT_COLUMNS,
     ),
     ops.Finish: call(
         "finish",

@@ -83,7 +83,9 @@ def claim(
     first = True
     while True:
         if eid is not None:
-            found = yield from ops.ClaimEid(incarnation=incarnation, eid=eid)
+            found = yield from ops.ClaimEid(
+                incarnation=incarnation, queue_id=info.queue_id, eid=eid
+            )
         else:
             claimed = yield from ops.Claim(
                 incarnation=incarnation, queue_id=info.queue_id, n=1, turn=turn, alone=True

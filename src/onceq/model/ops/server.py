@@ -55,9 +55,13 @@ class Claim(Op[list[Element]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimEid(Op[Element | None]):
-    """Claims the element with this eid; None when it is not there, or held by another."""
+    """Claims the element of a queue with this eid.
+
+    None when it is not there, held by another, or its time has not come.
+    """
 
     incarnation: int
+    queue_id: int
     eid: UUID
 
 

@@ -222,12 +222,15 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
     for group in groups:
         if wanted <= 0 or (group == "suspect" and wanted < what.n):
             break
-        for picked in _pick(state, tx, group, queue_id=what.queue_id, n=wanted):
-            row = replace(picked, claimed_by=incarnation)
-            if _is_usable(state, tx, row):
+        while wanted > 0 and (found := _pick(state, tx, group, queue_id=what.queue_id, n=wanted)):
+            usable = [row for row in found if _is_usable(state, tx, row)]
+            for picked in usable:
+                row = replace(picked, claimed_by=incarnation)
                 state.elements.put(tx, row.seq, row)
                 wanted = 0 if row.lane == SUSPECT_LANE else wanted - 1
                 claimed.append(row)
+            if len(usable) == len(found):
+                break
     return claimed
 
 

@@ -113,8 +113,8 @@ begin
     end if;
     if p_eid is null then
         select * into e from onceq.claim(mine, q.queue_id, 1, mine::integer, true);
-    elsif q.dequeue_started then
-        select * into e from onceq.claim_eid(mine, p_eid);
+    else
+        select * into e from onceq.claim_eid(mine, q.queue_id, p_eid);
     end if;
     if e.seq is null then
         return;

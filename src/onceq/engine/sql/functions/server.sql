@@ -206,6 +206,7 @@ set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as
 declare
     groups text[] := case p_turn % 2 when 0 then array['due', 'fresh'] else array['fresh', 'due'] end;
     wanted integer := p_n;
+    removed boolean;
     e onceq.element;
     q onceq.queue;
     g text;
@@ -219,17 +220,23 @@ begin
     end if;
     foreach g in array groups loop
         exit when wanted <= 0 or (g = 'suspect' and wanted < p_n);
-        for e in update onceq.element x set claimed_by = p_incarnation
-                from onceq.pick(p_queue_id, g, wanted) as picked (seq)
-                where x.seq = picked.seq returning x.* loop
-            if e.life is not null and e.life < onceq.current_life() then
-                delete from onceq.element where seq = e.seq;
-            elsif e.expires_at <= onceq.now() then
-                perform onceq.expire_element(e);
-            else
-                wanted := case when e.lane = 11 then 0 else wanted - 1 end;
-                return next e;
-            end if;
+        for try in 1 .. 1000 loop  -- what has expired must not hide what has not
+            removed := false;
+            for e in update onceq.element x set claimed_by = p_incarnation
+                    from onceq.pick(p_queue_id, g, wanted) as picked (seq)
+                    where x.seq = picked.seq returning x.* loop
+                if e.life is not null and e.life < onceq.current_life() then
+                    delete from onceq.element where seq = e.seq;
+                    removed := true;
+                elsif e.expires_at <= onceq.now() then
+                    perform onceq.expire_element(e);
+                    removed := true;
+                else
+                    wanted := case when e.lane = 11 then 0 else wanted - 1 end;
+                    return next e;
+                end if;
+            end loop;
+            exit when not removed or wanted <= 0;
         end loop;
     end loop;
 end $$;
