@@ -23,7 +23,8 @@ error_app: Final = typer.Typer(no_args_is_help=True, help="What failed and is he
 
 COLUMNS: Final = ("rid", "registrant", "queue", "state", "outcome", "attempts", "times", "server")
 ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "error")
-REDRIVES_AT_ONCE: Final = 1000
+REDRIVES: Final = {(True, False, False), (False, True, True)}
+"""What may be given together: an EID alone, or --queue with --all."""
 
 KILL_CODES: Final = {
     KillAnswer.KILLED: OK,
@@ -86,7 +87,7 @@ def redrive(
     every: Annotated[bool, typer.Option("--all", help="All that --queue holds.")] = False,
 ) -> int:
     """Run again what failed: as a new request, linked with the old one."""
-    if (eid is None) != (every and queue is not None) or (eid is not None and queue is not None):
+    if (eid is not None, queue is not None, every) not in REDRIVES:
         raise InvalidValue("give an EID, or --queue QUEUE --all")
     with place.open() as qm:
         chosen = _held_of(qm, queue) if queue is not None else [_required_eid(qm, eid or "")]

@@ -41,7 +41,11 @@ class Link:
         if self._driver is None:
             self._located.ensure_running()
             connection = connect(self._located.conninfo)
-            migrate.verify(connection, self._repository)
+            try:
+                migrate.verify(connection, self._repository)
+            except BaseException:
+                connection.close()
+                raise
             self._driver = PostgresDriver(connection, self._repository, **self._options)
 
     def run(self, program: ops.Program[T]) -> T:
