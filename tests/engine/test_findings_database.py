@@ -176,7 +176,8 @@ def test_a_volatile_send_need_not_wait_for_the_disk(
     own.declare(VOLATILE)
     with driving(cluster.conninfo, NAME) as driver:
         commit = "current_setting('synchronous_commit')"
-        sent = f"select {commit} from r.enqueue('fast', '', null, 4::smallint, null, null, null, null, null, true)"
+        values = "'fast', '', null, 4::smallint, null, null, null, null, null, true"
+        sent = f"select {commit} from r.enqueue({values})"
         driver.connection.execute("begin")
         assert driver.connection.execute(sent.encode()).fetchone() == ("off",)
         driver.connection.execute("rollback")
