@@ -30,6 +30,8 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (errors.QueueNotEmpty, VIOLATION),
     (errors.StatementRefused, VIOLATION),
     (errors.UsageError, USAGE),
+    (errors.SchemaMismatch, VIOLATION),
+    (errors.SchemaTooNew, VIOLATION),
     (errors.Fenced, VIOLATION),
     (errors.ClaimLost, VIOLATION),
     (errors.QueueStopped, VIOLATION),

@@ -86,11 +86,17 @@ def render(repository: str) -> str:
 
 def script(repository: str) -> str:
     """Returns `render`, and the row that says what was made: for psql, in one transaction."""
-    made = (
-        f"insert into {repository}.repository (name, schema_version, functions_sha256)"
-        f" values ('{repository}', {SCHEMA_VERSION}, '{functions_sha256()}');"
+    return f"begin;\n{render(repository)}\n{_made(repository)}\ncommit;\n"
+
+
+def _made(repository: str) -> str:
+    """Returns the SQL of the row that says which schema this is; all in it is ours."""
+    digests = f"'{baseline_sha256()}', '{functions_sha256()}'"
+    return (
+        f"insert into {repository}.repository"
+        " (name, schema_version, baseline_sha256, functions_sha256)"
+        f" values ('{repository}', {SCHEMA_VERSION}, {digests});"
     )
-    return f"begin;\n{render(repository)}\n{made}\ncommit;\n"
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:
@@ -171,14 +177,7 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
         sha = functions_sha256()
         if version is None:
             connection.execute(render(repository).encode())
-            connection.execute(
-                sql.SQL(
-                    "insert into {}.repository"
-                    " (name, schema_version, baseline_sha256, functions_sha256)"
-                    " values (%s, %s, %s, %s)"
-                ).format(sql.Identifier(repository)),
-                (repository, SCHEMA_VERSION, baseline_sha256(), sha),
-            )
+            connection.execute(_made(repository).encode())
             return True
         _refuse_other(connection, version, repository)
         return _refresh_functions(connection, repository, sha)

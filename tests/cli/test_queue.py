@@ -1,0 +1,65 @@
+"""`onceq queue ...`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onceq
+
+if TYPE_CHECKING:
+    from tests.cli.parts import Cli
+
+
+def test_create_shows_lists_and_destroys(cli: Cli) -> None:
+    options = ("--abort-limit", "7", "--backoff-ms", "5", "--keep-body", "--no-durable")
+    assert cli.json("queue", "create", "orders", *options).item["created"] is True
+    assert cli.json("queue", "create", "orders", *options).item["created"] is False
+    shown = cli.json("queue", "show", "orders").item
+    assert shown["settings"]["abort_limit"] == 7
+    assert shown["settings"]["backoff_ms"] == 5
+    assert shown["settings"]["keep_body"] is True
+    assert shown["settings"]["durable"] is False
+    assert (shown["depth"], shown["open"]) == (0, "enqueue+dequeue")
+    assert [one["name"] for one in cli.json("queue", "list").lines] == ["orders", "orders.error"]
+    assert cli.json("queue", "destroy", "orders").item["destroyed"] is True
+    assert cli.json("queue", "list").lines == []
+
+
+def test_create_with_other_settings_is_a_mismatch(cli: Cli) -> None:
+    cli("queue", "create", "orders")
+    answer = cli("queue", "create", "orders", "--abort-limit", "9", code=1)
+    assert "abort_limit is 5, declared 9" in answer.err
+    assert answer.out == ""
+
+
+def test_alter_changes_only_what_is_given(cli: Cli) -> None:
+    cli("queue", "create", "orders", "--backoff-ms", "50")
+    after = cli.json("queue", "alter", "orders", "--abort-limit", "2", "--keep-body").item
+    assert (after["abort_limit"], after["backoff_ms"], after["keep_body"]) == (2, 50, True)
+    assert "backoff_max_ms" in cli("queue", "alter", "orders", "--backoff-max-ms", "1", code=2).err
+
+
+def test_start_and_stop(cli: Cli, qm: onceq.QueueManager) -> None:
+    queue = onceq.Queue("orders", bytes, bytes)
+    qm.declare(queue)
+    stopped = cli.json("queue", "stop", "orders").item
+    assert (stopped["enqueue_started"], stopped["dequeue_started"]) == (False, False)
+    started = cli.json("queue", "start", "orders", "--enqueue").item
+    assert (started["enqueue_started"], started["dequeue_started"]) == (True, False)
+    assert cli.json("queue", "show", "orders").item["open"] == "enqueue"
+    assert qm.enqueue(queue, b"x") is not None
+
+
+def test_a_queue_that_is_not_empty_is_not_destroyed(cli: Cli, qm: onceq.QueueManager) -> None:
+    queue = onceq.Queue("orders", bytes, bytes)
+    qm.declare(queue)
+    qm.enqueue(queue, b"x")
+    assert "not empty" in cli("queue", "destroy", "orders", code=1).err
+
+
+def test_for_people(cli: Cli) -> None:
+    cli("queue", "create", "a-queue-with-a-long-name-that-no-table-may-cut-in-a-pipe")
+    listed = cli("queue", "list").out.splitlines()
+    assert listed[0].split()[:3] == ["name", "kind", "depth"]
+    assert listed[1].split()[0] == "a-queue-with-a-long-name-that-no-table-may-cut-in-a-pipe"
+    assert "abort_limit" in cli("queue", "show", listed[1].split()[0]).out

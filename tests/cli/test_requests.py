@@ -1,0 +1,108 @@
+"""`onceq request show`, `error list`, `redrive`, `kill`."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onceq
+from tests.parts import serving, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.cli.parts import Cli
+
+ORDERS = onceq.Queue("orders", bytes, bytes, abort_limit=2, backoff_ms=1)
+
+
+def handler(request: bytes, context: onceq.Context) -> bytes:
+    """Fails what is bad, but for the second time that an operator has it run."""
+    if request == b"bad" and context.correlation_id is None:
+        raise ValueError("it is bad")
+    return request
+
+
+@pytest.fixture
+def failed(cli: Cli, qm: onceq.QueueManager) -> Iterator[uuid.UUID]:
+    """The eid of a request "2" that failed; "1" is done; a server runs."""
+    qm.declare(ORDERS)
+    with (
+        serving(cli.url, cli.repository, ORDERS.handled_by(handler)),
+        qm.clerk("till", ORDERS, window=2) as clerk,
+    ):
+        clerk.send("1", b"good")
+        sent = clerk.send("2", b"bad")
+        assert clerk.receive(rid="2", timeout_s=30).outcome is onceq.RequestOutcome.FAILED
+        clerk.receive(rid="1", timeout_s=30)
+        yield sent.eid
+
+
+def test_show_tells_every_place(cli: Cli, failed: uuid.UUID) -> None:
+    places = cli.json("request", "show", "2").lines
+    assert sorted(one["state"] for one in places) == ["finished", "held", "replied"]
+    finished = next(one for one in places if one["state"] == "finished")
+    assert finished["eid"] == str(failed)
+    assert (finished["attempts"], finished["code"], finished["error"]) == (
+        2,
+        "ValueError",
+        "it is bad",
+    )
+    assert finished["enqueued_at"] < finished["finished_at"]
+    by_eid = cli.json("request", "show", str(failed)).lines
+    assert {one["rid"] for one in by_eid} == {"2"}
+    assert "ValueError" in cli("request", "show", "2", "--client", "till").out
+    cli("request", "show", "2", "--client", "nobody", code=3)
+    assert "no request '99'" in cli("request", "show", "99", code=3).err
+
+
+def test_show_tells_the_server_of_what_runs(cli: Cli, qm: onceq.QueueManager) -> None:
+    qm.declare(ORDERS)
+    assert cli.json("request", "show", "x", code=3).lines == []
+    qm.enqueue(ORDERS, b"good", rid="x")
+    (queued,) = cli.json("request", "show", "x").lines
+    assert (queued["state"], queued["attempts"], queued["server_pid"]) == ("queued", 0, None)
+
+
+def test_errors_are_listed_and_redriven(cli: Cli, failed: uuid.UUID) -> None:
+    (held,) = cli.json("error", "list").lines
+    assert (held["eid"], held["queue"], held["code"]) == (str(failed), "orders.error", "ValueError")
+    assert cli.json("error", "list", "--queue", "orders").lines == [held]
+    assert cli.json("error", "list", "--queue", "orders.error").lines == [held]
+    (new,) = cli.json("redrive", str(failed)).lines
+    assert new["old_eid"] == str(failed) != new["eid"]
+    wait_until(lambda: _outcomes(cli, new["rid"]) == ["done"])
+    assert cli.json("error", "list").lines == []
+    assert "not held" in cli("redrive", str(failed), code=3).err
+
+
+def test_all_of_a_queue_is_redriven(cli: Cli, failed: uuid.UUID) -> None:
+    (new,) = cli.json("redrive", "--queue", "orders", "--all").lines
+    assert new["old_eid"] == str(failed)
+    assert cli.json("redrive", "--queue", "orders.error", "--all").lines == []
+
+
+@pytest.mark.parametrize("words", [(), ("--all",), ("--queue", "orders"), ("EID", "--all")])
+def test_redrive_asks_which(cli: Cli, words: tuple[str, ...]) -> None:
+    assert "give an EID, or --queue" in cli("redrive", *words, code=2).err
+
+
+def test_kill(cli: Cli, qm: onceq.QueueManager) -> None:
+    qm.declare(ORDERS)
+    eid = qm.enqueue(ORDERS, b"x", rid="r")
+    assert cli.json("kill", "r").item["answer"] == "KILLED"
+    assert cli.json("kill", str(eid)).item["answer"] == "KILLED"
+    assert cli.json("kill", str(uuid.uuid4()), code=3).item["answer"] == "NOT_FOUND"
+    qm.enqueue(ORDERS, b"x", rid="twice")
+    qm.enqueue(ORDERS, b"x", rid="twice")
+    assert "give an eid" in cli("kill", "twice", code=2).err
+
+
+def test_kill_too_late(cli: Cli, failed: uuid.UUID) -> None:
+    assert cli.json("kill", str(failed), code=1).item["answer"] == "TOO_LATE"
+
+
+def _outcomes(cli: Cli, rid: str) -> list[str]:
+    return [one["outcome"] for one in cli.json("request", "show", rid).lines]
