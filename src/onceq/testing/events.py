@@ -142,6 +142,14 @@ class Executed(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Event):
+    """A handler's transaction was begun with an element: the evidence for a charge (G7)."""
+
+    rid: str
+    eid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted(Event):
     """An execution ended otherwise than by a commit. code: why."""
 
@@ -229,6 +237,7 @@ EVENTS: dict[str, type[Event]] = {
         ReceiveBegun,
         Satisfied,
         Executed,
+        Started,
         Aborted,
         KillBegun,
         KillAnswered,

@@ -15,27 +15,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq.testing.events import (
-    ClientEvent,
-    Connected,
-    DisconnectBegun,
-    Event,
-    Executed,
-    Fault,
-    FinalState,
-    KillAnswered,
-    KillBegun,
-    Place,
-    ReceiveBegun,
-    Received,
-    Recorder,
-    ReplyEvent,
-    Satisfied,
-    SendBegun,
-    SendFailed,
-    SendOk,
-    load,
-)
+from onceq.testing import events as ev
+from onceq.testing.events import FinalState, Place, Recorder, load
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -74,11 +55,11 @@ class _Life:
 
     client: Client
     found: list[Violation] = field(default_factory=list[Violation])
-    begun: dict[str, SendBegun] = field(default_factory=dict[str, SendBegun])
+    begun: dict[str, ev.SendBegun] = field(default_factory=dict[str, ev.SendBegun])
     acked: dict[str, int] = field(default_factory=dict[str, int])
     void: set[str] = field(default_factory=set[str])
     maybe: list[str] = field(default_factory=list[str])
-    handed: dict[str, ReplyEvent] = field(default_factory=dict[str, ReplyEvent])
+    handed: dict[str, ev.ReplyEvent] = field(default_factory=dict[str, ev.ReplyEvent])
     stable: str | None = None
     current: str | None = None
     epoch: int = 0
@@ -92,24 +73,24 @@ class _Life:
     def broken(self, guarantee: str, rid: str | None, text: str) -> None:
         self.found.append(Violation(guarantee, rid, f"{self.client[0]}: {text}"))
 
-    def take(self, event: ClientEvent) -> None:
+    def take(self, event: ev.ClientEvent) -> None:
         match event:
-            case Connected():
+            case ev.Connected():
                 self._connected(event)
-            case SendBegun() | SendOk() | SendFailed():
+            case ev.SendBegun() | ev.SendOk() | ev.SendFailed():
                 self._sending(event)
-            case ReplyEvent():
+            case ev.ReplyEvent():
                 self._reply(event)
-            case ReceiveBegun():
+            case ev.ReceiveBegun():
                 self.r_known = False
-            case DisconnectBegun():
+            case ev.DisconnectBegun():
                 self.may_have_ended, self.r_known = True, False
-            case Satisfied():
+            case ev.Satisfied():
                 self._satisfied()
             case _:
                 pass
 
-    def _connected(self, event: Connected) -> None:
+    def _connected(self, event: ev.Connected) -> None:
         if event.epoch <= self.epoch:
             self.broken("G6", None, f"epoch {event.epoch} was given to two lives")
         if event.was == "new" and self.epoch:
@@ -132,7 +113,7 @@ class _Life:
             self.acked.setdefault(s_rid, 0)
             self.void.discard(s_rid)
 
-    def _shown_received(self, event: Connected) -> None:
+    def _shown_received(self, event: ev.Connected) -> None:
         if self.r_known and event.r_rid != self.received_last:
             shown = f"connect shows {event.r_rid!r} received last; {self.received_last!r} was"
             self.broken("G6", event.r_rid, shown)
@@ -148,22 +129,22 @@ class _Life:
         self.r_known, self.received_last = True, rid
         self.ckpt_known, self.ckpt = True, ckpt
 
-    def _sending(self, event: SendBegun | SendOk | SendFailed) -> None:
+    def _sending(self, event: ev.SendBegun | ev.SendOk | ev.SendFailed) -> None:
         rid = event.rid
         match event:
-            case SendBegun():
+            case ev.SendBegun():
                 self.begun[rid] = event
                 self.void.discard(rid)
                 self.maybe.append(rid)
                 self.r_known = self.r_known and self.held == self.received_last
-            case SendOk(state="new"):
+            case ev.SendOk(state="new"):
                 self.acked[rid] = event.at
                 self.maybe, self.stable, self.current = [], rid, rid
                 self._acknowledged(rid)
-            case SendOk():
+            case ev.SendOk():
                 self.acked.setdefault(rid, event.at)
                 self.current = rid
-            case SendFailed():
+            case ev.SendFailed():
                 if not event.unknown:
                     self.maybe.remove(rid)
 
@@ -173,7 +154,7 @@ class _Life:
             self.ckpt_known = self.ckpt_known and self.held == self.received_last
             self.received_last = self.held
 
-    def _reply(self, event: ReplyEvent) -> None:
+    def _reply(self, event: ev.ReplyEvent) -> None:
         rid = event.rid
         if rid not in self.begun:
             self.broken("G1", rid, "a reply to what was never sent")
@@ -185,7 +166,7 @@ class _Life:
         if _content(first) != _content(event):
             self.broken("G5", rid, f"handed out as {_content(first)}, then as {_content(event)}")
         self.held = rid
-        if isinstance(event, Received) and event.ckpt is not None:
+        if isinstance(event, ev.Received) and event.ckpt is not None:
             self._stable_receive(rid, event.ckpt)
 
     def _satisfied(self) -> None:
@@ -194,11 +175,11 @@ class _Life:
                 self.broken("G5", rid, "its reply was never handed out")
 
 
-def _content(event: ReplyEvent) -> tuple[str, str, str]:
+def _content(event: ev.ReplyEvent) -> tuple[str, str, str]:
     return (event.eid, event.outcome, event.digest)
 
 
-def check(events: Iterable[Event], final: FinalState) -> list[Violation]:
+def check(events: Iterable[ev.Event], final: FinalState) -> list[Violation]:
     """Returns every violation found; an empty list is a history that keeps G1 to G8 (and G12)."""
     lives, others = _sorted(events)
     places = _Places(final)
@@ -213,11 +194,11 @@ def check(events: Iterable[Event], final: FinalState) -> list[Violation]:
     return found
 
 
-def _sorted(events: Iterable[Event]) -> tuple[dict[Client, _Life], list[Event]]:
-    by_client: defaultdict[Client, list[ClientEvent]] = defaultdict(list)
-    others: list[Event] = []
+def _sorted(events: Iterable[ev.Event]) -> tuple[dict[Client, _Life], list[ev.Event]]:
+    by_client: defaultdict[Client, list[ev.ClientEvent]] = defaultdict(list)
+    others: list[ev.Event] = []
     for event in events:
-        if isinstance(event, ClientEvent):
+        if isinstance(event, ev.ClientEvent):
             by_client[event.client].append(event)
         else:
             others.append(event)
@@ -292,7 +273,9 @@ def _named(rows: list[Place]) -> str:
     return ", ".join(f"{row.role} {row.state} {row.outcome or ''}".strip() for row in rows)
 
 
-def _outcome(life: _Life, begun: SendBegun, ended: Place, final: FinalState) -> Iterator[Violation]:
+def _outcome(
+    life: _Life, begun: ev.SendBegun, ended: Place, final: FinalState
+) -> Iterator[Violation]:
     who, rid, outcome = life.client[0], begun.rid, ended.outcome
     told = life.handed.get(rid)
     if told is not None and told.outcome != outcome:
@@ -342,21 +325,27 @@ def _effect_allowed(places: _Places, eid: str, rid: str, void: set[str]) -> Iter
 
 
 def _executions(
-    others: list[Event], places: _Places, lives: dict[Client, _Life]
+    others: list[ev.Event], places: _Places, lives: dict[Client, _Life]
 ) -> Iterator[Violation]:
     told_at = _failures_told(places, lives)
     executed: Counter[str] = Counter()
-    faults = sum(isinstance(event, Fault) for event in others)  # a death may precede the handler
+    started: Counter[str] = Counter()
+    faults = sum(isinstance(event, ev.Fault) for event in others)  # a death may precede the handler
     for event in others:
-        if isinstance(event, Executed):
+        if isinstance(event, ev.Executed):
             executed[event.eid] += 1
             if told_at.get(event.eid, event.at) < event.at:
                 yield Violation("G3", event.rid, "was executed after its failure had been told")
+        elif isinstance(event, ev.Started):
+            started[event.eid] += 1
     for eid, rows in places.finished.items():
         row = rows[0]
         counted = row.outcome == "failed" and row.code not in REJECTED
         if executed and counted and executed[eid] + faults < row.aborts:
             text = f"charged {row.aborts} times, executed {executed[eid]} times"
+            yield Violation("G7", row.rid, text)
+        elif started and started[eid] < row.aborts:
+            text = f"charged {row.aborts} times, started {started[eid]} times"
             yield Violation("G7", row.rid, text)
 
 
@@ -372,13 +361,15 @@ def _failures_told(places: _Places, lives: dict[Client, _Life]) -> dict[str, int
     }
 
 
-def _kills(others: list[Event], places: _Places, lives: dict[Client, _Life]) -> Iterator[Violation]:
+def _kills(
+    others: list[ev.Event], places: _Places, lives: dict[Client, _Life]
+) -> Iterator[Violation]:
     acked_at = {rid: at for life in lives.values() for rid, at in life.acked.items()}
     begun_at: dict[tuple[str, str], int] = {}
     for event in others:
-        if isinstance(event, KillBegun):
+        if isinstance(event, ev.KillBegun):
             begun_at[event.actor, event.rid] = event.at
-        elif isinstance(event, KillAnswered):
+        elif isinstance(event, ev.KillAnswered):
             began = begun_at.get((event.actor, event.rid), event.at)
             known = acked_at.get(event.rid, began) < began
             ended = places.ended(event.eid, event.rid)

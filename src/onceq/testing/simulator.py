@@ -9,45 +9,29 @@ the faults have stopped, all must finish (G12), and the history must keep G1 to 
 
 from __future__ import annotations
 
-import random
-from dataclasses import dataclass, field
+import argparse
+import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
 from onceq import errors
-from onceq.engine.gate import Gate
-from onceq.manager.program import declare
 from onceq.model import ops
 from onceq.model.oracle import Blocked
-from onceq.server.program import serve
 from onceq.testing import events as ev
+from onceq.testing.cast import Actor, Cast, Variant
 from onceq.testing.history import FinalState, Place, Violation, check
-from onceq.testing.memory import MemoryDriver, memory_repository
-from onceq.testing.participants import (
-    ABORT_LIMIT,
-    KINDS,
-    QUEUE,
-    Client,
-    ClientLife,
-    Death,
-    ServerProcess,
-    World,
-    handler,
-    killer,
-)
+from onceq.testing.participants import ABORT_LIMIT, Death
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from onceq.model.oracle import Session
-    from onceq.server.program import ServerSession
 
 STEPS_MAX = 6000
 IDLE_ROUNDS_MAX = 200
 FAULT_STEPS = 160
 SERVER_DEATHS_MAX = 2
 UNINTERRUPTED = (ops.Wait, ops.Stopping)
-OPENING = (ops.Begin, ops.Call, ops.Finish)
 FAULTS = (
     "die before",
     "die after",
@@ -57,34 +41,8 @@ FAULTS = (
     "ghost rolls back",
     "database crash",
     "second life",
+    "abandoned",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
-    """What is simulated: the shipped semantics and Programs, or, in a test, broken ones."""
-
-    answers: Mapping[type[Any], Callable[..., Any]] = field(
-        default_factory=dict[type[Any], "Callable[..., Any]"]
-    )
-    serve: Callable[[ServerSession], ops.Program[None]] = serve
-
-
-@dataclass(slots=True, eq=False)
-class Actor:
-    """A participant: its program, the Op that it is about to perform, and its connection.
-
-    waits_at: the version of the repository at which it found nothing to do; None: it is ready.
-    """
-
-    name: str
-    start: Callable[[], ops.Program[None]]
-    driver: MemoryDriver
-    process: ServerProcess | None = None
-    client: Client | None = None
-    program: ops.Program[None] | None = None
-    op: ops.Op[Any] | None = None
-    waits_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,66 +55,21 @@ class Result:
     faults: int
 
 
-class Simulation:
+class Simulation(Cast):
     """One schedule. say: told every step, when somebody wants to know."""
 
     def __init__(
         self, seed: int, variant: Variant | None = None, say: Callable[[str], None] | None = None
     ) -> None:
+        super().__init__(seed, variant or Variant())
         self.seed = seed
-        self._variant = variant or Variant()
         self._say = say
-        self._chance = random.Random(seed)  # noqa: S311 # a seed makes it repeatable
-        self.oracle, clock = memory_repository(seed, self._variant.answers)
-        self.world = World(self._chance, clock)
-        self._actors: list[Actor] = []
         self._ghosts: list[tuple[Session, bool]] = []
         self._epochs: dict[int, int] = {}
         self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 8))
         self._hit = 0
         self._deaths = 0
         self._idle_rounds = 0
-        self._processes = 0
-        self._handle = handler(self.world)
-
-    # --- who takes part -----------------------------------------------------------------------
-
-    def _set_up(self) -> None:
-        self._driver(None).run(declare(QUEUE))
-        clients = [
-            Client(name, [(f"{name}{n}", self._chance.choice(KINDS)) for n in range(requests)])
-            for name, requests in zip("ab", (self._chance.randint(1, 3), 1), strict=True)
-        ]
-        for client in clients[: self._chance.choice((1, 2))]:
-            self._add_client(client)
-        for _ in range(self._chance.choice((1, 1, 2))):
-            self._add_process(self._chance.choice((1, 2)))
-        if self.world.likely(0.3):
-            life = lambda: killer(self.world, 2)  # noqa: E731 # a start, like the others
-            self._actors.append(Actor("killer", life, self._driver(None)))
-
-    def _driver(self, process: ServerProcess | None) -> MemoryDriver:
-        return MemoryDriver(
-            self.oracle,
-            self.world.clock,
-            calls={QUEUE.name: self._handle},
-            stop=lambda: process is not None and process.stopping,
-            gate=None if process is None else process.gate,
-        )
-
-    def _add_client(self, client: Client) -> None:
-        life = lambda: ClientLife(self.world, client).run()  # noqa: E731 # a start
-        self._actors.append(Actor(client.name, life, self._driver(None), client=client))
-
-    def _add_process(self, sessions: int) -> None:
-        self._processes += 1
-        number = UUID(int=self._chance.getrandbits(128))
-        process = ServerProcess(self._processes, number, Gate())
-        for index in range(sessions):
-            session = process.session()
-            life = lambda session=session: self._variant.serve(session)  # noqa: E731 # a start
-            name = f"server {process.number}.{index + 1}"
-            self._actors.append(Actor(name, life, self._driver(process), process=process))
 
     # --- the schedule -------------------------------------------------------------------------
 
@@ -207,17 +120,16 @@ class Simulation:
         except Death:
             self._die(actor)
         except errors.OnceqError as error:
-            self._told(actor, op, f"raises {type(error).__name__}")
-            self._advance(actor, lambda program: program.throw(error))
+            told = error
+            self._told(actor, op, told)
+            self._advance(actor, lambda program: program.throw(told))
         else:
-            self._told(actor, op, f"-> {answer!r}"[:160])
+            self._told(actor, op, answer)
             if isinstance(op, ops.Wait):
                 actor.waits_at = self.oracle.version
             self._advance(actor, lambda program: program.send(answer))
 
-    def _advance(
-        self, actor: Actor, move: Callable[[ops.Program[None]], ops.Op[Any]]
-    ) -> None:
+    def _advance(self, actor: Actor, move: Callable[[ops.Program[None]], ops.Op[Any]]) -> None:
         if actor.program is None:
             return
         try:
@@ -246,6 +158,8 @@ class Simulation:
 
     def _perform(self, actor: Actor, op: ops.Op[Any]) -> Any:
         answer = actor.driver.perform_once(op)
+        if isinstance(op, ops.Begin):
+            self._started(op)
         if isinstance(op, ops.Connect):
             self._epochs[answer.registrant_id] = answer.epoch
         epoch = getattr(op, "epoch", None)
@@ -266,7 +180,8 @@ class Simulation:
         dies = fault.startswith("die") and actor.process is not None
         if dies and self._deaths >= SERVER_DEATHS_MAX:
             return None
-        if fault == "second life" and actor.client is None:
+        whose = {"second life": actor.client, "abandoned": actor.process}.get(fault, actor)
+        if whose is None:
             return None
         self._left -= 1
         self._hit += 1
@@ -298,10 +213,18 @@ class Simulation:
                 self._ghosts.clear()
                 self.oracle.crash(clean=self.world.likely(0.2))
             case _:
-                if actor.client is not None:
-                    self._add_client(actor.client)
+                self._beset(actor)
                 return self._perform(actor, op)
         raise errors.ConnectionLost("lost") if is_inside else errors.InDoubt("the answer was lost")
+
+    def _beset(self, actor: Actor) -> None:
+        """Begins a second life of a client, or revokes what a server holds, as a stop does."""
+        if actor.client is not None:
+            self._add_client(actor.client)
+        elif actor.session is not None and actor.session.incarnation is not None:
+            operator = self._driver(None)
+            operator.perform(ops.CloseIncarnation(incarnation=actor.session.incarnation))
+            operator.end()
 
     def _lose(self, actor: Actor, *, lingers: bool) -> None:
         """Loses a connection; a transaction that is open may linger in the database."""
@@ -314,19 +237,24 @@ class Simulation:
     def _haunt(self, actor: Actor, op: ops.Op[Any], *, commits: bool) -> None:
         """Loses a connection while the database is still at the Op, and will end it later."""
         session = actor.driver.session
-        if isinstance(op, ops.Call):
-            raise Death
         alone = session.transaction is None and not isinstance(op, ops.Begin)
         if alone:
             self.oracle.begin(session)
         try:
-            if not isinstance(op, ops.Commit):
+            if not isinstance(op, (ops.Commit, ops.Call)):
                 actor.driver.perform_once(op)
         except (Blocked, errors.OnceqError):
             if alone:
                 self.oracle.rollback(session)
             raise
+        if isinstance(op, ops.Begin):
+            self._started(op)
         self._ghosts.append((session, commits))
+
+    def _started(self, op: ops.Begin) -> None:
+        row = self.oracle.state.elements.rows.get(op.seq)
+        if row is not None:
+            self.world.record(ev.Started, "server", rid=row.rid, eid=str(row.eid))
 
     def _end_ghost(self) -> None:
         session, commits = self._ghosts.pop(self._chance.randrange(len(self._ghosts)))
@@ -380,12 +308,39 @@ class Simulation:
         )
         return FinalState(places=places, effects=effects, abort_limit=ABORT_LIMIT)
 
-    def _told(self, actor: Actor | None, op: ops.Op[Any] | None, text: str) -> None:
+    def _told(self, actor: Actor | None, op: ops.Op[Any] | None, what: object) -> None:
         if self._say is not None:
             name = "" if actor is None else actor.name
-            self._say(f"{self.world.step:5} {name:12} {'' if op is None else op} {text}")
+            text = what if isinstance(what, str) else repr(what)[:160]
+            self._say(f"{self.world.step:5} {name:12} {'' if op is None else op} -> {text}")
 
 
 def simulate(seed: int, variant: Variant | None = None) -> Result:
     """Runs the schedule of a seed."""
     return Simulation(seed, variant).run()
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs one schedule verbosely, or many; returns 0, or 1 when a guarantee was broken."""
+    parser = argparse.ArgumentParser(prog="python -m onceq.testing.simulator", description=__doc__)
+    parser.add_argument("--seed", type=int, help="run this schedule and say every step")
+    parser.add_argument("--schedules", type=int, default=1000, help="how many seeds, from 0 on")
+    chosen = parser.parse_args(arguments)
+    if chosen.seed is not None:
+        results = [Simulation(chosen.seed, say=_say).run()]
+    else:
+        results = [simulate(seed) for seed in range(chosen.schedules)]
+    for result in results:
+        for violation in result.violations:
+            _say(f"seed {result.seed}: {violation}")
+    broken = sum(bool(result.violations) for result in results)
+    _say(f"{len(results)} schedules, {sum(one.steps for one in results)} steps, {broken} broken")
+    return int(bool(broken))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
