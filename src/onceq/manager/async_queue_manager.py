@@ -6,13 +6,14 @@ Made by `onceq.open_async`. Its methods perform one Op, or run one Program;
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.driver import this_process
 from onceq.engine.unwrap import async_caller_driver
-from onceq.errors import IllegalState
+from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.model import names, ops
 from onceq.model.queue import Queue, QueueInfo, content_type_of
@@ -36,6 +37,7 @@ class AsyncQueueOperations:
         self.located = located
         self.repository = names.check_repository(repository)
         self._link = AsyncLink(located, repository)
+        self._process = uuid.uuid4()
         self._incarnation: ops.Incarnation | None = None
         self._taken: list[program.Taken] = []
         self._turn = 0
@@ -126,16 +128,21 @@ class AsyncQueueOperations:
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
             return await self._link.run(program.dequeue(op, timeout_s))
+        on = async_caller_driver(connection, self.repository)
         await self._settle_taken()
         life = await self._live()
-        self._turn += 1
+        self._turn = 1 - self._turn  # due elements first, or fresh ones
         claim = program.claim(
             life.incarnation, queue, eid=eid, turn=self._turn, timeout_s=timeout_s
         )
         element = await self._link.run(claim)
         if element is not None:
             take = ops.Take(seq=element.seq, incarnation=life.incarnation)
-            xid = await self._on(connection).perform(take)
+            try:
+                xid = await on.perform(take)
+            except OnceqError:
+                await self._link.perform(program.give_back(take))
+                raise
             self._taken.append(program.Taken(element.seq, xid))
         return element
 
@@ -266,12 +273,15 @@ class AsyncQueueOperations:
         )
 
     async def _live(self) -> ops.Incarnation:
-        if self._incarnation is None:
+        life = self._incarnation
+        if life is None or life.backend_pid != self._link.connection.info.backend_pid:
             host, pid = this_process()
-            self._incarnation = await self._link.perform(
-                ops.OpenIncarnation(process=uuid.uuid4(), host=host, pid=pid)
+            former = None if life is None else life.incarnation
+            life = await self._link.perform(
+                ops.OpenIncarnation(process=self._process, host=host, pid=pid, former=former)
             )
-        return self._incarnation
+            self._incarnation = life
+        return life
 
     async def _settle_taken(self) -> None:
         if self._incarnation is not None and self._taken:
@@ -280,12 +290,13 @@ class AsyncQueueOperations:
 
     async def close(self) -> None:
         """Closes the connection; returns what was dequeued in transactions that rolled back."""
-        if self._incarnation is not None:
-            await self._settle_taken()
-            await self._link.perform(
-                ops.CloseIncarnation(incarnation=self._incarnation.incarnation)
-            )
-            self._incarnation = None
+        life, self._incarnation = self._incarnation, None
+        with contextlib.suppress(OperatingError):  # a lost connection ended the incarnation
+            if life is not None:
+                self._taken = await self._link.run(
+                    program.settle_taken(self._taken, life.incarnation)
+                )
+                await self._link.perform(ops.CloseIncarnation(incarnation=life.incarnation))
         await self._link.close()
         self.located.close()
 

@@ -38,7 +38,7 @@ def encode(kind: type[Any], value: Any, what: str) -> bytes:
     try:
         body = msgspec.json.encode(value)
         msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
         raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error
     return body
 
@@ -49,7 +49,7 @@ def decode(kind: type[Any], body: bytes, what: str) -> Any:
         return body
     try:
         return msgspec.json.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error
 
 

@@ -8,14 +8,22 @@ the finish. Source: spec S1; architecture 3.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from onceq.errors import HandlerFailed, HandlerMisuse, HandlerSignal, InvalidValue
+from onceq.errors import (
+    EnvironmentFault,
+    HandlerFailed,
+    HandlerMisuse,
+    HandlerSignal,
+    InvalidValue,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Generator, Mapping
     from datetime import datetime
     from uuid import UUID
 
@@ -48,6 +56,10 @@ REFUSED = frozenset(
     }
 )
 """What a handler may not do to its connection: the server commits, or nobody does."""
+
+ACTED_UPON = (HandlerSignal, HandlerMisuse, EnvironmentFault)
+"""What reaches the server as it was raised, with the database's own errors; an EnvironmentFault
+comes out of onceq's operations on the handler's connection."""
 
 
 class HandlerConnection:
@@ -127,18 +139,47 @@ def _context(handled: Handled[Any, Any], element: Element, connection: Any) -> B
     )
 
 
-def _raised(error: Exception, database_error: type[Exception]) -> Exception:
-    """Returns what the server acts upon: its own signals, PostgreSQL's errors, or HandlerFailed."""
-    if isinstance(error, (HandlerSignal, HandlerMisuse, database_error)):
-        return error
-    return HandlerFailed(type(error).__name__, str(error))
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as second:  # noqa: BLE001 # the server's handler boundary: its __str__ raised
+        return f"its text cannot be had: {type(second).__name__}"
+
+
+@contextlib.contextmanager
+def _boundary(*passed: type[Exception]) -> Generator[None]:
+    """Raises HandlerFailed in place of whatever a user's code raised, but for what is passed."""
+    try:
+        yield
+    except passed:
+        raise
+    except Exception as error:  # noqa: BLE001 # the server's handler boundary
+        raise HandlerFailed(type(error).__name__, _text(error)) from error
+
+
+@contextlib.contextmanager
+def _own_cancellation() -> Generator[None]:
+    """Raises HandlerFailed for a CancelledError that does not mean this task: a handler's own."""
+    try:
+        yield
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise HandlerFailed("CancelledError", _text(error)) from error
+
+
+def _decoded(handled: Handled[Any, Any], element: Element) -> Any:
+    with _boundary(InvalidValue):
+        return handled.queue.decode_request(element.body)
 
 
 def _encoded(handled: Handled[Any, Any], element: Element, value: Any) -> bytes:
     if value is None and not element.owes_reply:
         return b""
     try:
-        return handled.queue.encode_reply(value)
+        with _boundary(InvalidValue):
+            return handled.queue.encode_reply(value)
     except InvalidValue as error:
         raise HandlerFailed("InvalidReply", str(error)) from error
 
@@ -149,13 +190,11 @@ def sync_call(
     """Returns what the driver calls for an element of this queue."""
 
     def call(element: Element, connection: psycopg.Connection[Any]) -> bytes:
-        request = handled.queue.decode_request(element.body)
+        request = _decoded(handled, element)
         guarded = HandlerConnection(connection)
         try:
-            value = handled.handler(request, _context(handled, element, guarded))
-        except Exception as error:  # noqa: BLE001 # the server's handler boundary
-            raised = _raised(error, database_error)
-            raise raised from (None if raised is error else error)
+            with _boundary(*ACTED_UPON, database_error):
+                value = handled.handler(request, _context(handled, element, guarded))
         finally:
             guarded.expire()
         return _encoded(handled, element, value)
@@ -169,13 +208,11 @@ def async_call(
     """Returns what the async driver awaits for an element of this queue."""
 
     async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
-        request = handled.queue.decode_request(element.body)
+        request = _decoded(handled, element)
         guarded = HandlerConnection(connection)
         try:
-            value = await handled.handler(request, _context(handled, element, guarded))
-        except Exception as error:  # noqa: BLE001 # the server's handler boundary
-            raised = _raised(error, database_error)
-            raise raised from (None if raised is error else error)
+            with _boundary(*ACTED_UPON, database_error), _own_cancellation():
+                value = await handled.handler(request, _context(handled, element, guarded))
         finally:
             guarded.expire()
         return _encoded(handled, element, value)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from onceq.model.element import Element
 
 ERROR_CHARS_MAX = 4000
+TURNS = 2**30
+"""Turns are counted modulo this: they travel as 4-byte integers, and a life may last for years."""
 TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many turns."""
 TAKE_OVER_IDLE = 4
@@ -86,14 +88,14 @@ def serve(session: ServerSession) -> ops.Program[None]:
     turn = 0
     misses = 0
     while not (yield from ops.Stopping()):
-        turn += 1
+        turn = (turn + 1) % TURNS
         at = turn % len(queue_ids)
         pending = yield from ops.Claim(
             incarnation=life.incarnation, queue_id=queue_ids[at], n=1, turn=turn, alone=True
         )
         misses = 0 if pending else misses + 1
         while pending and not (yield from ops.Stopping()):
-            turn += 1
+            turn = (turn + 1) % TURNS
             run = Execution(session.served[at], queue_ids[at], pending[0], turn)
             pending = yield from _execute(session, life, run)
             if turn % TAKE_OVER_EVERY == 0:
@@ -174,8 +176,8 @@ def _abort(
             seq=element.seq,
             incarnation=life.incarnation,
             charge=charge,
-            code=code_of(error),
-            error=text_of(error)[:ERROR_CHARS_MAX],
+            code=_storable(code_of(error)),
+            error=_storable(text_of(error)[:ERROR_CHARS_MAX]),
         )
     session.counts.failed += fate is Fate.FAILED
     session.counts.returned += fate is Fate.RETURNED
@@ -193,3 +195,8 @@ def code_of(error: errors.OnceqError) -> str:
 def text_of(error: errors.OnceqError) -> str:
     """Returns what the handler said, without the class that is the abort code."""
     return error.text if isinstance(error, errors.HandlerFailed) else str(error)
+
+
+def _storable(text: str) -> str:
+    """Returns text that PostgreSQL takes: an exception may say anything, and must be recorded."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

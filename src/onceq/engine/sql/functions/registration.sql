@@ -112,7 +112,7 @@ begin
         perform onceq.check_epoch(p_registrant, p_epoch);
     end if;
     if p_eid is null then
-        select * into e from onceq.claim(mine, q.queue_id, 1, mine::integer, true);
+        select * into e from onceq.claim(mine, q.queue_id, 1, (mine % 2)::integer, true);
     else
         select * into e from onceq.claim_eid(mine, q.queue_id, p_eid);
     end if;
