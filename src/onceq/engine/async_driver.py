@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from onceq.engine import session
-from onceq.engine.binding import BINDINGS
+from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.gate import Gate
 from onceq.engine.waiting import Pause
 from onceq.errors import OnceqError
@@ -111,17 +111,20 @@ class AsyncPostgresDriver:
         if local is not None:
             return await local(op)  # type: ignore[no-any-return] # typed by the Op
         row, text = self._statements.of(op)
-        committing = row.writes and not session.in_transaction(self.connection)
-        self._verdict.forget()
+        if not (row.writes and session.commits_at_once(self.connection)):
+            return await self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
+        with self._verdict:
+            answer = await self._ask(row, text, op, committing=True)
+        self._verdict.check()
+        return answer  # type: ignore[no-any-return] # typed by the Op
+
+    async def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
             async with self.connection.cursor(binary=True) as cursor:
                 await cursor.execute(text, row.arguments(op), prepare=True)
-                answer = row.decode(await cursor.fetchall())
+                return row.decode(await cursor.fetchall())
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
-        if committing:
-            self._verdict.check()
-        return answer  # type: ignore[no-any-return] # typed by the Op
 
     async def _begin(self, op: ops.Begin) -> None:
         self._gate.announce(alone=op.alone)
@@ -134,9 +137,9 @@ class AsyncPostgresDriver:
         await self._execute(session.begin_text(op, self._repository), committing=False)
 
     async def _commit(self, _: ops.Commit) -> None:
-        self._verdict.forget()
         try:
-            await self._execute(b"commit", committing=True)
+            with self._verdict:
+                await self._execute(b"commit", committing=True)
         finally:
             self._leave()
         self._verdict.check()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 
 from onceq.engine import session
-from onceq.engine.binding import BINDINGS
+from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.gate import Gate
 from onceq.engine.waiting import Pause
 from onceq.errors import OnceqError
@@ -118,18 +118,20 @@ class PostgresDriver:
         if local is not None:
             return local(op)  # type: ignore[no-any-return] # typed by the Op
         row, text = self._statements.of(op)
-        committing = row.writes and not session.in_transaction(self.connection)
-        self._verdict.forget()
+        if not (row.writes and session.commits_at_once(self.connection)):
+            return self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
+        with self._verdict:
+            answer = self._ask(row, text, op, committing=True)
+        self._verdict.check()
+        return answer  # type: ignore[no-any-return] # typed by the Op
+
+    def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
             with self.connection.cursor(binary=True) as cursor:
-                answer = row.decode(
-                    cursor.execute(text, row.arguments(op), prepare=True).fetchall()
-                )
+                cursor.execute(text, row.arguments(op), prepare=True)
+                return row.decode(cursor.fetchall())
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
-        if committing:
-            self._verdict.check()
-        return answer  # type: ignore[no-any-return] # typed by the Op
 
     def _begin(self, op: ops.Begin) -> None:
         self._gate.enter(alone=op.alone)
@@ -137,9 +139,9 @@ class PostgresDriver:
         self._execute(session.begin_text(op, self._repository), committing=False)
 
     def _commit(self, _: ops.Commit) -> None:
-        self._verdict.forget()
         try:
-            self._execute(b"commit", committing=True)
+            with self._verdict:
+                self._execute(b"commit", committing=True)
         finally:
             self._leave()
         self._verdict.check()

@@ -87,21 +87,29 @@ def begin_text(op: ops.Begin, repository: str) -> bytes:
 
 
 class Verdict:
-    """Listens for the WARNING that makes a COMMIT's success a doubt."""
+    """Listens for the WARNING that makes a COMMIT's success a doubt.
 
-    __slots__ = ("cut_short",)
+    Only while one is under way, as a `with` block: a handler's own RAISE WARNING has the same
+    SQLSTATE, and a caller's connection must not collect listeners.
+    """
+
+    __slots__ = ("_connection", "cut_short")
 
     def __init__(self, connection: psycopg.BaseConnection[Any]) -> None:
+        self._connection = connection
         self.cut_short: str | None = None
-        connection.add_notice_handler(self._notice)
+
+    def __enter__(self) -> None:
+        self.cut_short = None
+        self._connection.add_notice_handler(self._notice)
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.remove_notice_handler(self._notice)
 
     def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
-        if diagnostic.sqlstate == faults.DURABILITY_CUT_SHORT and diagnostic.severity == "WARNING":
+        warning = diagnostic.severity_nonlocalized == "WARNING"
+        if warning and diagnostic.sqlstate == faults.DURABILITY_CUT_SHORT:
             self.cut_short = diagnostic.message_primary or "durability was cut short"
-
-    def forget(self) -> None:
-        """Forgets warnings heard so far: a handler's own RAISE WARNING has the same SQLSTATE."""
-        self.cut_short = None
 
     def check(self) -> None:
         """Raises InDoubt when the commit just made may not survive a failover."""
@@ -113,6 +121,11 @@ class Verdict:
 def is_broken(connection: psycopg.BaseConnection[Any]) -> bool:
     """Returns whether the session is gone."""
     return connection.closed or connection.pgconn.transaction_status == TransactionStatus.UNKNOWN
+
+
+def commits_at_once(connection: psycopg.BaseConnection[Any]) -> bool:
+    """Returns whether a statement will be a transaction of its own."""
+    return connection.autocommit and not in_transaction(connection)
 
 
 def in_transaction(connection: psycopg.BaseConnection[Any]) -> bool:

@@ -27,6 +27,8 @@ def _inner(connection: Any) -> Any:
     if hasattr(found, "sync_connection"):
         found = found.sync_connection
     if hasattr(found, "dialect"):
+        if not found.in_transaction():
+            found.begin()  # else its commit does not know of ours
         found = found.connection
     for name in ("driver_connection", "_connection", "_inner"):  # the last: of our handlers'
         found = getattr(found, name, found)

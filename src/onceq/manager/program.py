@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq import errors
 from onceq.model import names, ops
-from onceq.model.element import Fate
+from onceq.model.element import Charge, Fate
 from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
@@ -96,6 +96,13 @@ def claim(
         if not (yield from ops.Wait(key="claim", first=first, timeout_s=timeout_s)):
             return None
         first = False
+
+
+def give_back(take: ops.Take) -> ops.AbortElement:
+    """Returns the Op that gives back a claim which the caller's transaction did not take."""
+    return ops.AbortElement(
+        seq=take.seq, incarnation=take.incarnation, charge=Charge.RELEASE, code=None, error=None
+    )
 
 
 def settle_taken(taken: list[Taken], incarnation: int) -> ops.Program[list[Taken]]:

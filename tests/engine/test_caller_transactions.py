@@ -1,0 +1,302 @@
+"""Enqueue and dequeue inside the caller's own transaction: psycopg and SQLAlchemy (spec Q2, G8)."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+import sqlalchemy
+from sqlalchemy.orm import Session
+
+import onceq
+from onceq.errors import ClaimLost, IllegalState, InvalidValue
+from onceq.model.element import KillAnswer
+from tests.lives import living
+from tests.parts import Background, plain, rows, scalar, wait_blocked
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, abort_limit=3)
+
+
+@contextlib.contextmanager
+def by_psycopg(conninfo: str) -> Generator[Any]:
+    with psycopg.connect(conninfo) as connection:
+        yield connection
+        connection.rollback()
+
+
+@contextlib.contextmanager
+def by_sqlalchemy(conninfo: str) -> Generator[Any]:
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo)
+    )
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+@contextlib.contextmanager
+def by_session(conninfo: str) -> Generator[Any]:
+    engine = sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo)
+    )
+    with Session(engine) as session:
+        yield session
+    engine.dispose()
+
+
+CALLERS = {"psycopg": by_psycopg, "sqlalchemy": by_sqlalchemy, "session": by_session}
+
+caller = pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+
+
+def aborts(conninfo: str, repository: str) -> list[tuple[Any, ...]]:
+    return rows(conninfo, f"select aborts, code from {repository}.element where role <> 'reply'")
+
+
+@caller
+def test_an_enqueue_joins_the_transaction(
+    qm: onceq.QueueManager, conninfo: str, repository: str, caller: Any
+) -> None:
+    qm.declare(RAW)
+    with caller(conninfo) as connection:
+        qm.enqueue(RAW, b"rolled back", connection=connection)
+        connection.rollback()
+        onceq.enqueue(connection, RAW, b"by function", repository=repository, priority=9)
+        eid = qm.enqueue(RAW, b"by method", connection=connection)
+        assert qm.read(eid) is None  # not yet
+        connection.commit()
+    assert [one.state for one in qm.lookup(queue="raw")] == ["queued", "queued"]
+    first = qm.dequeue("raw")
+    assert first is not None
+    assert first.body == b"by function"
+
+
+@caller
+def test_a_dequeue_commits_with_the_transaction(
+    qm: onceq.QueueManager, conninfo: str, caller: Any
+) -> None:
+    qm.declare(RAW)
+    eid = qm.enqueue(RAW, b"x")
+    with caller(conninfo) as connection:
+        element = qm.dequeue("raw", connection=connection)
+        assert element is not None
+        assert element.eid == eid
+        assert qm.dequeue("raw", connection=connection) is None
+        assert qm.show("raw").claimed == 1
+        connection.commit()
+    assert qm.show("raw").depth == 0
+    assert [one.outcome for one in qm.lookup(eid=eid)] == ["dequeued"]
+
+
+@caller
+def test_a_rollback_counts_an_abort_and_the_last_one_fails_the_element(
+    qm: onceq.QueueManager, conninfo: str, repository: str, caller: Any
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with caller(conninfo) as connection:
+        for attempt in range(3):
+            element = qm.dequeue("raw", timeout_s=10, connection=connection)
+            assert element is not None
+            assert element.aborts == attempt
+            connection.rollback()
+        assert qm.dequeue("raw", connection=connection) is None
+    assert aborts(conninfo, repository) == [(3, "rolled_back")]
+    assert qm.show("raw.error").held == 1
+
+
+def test_a_reply_given_in_the_transaction_commits_with_it(
+    qm: onceq.QueueManager, conninfo: str
+) -> None:
+    qm.declare(RAW)
+    with qm.clerk("till", RAW) as clerk, psycopg.connect(conninfo) as connection:
+        clerk.send("1", b"x")
+        for body in (b"rolled back", b"committed"):
+            element = qm.dequeue("raw", timeout_s=10, connection=connection)
+            assert element is not None
+            qm.reply(connection, element, body)
+            if body == b"rolled back":
+                connection.rollback()
+        assert clerk.outstanding == ["1"]
+        connection.commit()
+        assert clerk.receive(timeout_s=10).value == b"committed"
+
+
+def test_a_request_that_gets_no_reply_is_not_committed(
+    qm: onceq.QueueManager, conninfo: str
+) -> None:
+    qm.declare(RAW)
+    with qm.clerk("till", RAW) as clerk, psycopg.connect(conninfo) as connection:
+        clerk.send("1", b"x")
+        assert qm.dequeue("raw", connection=connection) is not None
+        with pytest.raises(psycopg.Error, match="owes a reply"):
+            connection.commit()
+        again = qm.dequeue("raw", timeout_s=10, connection=connection)
+        assert again is not None
+        assert again.aborts == 1
+        connection.rollback()
+
+
+def test_a_reply_needs_a_dequeue_in_the_same_transaction(
+    qm: onceq.QueueManager, conninfo: str
+) -> None:
+    qm.declare(RAW)
+    eid = qm.enqueue(RAW, b"x")
+    element = qm.read(eid)
+    assert element is not None
+    with psycopg.connect(conninfo) as connection:
+        with pytest.raises(IllegalState):
+            qm.reply(connection, element, b"")
+        taken = qm.dequeue("raw", connection=connection)
+        assert taken is not None
+        connection.rollback()
+        with pytest.raises(IllegalState):
+            qm.reply(connection, taken, b"")
+
+
+def test_a_kill_makes_the_commit_of_a_dequeue_fail(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    eid = qm.enqueue(RAW, b"x")
+    with psycopg.connect(conninfo) as connection:
+        connection.execute(f"create table {repository}.effects (n integer)".encode())
+        connection.commit()
+        assert qm.dequeue("raw", connection=connection) is not None
+        connection.execute(f"insert into {repository}.effects values (1)".encode())
+        assert qm.kill(eid, timeout_s=1) is KillAnswer.KILLED
+        with pytest.raises(psycopg.Error, match="no longer claimed") as refused:
+            connection.commit()
+        assert refused.value.sqlstate == "OQ002"  # ClaimLost
+    assert scalar(conninfo, f"select count(*) from {repository}.effects") == 0
+    assert [one.outcome for one in qm.lookup(eid=eid)] == ["cancelled"]
+    assert qm.dequeue("raw") is None
+
+
+def test_a_kill_waits_for_a_commit_that_has_begun(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    eid = qm.enqueue(RAW, b"x")
+    with (
+        psycopg.connect(conninfo) as connection,
+        onceq.open(conninfo, repository=repository) as other,
+    ):
+        assert qm.dequeue("raw", connection=connection) is not None
+        connection.execute("set constraints all immediate")  # what a commit does first
+        killing = Background(lambda: other.kill(eid))
+        wait_blocked(conninfo, f"{repository}.kill")
+        connection.commit()
+        assert killing.result() is KillAnswer.TOO_LATE
+
+
+def test_a_dequeue_whose_queue_manager_died_does_not_commit(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with psycopg.connect(conninfo) as connection:
+        with onceq.open(conninfo, repository=repository) as dead:
+            assert dead.dequeue("raw", connection=connection) is not None
+            dead._link.connection.close()  # as by its death; the caller's connection lives
+        with living(conninfo, repository):  # it takes over from whoever has died
+            other = qm.dequeue("raw", timeout_s=10)
+        assert other is not None
+        with pytest.raises(psycopg.Error, match="no longer claimed"):
+            connection.commit()
+
+
+def test_a_queue_manager_that_connects_again_is_a_new_incarnation(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    for body in (b"1", b"2"):
+        qm.enqueue(RAW, body)
+    with psycopg.connect(conninfo) as connection:
+        assert qm.dequeue("raw", connection=connection) is not None
+        connection.commit()
+        scalar(
+            conninfo,
+            "select count(pg_terminate_backend(backend_pid))"
+            f" from {repository}.servers where alive",
+        )
+        with contextlib.suppress(onceq.OnceqError):
+            qm.queues()
+        qm.connect()
+        element = qm.dequeue("raw", connection=connection)
+        assert element is not None
+        alive = f"select claims from {repository}.servers where alive"
+        assert scalar(conninfo, alive) == 1
+        connection.commit()
+    assert qm.show("raw").depth == 0
+
+
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+def test_a_dequeue_refuses_a_transaction_with_a_snapshot_of_its_own(
+    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: str
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with psycopg.connect(conninfo) as connection:
+        connection.execute(f"set transaction isolation level {isolation}".encode())
+        with pytest.raises(IllegalState, match="READ COMMITTED"):
+            qm.dequeue("raw", connection=connection)
+        connection.rollback()
+    found = qm.dequeue("raw", timeout_s=10)
+    if found is None:
+        assert aborts(conninfo, repository) == [(0, None)]
+    assert qm.show("raw").claimed == 0
+
+
+@pytest.mark.parametrize("value", [None, "postgresql://", 7, object()])
+def test_what_is_no_connection_is_refused(
+    qm: onceq.QueueManager, repository: str, value: object
+) -> None:
+    qm.declare(RAW)
+    with pytest.raises(InvalidValue, match="is not a connection"):
+        onceq.enqueue(value, RAW, b"x", repository=repository)
+    if value is not None:
+        with pytest.raises(InvalidValue, match="is not a connection"):
+            qm.enqueue(RAW, b"x", connection=value)
+    assert qm.show("raw").depth == 0
+
+
+def test_a_failed_transaction_takes_nothing(qm: onceq.QueueManager, conninfo: str) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with psycopg.connect(conninfo) as connection:
+        with contextlib.suppress(psycopg.Error):
+            connection.execute("select 1 / 0")
+        with pytest.raises(onceq.OnceqError):
+            qm.dequeue("raw", connection=connection)
+        connection.rollback()
+        again = qm.dequeue("raw", timeout_s=10, connection=connection)
+        assert again is not None
+        connection.commit()
+    assert qm.show("raw").depth == 0
+    assert ClaimLost.outcome is onceq.Outcome.NOTHING_HAPPENED
+
+
+def test_outside_any_transaction_a_dequeue_with_an_idle_connection_is_its_own(
+    qm: onceq.QueueManager, conninfo: str
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with plain(conninfo) as connection, connection.transaction():
+        assert qm.dequeue("raw", connection=connection) is not None
+    assert qm.show("raw").depth == 0
+
+
+def test_a_callers_connection_collects_nothing(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    with plain(conninfo) as connection:
+        for _ in range(3):
+            onceq.enqueue(connection, RAW, b"x", repository=repository)
+        assert connection._notice_handlers == []
