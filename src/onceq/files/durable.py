@@ -76,8 +76,8 @@ class DurableFile:
         size = os.fstat(self._fd).st_size
         if kept is not None and size >= kept.length:
             self._read(kept.length)
-        ours = kept is not None and kept.sha256 == self._sha256.hexdigest()
-        if kept is not None and ours:
+        here = (self.length, self._sha256.hexdigest())
+        if kept is not None and here == (kept.length, kept.sha256):
             self._refuse_other_layout(kept)
             self._cut(kept.length)
             self.publish()

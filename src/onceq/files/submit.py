@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 BATCH_ROWS: Final = 500
 BATCH_BYTES: Final = 4_194_304
 """Rows and bytes of one transaction, about."""
+_NAME_BYTES_MAX: Final = 240
+"""What is left of a file name's 255 bytes beside `.rejects.jsonl`."""
 
 
 def _quiet(*_: Any) -> None:
@@ -60,7 +62,8 @@ class SubmitOrder:
     @property
     def rejects_path(self) -> Path:
         """Where bad rows go."""
-        return self.rejects or self.path.with_name(f"{self.path.name}.rejects.jsonl")
+        cut = self.path.name.encode()[:_NAME_BYTES_MAX].decode("utf-8", "ignore")
+        return self.rejects or self.path.with_name(f"{cut}.rejects.jsonl")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

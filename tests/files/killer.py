@@ -1,0 +1,87 @@
+"""Runs submit or collect again and again, each time killed with -9 one step later.
+
+`python -m tests.files.killer submit|collect URL REPOSITORY ARGUMENTS...`: prints how many runs
+were killed before one came to its end. A step is the moment before, or after, anything that
+lasts: a call of the database, a write, an fsync, a cut, a new name. Each run is a process of its
+own, forked from this one, which has imported everything and opened nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onceq.engine.connection import Link
+from onceq.engine.locate import locate
+from onceq.files import CollectOrder, SubmitOrder, collect, submit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KILLS_MAX = 200
+BATCH = 3
+
+
+class Fuse:
+    """Kills this process at the n-th step."""
+
+    def __init__(self, steps: int) -> None:
+        self._left = steps
+
+    def step(self) -> None:
+        self._left -= 1
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def around(self, owner: Any, name: str) -> None:
+        function: Callable[..., Any] = getattr(owner, name)
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            self.step()
+            answer = function(*arguments, **options)
+            self.step()
+            return answer
+
+        setattr(owner, name, call)
+
+
+def run(steps: int, what: str, url: str, repository: str, *arguments: str) -> None:
+    """One run, in the child."""
+    fuse = Fuse(steps)
+    fuse.around(Link, "run")
+    for name in ("pwrite", "fsync", "ftruncate"):
+        fuse.around(os, name)
+    for name in ("rename", "replace", "unlink"):
+        fuse.around(Path, name)
+    located = locate(url)
+    path = Path(arguments[0])
+    if what == "submit":
+        submit(SubmitOrder(path=path, queue=arguments[1], rid=arguments[2]), located, repository)
+    else:
+        order = CollectOrder(client=arguments[1], out=path, timeout_s=30.0)
+        collect(order, located, repository)
+
+
+def main(arguments: list[str]) -> None:
+    # Small batches, so that there are many steps.
+    vars(sys.modules["onceq.files.submit"])["BATCH_ROWS"] = BATCH
+    vars(sys.modules["onceq.files.collect"])["BATCH_REPLIES"] = BATCH
+    for kills in range(KILLS_MAX):
+        child = os.fork()
+        if child == 0:
+            run(kills + 1, *arguments)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
+            sys.stdout.write(f"{kills}\n")
+            return
+        assert code == -signal.SIGKILL, code
+    raise AssertionError("it never came to its end")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
