@@ -140,7 +140,7 @@ def test_2_a_kill_leaves_a_cancelled_reply(
         if broken:  # it waits for ever, and knows nothing of its request any more
             recovered.send("2", b"y")
             with pytest.raises(ReceiveTimeout):
-                recovered.receive(timeout_s=0.3, rid="1")
+                recovered.receive(timeout_s=0.3)
             assert qm.lookup("1") == []
         else:
             reply = recovered.receive(timeout_s=10)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from onceq.clerk import program
+from onceq.clerk import program, recovery
 from onceq.clerk.program import Reply, Session
 from onceq.model import names
 
@@ -191,7 +191,7 @@ class Clerk(_Calls[T, R]):
         rid: the request that the client last meant to send, if it knows; acknowledged: it knows
         that this send had returned. Source: BN09 4.3.
         """
-        return self._link.run(program.recover(self._session, rid, acknowledged=acknowledged))
+        return self._link.run(recovery.recover(self._session, rid, acknowledged=acknowledged))
 
     def close(self) -> None:
         """Closes the connection; the session stays. Idempotent."""
@@ -283,7 +283,7 @@ class AsyncClerk(_Calls[T, R]):
 
     async def recover(self, rid: str | None = None, *, acknowledged: bool = False) -> Recovery:
         """See Clerk.recover."""
-        return await self._link.run(program.recover(self._session, rid, acknowledged=acknowledged))
+        return await self._link.run(recovery.recover(self._session, rid, acknowledged=acknowledged))
 
     async def close(self) -> None:
         """See Clerk.close."""

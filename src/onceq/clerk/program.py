@@ -1,4 +1,4 @@
-"""The clerk's Programs: connect, send, receive, rereceive, disconnect, cancel, recover.
+"""The clerk's Programs: connect, send, receive, rereceive, disconnect, cancel.
 
 Run by Clerk, AsyncClerk, the simulator and anything else with a Driver. They never retry an
 unknown commit: the session becomes unsure, and only a new connect tells. Source: BHM90 figure 5.
@@ -114,14 +114,16 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     session.was, session.s_state = found.was, found.s_state
     session.s_rid, session.s_no = found.s_rid, found.s_no
     session.r_rid, session.ckpt = found.r_rid, found.ckpt
-    session.state = client_state.resumed(
-        found.s_rid, found.r_rid, disconnected=found.was == "disconnected"
-    )
     waiting = yield from ops.Outstanding(registrant_id=found.registrant_id, epoch=found.epoch)
     session.received = [one.rid for one in waiting if one.replied and one.rid == found.r_rid]
     session.outstanding = {one.rid: None for one in waiting if one.rid not in session.received}
+    session.state = client_state.resumed(
+        found.s_rid, found.r_rid, disconnected=found.was == "disconnected"
+    )
     if session.outstanding:
         session.state = ClientState.REQ_SENT
+    elif session.state is ClientState.REQ_SENT:  # acknowledged in another order than it was sent
+        session.state = ClientState.CONNECTED
     session.gone = []
     session.sure = True
 
@@ -135,6 +137,7 @@ def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops
     """Takes note of sends that are stable."""
     acknowledged = session.received if session.window == 1 else []
     if acknowledged and answers[0].state == "new":
+        session.ckpt = session.ckpt if acknowledged[-1] == session.r_rid else None
         session.r_rid = acknowledged[-1]
         session.received = []
     session.was = "connected"
@@ -143,8 +146,10 @@ def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops
         session.s_rid, session.s_state = rid, "request"
         if answer.state == "done":
             session.gone.append(rid)
-        elif rid not in session.received:
-            session.outstanding[rid] = None
+            continue
+        session.outstanding[rid] = None
+        if rid in session.received:  # sent again: its reply is received again
+            session.received.remove(rid)
 
 
 def _may_send(session: Session[Any, Any], count: int) -> ClientState:
@@ -232,6 +237,8 @@ def receive(
         s_no=session.s_no,
     )
     _refuse_gone(session, rid)
+    if rid is not None and rid not in session.outstanding:
+        raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
     first = True
     while not (found := (yield from _perform(session, op))):
         if not (yield from ops.Wait(key="receive", first=first, timeout_s=timeout_s)):
@@ -298,7 +305,11 @@ def rereceive(session: Session[T, R]) -> ops.Program[Reply[R]]:
 def acknowledge(
     session: Session[Any, Any], rids: list[str], ckpt: bytes | None
 ) -> ops.Program[int]:
-    """Frees replies that the client has recorded (C6); returns how many were still kept."""
+    """Frees replies that the client has recorded (C6); returns how many were still kept.
+
+    The last counts as received last; without a checkpoint, one that is kept or freed here and was
+    received with a checkpoint still does (G6).
+    """
     following = _check(session, Call.ACKNOWLEDGE)
     unknown = [rid for rid in rids if rid not in session.received]
     if unknown:
@@ -316,9 +327,11 @@ def acknowledge(
             s_no=session.s_no,
         ),
     )
+    keeps = session.r_rid in session.received or session.r_rid in session.outstanding
+    if ckpt is not None or session.ckpt is None or not keeps:
+        session.r_rid, session.ckpt = rids[-1], ckpt
     freed = set(rids)
     session.received = [rid for rid in session.received if rid not in freed]
-    session.r_rid, session.ckpt = rids[-1], ckpt
     session.state = session.state if session.received else following
     return removed
 
@@ -326,14 +339,15 @@ def acknowledge(
 def disconnect(session: Session[Any, Any]) -> ops.Program[None]:
     """Ends the session; a tombstone remains, so that no rid of it ever runs again."""
     following = _check(session, Call.DISCONNECT)
+    r_rid = session.received[-1] if session.received else session.r_rid
     yield from _perform(
         session,
         ops.Disconnect(
             registrant_id=session.registrant_id,
             epoch=session.epoch,
             received=session.received,
-            r_rid=session.received[-1] if session.received else session.r_rid,
-            ckpt=session.ckpt,
+            r_rid=r_rid,
+            ckpt=session.ckpt if r_rid == session.r_rid else None,
             s_rid=session.s_rid,
             s_no=session.s_no,
         ),
@@ -352,47 +366,3 @@ def cancel_last_request(session: Session[Any, Any], timeout_s: float) -> ops.Pro
         timeout_s=timeout_s,
     )
     return (yield from _perform(session, op))
-
-
-def recover(
-    session: Session[Any, Any], rid: str | None, *, acknowledged: bool
-) -> ops.Program[client_state.Recovery]:
-    """Returns where the last request stands: A to E (C3; Source: BN09 4.3).
-
-    rid: the request that the client last meant to send, when it knows. acknowledged: it knows
-    that the send had returned.
-    """
-    waiting = yield from ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
-    last = [one for one in waiting if one.rid == session.s_rid]
-    session.s_state = ("reply" if last[0].replied else "request") if last else "done"
-    letter, why = _last_request(session)
-    if rid is not None and rid != session.s_rid:
-        known = yield from ops.LookUp(rid=rid, registrant=session.name, limit=3)
-        states = {one.state for one in known if one.thread == session.thread}
-        letter, why = _known_request(states, acknowledged=acknowledged)
-    kind, next_step = client_state.STATES[letter]
-    return kind(rid=rid or session.s_rid, ckpt=session.ckpt, rests_on=why, next_step=next_step)
-
-
-def _last_request(session: Session[Any, Any]) -> tuple[str, str]:
-    if session.s_rid is None:
-        return "A", "the registration, which has no send"
-    if session.s_rid == session.r_rid:
-        return "D", "the registration: the rid of the last send is that of the last receive"
-    if session.was == "disconnected" or session.s_state == "done":
-        return "D", "the registration: the session had been ended, or its replies acknowledged"
-    if session.s_state == "request":
-        return "B", "the registration and the request, which is not finished"
-    return "C", "the registration and the reply, which is in the reply queue"
-
-
-def _known_request(states: set[str], *, acknowledged: bool) -> tuple[str, str]:
-    if "replied" in states:
-        return "C", "the reply, which is in the reply queue"
-    if "finished" in states:
-        return "D", "history: the request finished, and its reply is gone from the reply queue"
-    if states:
-        return "B", "the request, which is not finished"
-    if acknowledged:
-        return "E", "the client's own record: the send had returned, and nothing of it is here"
-    return "A", "the registration and history, which do not have this rid"

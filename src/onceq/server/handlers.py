@@ -163,8 +163,8 @@ def _own_cancellation() -> Generator[None]:
     try:
         yield
     except asyncio.CancelledError as error:
-        task = asyncio.current_task()
-        if task is None or task.cancelling():
+        ours = asyncio.current_task()
+        if ours is None or ours.cancelling():
             raise
         raise HandlerFailed("CancelledError", _text(error)) from error
 

@@ -43,6 +43,7 @@ def _own(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
 
 def connect(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
     """Answers Connect: the exclusive lock waits for ghosts of the former life (finding 1)."""
+    state.current_life(tx)
     who = anchor(state, tx, op.name, op.thread)
     name = f"reply-{who.registrant_id}"
     reply_queue = who.reply_queue_id
@@ -241,8 +242,14 @@ def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
 def acknowledge(state: State, tx: Transaction, op: ops.Acknowledge) -> int:
     """Answers Acknowledge."""
     check_epoch(state, tx, op.registrant_id, op.epoch)
+    who = state.registrants.get(tx, op.registrant_id)
+    found = last(state, tx, op.registrant_id, who.reply_queue_id if who else None)
+    received: tuple[str | None, UUID | None, bytes | None] = (op.rids[-1], None, op.ckpt)
+    if op.ckpt is None and found is not None and found[1].tag is not None:
+        replies = [row.rid for row in _own(state, tx, op.registrant_id) if row.role == "reply"]
+        if found[1].rid in replies:
+            received = (found[1].rid, None, found[1].tag)
     removed = _remove_replies(state, tx, op.registrant_id, op.rids)
-    received = (op.rids[-1], None, op.ckpt)
     _record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
     return removed
 

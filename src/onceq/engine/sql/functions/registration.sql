@@ -14,10 +14,7 @@ declare
     id integer;
 begin
     perform onceq.be_durable();
-    insert into onceq.registrant (name, thread) values (p_name, p_thread)
-        on conflict on constraint registrant_name_thread_key do nothing;
-    select r.registrant_id into id from onceq.registrant r
-        where r.name = p_name collate "C" and r.thread = p_thread collate "C";
+    id := onceq.anchor(p_name, p_thread);
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, id);
     if p_epoch is null then
         update onceq.registrant r set epoch = r.epoch + 1, state = 'connected' where r.registrant_id = id;

@@ -2,6 +2,22 @@
 -- Tables: registrant, registration, element, history. Locks: the registrant's anchor
 -- (advisory; shared, but exclusive in connect and disconnect), then elements by seq.
 
+-- The anchor of a registrant, made when it is not there. Looked for first: an insert that conflicts
+-- uses up an id, and they are 4-byte integers, as the keys of advisory locks are.
+create or replace function onceq.anchor(p_name text, p_thread text) returns integer
+language plpgsql volatile as $$
+declare id integer;
+begin
+    for try in 1 .. 2 loop
+        select r.registrant_id into id from onceq.registrant r
+            where r.name = p_name collate "C" and r.thread = p_thread collate "C";
+        exit when id is not null;
+        insert into onceq.registrant (name, thread) values (p_name, p_thread)
+            on conflict on constraint registrant_name_thread_key do nothing;
+    end loop;
+    return id;
+end $$;
+
 -- Begins a new life of a registrant (finding 1: the exclusive lock waits for ghosts of the
 -- former life) and says where that life had come to.
 create or replace function onceq.connect(
@@ -16,10 +32,8 @@ declare
     last_received onceq.registration;
 begin
     perform onceq.be_durable();
-    insert into onceq.registrant (name, thread) values (p_name, p_thread)
-        on conflict (name, thread) do nothing;
-    select r.registrant_id into registrant_id from onceq.registrant r
-        where r.name = p_name collate "C" and r.thread = p_thread collate "C";
+    perform onceq.current_life();  -- what a crash has taken is never shown
+    registrant_id := onceq.anchor(p_name, p_thread);
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, registrant_id);
     select * into who from onceq.registrant r where r.registrant_id = connect.registrant_id;
     was := who.state;
@@ -225,18 +239,29 @@ begin
     end loop;
 end $$;
 
--- Removes the replies that the client has recorded (C6), keeping the rid of the last as received.
+-- Removes the replies that the client has recorded (C6), keeping the rid of the last as received;
+-- but what was received with a checkpoint, and is removed only now or still kept, keeps that place
+-- when no other checkpoint is given (G6).
 create or replace function onceq.acknowledge(
     p_registrant integer, p_epoch bigint, p_rids text[], p_ckpt bytea, p_s_rid text, p_s_no bigint
 ) returns integer
 language plpgsql volatile as $$
-declare removed integer;
+declare
+    removed integer;
+    last onceq.registration;
 begin
     perform onceq.be_durable();
     perform onceq.check_epoch(p_registrant, p_epoch);
+    select r.* into last from onceq.registration r
+        join onceq.registrant a on a.registrant_id = r.registrant_id and a.reply_queue_id = r.queue_id
+        where r.registrant_id = p_registrant order by r.registration_id desc limit 1;
+    if p_ckpt is not null or last.tag is null or not exists (select from onceq.element e
+            where e.registrant_id = p_registrant and e.rid = last.rid and e.role = 'reply') then
+        last.rid := p_rids[cardinality(p_rids)];
+        last.tag := p_ckpt;
+    end if;
     delete from onceq.element where registrant_id = p_registrant and role = 'reply' and rid = any (p_rids);
     get diagnostics removed = row_count;
-    perform onceq.record_receive(p_registrant, p_rids[cardinality(p_rids)], null, null, p_ckpt,
-        p_s_rid, p_s_no);
+    perform onceq.record_receive(p_registrant, last.rid, null, null, last.tag, p_s_rid, p_s_no);
     return removed;
 end $$;
