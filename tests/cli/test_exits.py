@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from onceq import errors
-from onceq.cli import exits, repository
+from onceq.cli import exits
 from onceq.cli.exits import exit_code
 from tests.cli.parts import ROOT, Cli, run_here
 
@@ -97,7 +97,7 @@ def test_what_a_command_raises(
     def fail() -> str:
         raise raised
 
-    monkeypatch.setattr(repository.platform, "python_version", fail)
+    monkeypatch.setattr("platform.python_version", fail)
     answer = run_here("version")
     assert answer.code == code
     assert said in answer.err

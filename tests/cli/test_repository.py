@@ -43,7 +43,7 @@ def test_the_printed_sql_makes_the_same(conninfo: str, repository_name: str) -> 
     printed = run_here("init", "--print-sql", "--repository", repository_name)
     assert printed.code == 0
     psql = find_binaries().program("psql")
-    command = [psql, conninfo, "-q", "-v", "ON_ERROR_STOP=1"]
+    command = [str(psql), conninfo, "-q", "-v", "ON_ERROR_STOP=1"]
     subprocess.run(command, input=printed.out, text=True, check=True, stdout=subprocess.DEVNULL)
     words = ("--url", conninfo, "--repository", repository_name, "--json")
     assert '"changed":false' in run_here("init", *words).out

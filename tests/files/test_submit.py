@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet
 import pytest
+from pyarrow import parquet
 
 from onceq import errors
 from onceq.engine.locate import locate
@@ -135,7 +135,7 @@ def test_parquet_keeps_every_digit(cli: Cli, tmp_path: Path) -> None:
             "raw": pa.array([b"\x00\xff", b""]),
         }
     )
-    pa.parquet.write_table(table, path)
+    parquet.write_table(table, path)
     cli("submit", str(path), "--queue", "orders", "--rid", "id")
     assert sent_rids(cli) == ["1", "2"]
     assert bodies(cli)[0] == (
