@@ -13,6 +13,7 @@ from uuid import UUID
 
 from onceq import errors
 from onceq.clerk import program as clerk
+from onceq.clerk.recovery import recover
 from onceq.engine.gate import Gate
 from onceq.model import client_state, ops
 from onceq.model.client_state import ClientState
@@ -154,7 +155,7 @@ class ClientLife:
         self._record(ev.Connected, was=session.was, **shown)
 
     def _catch_up(self) -> ops.Program[None]:
-        found = yield from clerk.recover(self._session, None, acknowledged=False)
+        found = yield from recover(self._session, None, acknowledged=False)
         match found:
             case client_state.Submitted() | client_state.ReplyWaiting():
                 yield from self._receive()

@@ -31,7 +31,6 @@ STEPS_MAX = 6000
 IDLE_ROUNDS_MAX = 200
 FAULT_STEPS = 160
 SERVER_DEATHS_MAX = 2
-UNINTERRUPTED = (ops.Wait, ops.Stopping)
 FAULTS = (
     "die before",
     "die after",
@@ -87,8 +86,7 @@ class Simulation(Cast):
         return Result(self.seed, direct + found, self.world.step, self._hit)
 
     def _is_done(self) -> bool:
-        clients = {actor.client.name for actor in self._actors if actor.client is not None}
-        return not clients and not self._ghosts
+        return not self._ghosts and all(actor.client is None for actor in self._actors)
 
     def _one_step(self) -> None:
         if self._ghosts and self.world.likely(0.1):
@@ -112,7 +110,7 @@ class Simulation(Cast):
             actor.program = actor.start()
             actor.op = next(actor.program)
         op = actor.op
-        fault = None if isinstance(op, UNINTERRUPTED) else self._draw(actor)
+        fault = None if isinstance(op, ops.Wait) else self._draw(actor)
         try:
             answer = self._perform(actor, op) if fault is None else self._suffer(actor, op, fault)
         except Blocked:
@@ -134,6 +132,10 @@ class Simulation(Cast):
             return
         try:
             actor.op = move(actor.program)
+            for _ in range(STEPS_MAX):
+                if not isinstance(actor.op, ops.Stopping):
+                    break
+                actor.op = actor.program.send(actor.driver.perform_once(actor.op))
         except StopIteration:
             self._ended(actor)
         except errors.Fenced:

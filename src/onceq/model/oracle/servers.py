@@ -188,24 +188,27 @@ def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
 # --- claims ---------------------------------------------------------------------------------------
 
 
-def _pick(state: State, tx: Transaction, group: str, *, queue_id: int, n: int) -> list[ElementRow]:
-    """Returns the elements to claim next from a lane group, skipping what others hold."""
-    now = state.now()
-    free = [
+def _free_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
+    """Returns the elements of a queue that nobody holds."""
+    return [
         row
         for row in state.elements.seen(tx)
         if row.queue_id == queue_id
         and row.claimed_by is None
         and not state.elements.is_locked(tx, row.seq)
     ]
+
+
+def _pick(state: State, free: list[ElementRow], group: str) -> list[ElementRow]:
+    """Returns the elements to claim next from a lane group, of those that nobody holds."""
     if group == "fresh":
         fresh = [row for row in free if row.lane <= FRESH_LANES_END]
-        return sorted(fresh, key=lambda row: (row.lane, row.seq))[:n]
+        return sorted(fresh, key=lambda row: (row.lane, row.seq))
+    now = state.now()
     lane = WAITING_LANE if group == "due" else SUSPECT_LANE
     latest = now - SUSPECT_PATIENCE if group == "suspect waiting" else now
     due = [(row.not_before or now, row.seq, row) for row in free if row.lane == lane]
-    ready = sorted(item for item in due if item[0] <= latest)
-    return [row for _, _, row in ready[: n if group == "due" else 1]]
+    return [row for _, _, row in sorted(item for item in due if item[0] <= latest)]
 
 
 def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> list[ElementRow]:
@@ -219,19 +222,30 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
         groups = [*(["suspect waiting"] if even else []), *groups, "suspect"]
     claimed: list[ElementRow] = []
     wanted = what.n
-    for group in groups:
+    free = _free_in(state, tx, what.queue_id)
+    for group in groups if free else []:
         if wanted <= 0 or (group == "suspect" and wanted < what.n):
             break
-        while wanted > 0 and (found := _pick(state, tx, group, queue_id=what.queue_id, n=wanted)):
-            usable = [row for row in found if _is_usable(state, tx, row)]
-            for picked in usable:
-                row = replace(picked, claimed_by=incarnation)
-                state.elements.put(tx, row.seq, row)
-                wanted = 0 if row.lane == SUSPECT_LANE else wanted - 1
-                claimed.append(row)
-            if len(usable) == len(found):
-                break
+        for row in _take(state, tx, incarnation, _pick(state, free, group), wanted=wanted):
+            wanted = 0 if row.lane == SUSPECT_LANE else wanted - 1
+            claimed.append(row)
     return claimed
+
+
+def _take(
+    state: State, tx: Transaction, incarnation: int, picked: list[ElementRow], *, wanted: int
+) -> list[ElementRow]:
+    """Claims the first of what was picked that are neither stale nor expired."""
+    taken: list[ElementRow] = []
+    for candidate in picked:
+        if len(taken) == wanted:
+            break
+        row = replace(candidate, claimed_by=incarnation)
+        if _is_usable(state, tx, row):
+            state.elements.put(tx, row.seq, row)
+            taken.append(row)
+            wanted = len(taken) if row.lane == SUSPECT_LANE else wanted
+    return taken
 
 
 def _is_usable(state: State, tx: Transaction, row: ElementRow) -> bool:
@@ -251,24 +265,23 @@ def claim(state: State, tx: Transaction, op: ops.Claim) -> list[Element]:
     return [to_element(row) for row in claim_rows(state, tx, op.incarnation, what)]
 
 
-def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | None:
-    """Claims the element of a queue with this eid, if its time has come and nobody holds it."""
-    queue = state.queues.get(tx, op.queue_id)
+def claim_row(
+    state: State, tx: Transaction, incarnation: int, where: tuple[int, UUID]
+) -> ElementRow | None:
+    """Claims the element of (queue_id, eid), if nobody holds it and its time has come."""
+    queue_id, eid = where
+    queue = state.queues.get(tx, queue_id)
     if queue is None or not queue.dequeue_started:
         return None
-    for row in state.elements.seen(tx):
-        if row.eid == op.eid and row.queue_id == op.queue_id and row.role in SERVED_ROLES:
-            fresh = row.lane <= FRESH_LANES_END
-            if row.claimed_by is not None or state.elements.is_locked(tx, row.seq):
-                return None
-            if not fresh and (row.not_before or state.now()) > state.now():
-                return None
-            mine = replace(row, claimed_by=op.incarnation)
-            if not _is_usable(state, tx, mine):
-                return None
-            state.elements.put(tx, row.seq, mine)
-            return mine
-    return None
+    now = state.now()
+    picked = [
+        row
+        for row in _free_in(state, tx, queue_id)
+        if row.eid == eid
+        and row.role in SERVED_ROLES
+        and (row.lane <= FRESH_LANES_END or (row.not_before or now) <= now)
+    ]
+    return next(iter(_take(state, tx, incarnation, picked, 1)), None)
 
 
 def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None:
