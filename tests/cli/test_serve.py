@@ -219,6 +219,17 @@ def test_spark_serve_names_what_is_not_its_kind(cli: Cli) -> None:
     assert "not an onceq.spark.Server" in answer.err
 
 
+def test_spark_serve_runs_until_a_signal(cli: Cli) -> None:
+    words = ("spark", "serve", "tests.cli.spark_app:server", "--once", "--json")
+    process = cli.start(*words, cwd=ROOT)
+    assert process.stdout is not None
+    began = msgspec.json.decode(process.stdout.readline())
+    assert began == {"repository": cli.repository, "once": True}
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=LIMIT_S)
+    assert (process.returncode, out.strip()) == (0, '{"v":1,"event":"stopped"}'), said
+
+
 def test_spark_serve_without_spark(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     assert "onceq[spark]" in cli("spark", "serve", f"{APP}:server", code=2).err

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import logging
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from onceq.cli.command import Place, command
-from onceq.cli.exits import OK, VIOLATION
+from onceq.cli.exits import INTERRUPTED, OK, VIOLATION
 from onceq.cli.output import Output, hint
 from onceq.errors import InvalidValue, MissingExtra
 from onceq.server.loading import load
 from onceq.server.processes import PROCESSES_MAX, Processes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import FrameType
+
     from onceq.server.processes import Event
 
 spark_app: Final = typer.Typer(no_args_is_help=True, help="Spark as the server.")
@@ -24,6 +32,7 @@ spark_app: Final = typer.Typer(no_args_is_help=True, help="Spark as the server."
 Spec = Annotated[
     str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, as in app:server.")
 ]
+LOOK_EVERY_S: Final = 0.2
 TEXTS: Final = {
     "ready": "process {pid} serves",
     "died": "process {pid} ended with {code}; starting another in {delay_s:.1f} s",
@@ -68,19 +77,62 @@ def _tell(output: Output, event: Event) -> None:
 
 
 @command(spark_app, "serve")
-def spark_serve(place: Place, server: Spec) -> int:
+def spark_serve(
+    place: Place,
+    server: Spec,
+    *,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when all that waits now is answered.")
+    ] = False,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A directory for Spark's notes; default: a temporary one.")
+    ] = None,
+) -> int:
     """Serve a queue with Spark, micro-batch by micro-batch, until SIGTERM or Ctrl-C."""
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
+    from onceq.spark import Server  # noqa: PLC0415 # an extra
+
     target = place.target
     logging.basicConfig(level=logging.INFO)
     found = load(server)
-    if not callable(getattr(found, "run", None)) or not type(found).__module__.startswith(
-        "onceq.spark"
-    ):
+    if not isinstance(found, Server):
         raise InvalidValue(
             f"{server} is {type(found).__name__}, not an onceq.spark.Server: "
             "`onceq serve` is for native servers"
         )
-    found.run(target.url or None, repository=target.repository)
+    hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
+    # Spark takes SIGINT for itself in a main thread; in another it leaves signals to us.
+    with ThreadPoolExecutor(1) as pool, _stopped_by_signals(found.stop):
+        running = pool.submit(
+            found.run,
+            target.url or None,
+            repository=target.repository,
+            checkpoint=checkpoint,
+            once=once,
+        )
+        while not wait((running,), timeout=LOOK_EVERY_S).done:
+            pass
+    running.result()
+    place.output.item({"event": "stopped"})
     return OK
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
+    """The first SIGTERM or SIGINT asks for a stop; the second ends the process there and then."""
+    asked = False
+
+    def heed(_number: int, _frame: FrameType | None) -> None:
+        nonlocal asked
+        if asked:
+            os._exit(INTERRUPTED)
+        asked = True
+        stop()
+
+    former = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
