@@ -44,7 +44,7 @@ EXPECTS: dict[str, str | None] = {
 """How a request of each kind must end. flaky: raises once; deadly: kills its server; hasty: soon
 expires."""
 KINDS = ("ok", "ok", "ok", "ok", "flaky", "retry", "poison", "deadly", "reject", "hasty")
-RETRIES = 2
+RETRIES = 5
 HASTE = timedelta(milliseconds=5)
 
 

@@ -265,19 +265,16 @@ def claim(state: State, tx: Transaction, op: ops.Claim) -> list[Element]:
     return [to_element(row) for row in claim_rows(state, tx, op.incarnation, what)]
 
 
-def claim_row(
-    state: State, tx: Transaction, incarnation: int, where: tuple[int, UUID]
-) -> ElementRow | None:
-    """Claims the element of (queue_id, eid), if nobody holds it and its time has come."""
-    queue_id, eid = where
-    queue = state.queues.get(tx, queue_id)
+def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | None:
+    """Claims the element of a queue with an eid, if nobody holds it and its time has come."""
+    queue = state.queues.get(tx, op.queue_id)
     if queue is None or not queue.dequeue_started:
         return None
     now = state.now()
     picked = [
         row
-        for row in _free_in(state, tx, queue_id)
-        if row.eid == eid
+        for row in _free_in(state, tx, op.queue_id)
+        if row.eid == op.eid
         and row.role in SERVED_ROLES
         and (row.lane <= FRESH_LANES_END or (row.not_before or now) <= now)
     ]

@@ -1,0 +1,222 @@
+"""Deliberately broken variants: the simulator finds each of them, within so many seeds."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from msgspec.structs import replace
+
+from onceq.model import ops
+from onceq.model.element import Charge, Fate, KillAnswer
+from onceq.model.oracle import clients, queues, servers
+from onceq.model.oracle.rows import Transaction
+from onceq.model.oracle.state import State, conclude
+from onceq.server.program import serve
+from onceq.testing.cast import Variant
+from onceq.testing.simulator import simulate
+
+if TYPE_CHECKING:
+    from onceq.model.element import Element
+    from onceq.server.program import ServerSession
+
+SEEDS_MAX = 1500
+
+
+def finish_without_fence(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
+    row = state.elements.get(tx, op.seq)
+    if row is not None and row.role != "failed":
+        state.elements.put(tx, op.seq, None)
+        conclude(state, tx, row, "done", reply=op.reply)
+    return []
+
+
+def reply_outside_the_transaction(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
+    row = servers.fence(state, tx, op.seq, op.incarnation)
+    at_once = Transaction(tx.backend, tx.xid, is_open=False)
+    conclude(state, at_once, row, "done", reply=op.reply)
+    state.elements.put(tx, op.seq, None)
+    return []
+
+
+def finish_without_history(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
+    row = servers.fence(state, tx, op.seq, op.incarnation)
+    state.elements.put(tx, op.seq, None)
+    return []
+
+
+def abort_inside_the_transaction(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
+    """The count is undone with what was aborted (finding 4)."""
+    charge = Charge.RELEASE if op.charge is Charge.CHARGE else op.charge
+    return servers.abort_element(state, tx, dataclasses.replace(op, charge=charge))
+
+
+def never_suspicious(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
+    """Every fault of the environment is charged."""
+    charge = Charge.CHARGE if op.charge is Charge.ENVIRONMENT else op.charge
+    return servers.abort_element(state, tx, dataclasses.replace(op, charge=charge))
+
+
+def connect_without_epoch(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
+    found = clients.connect(state, tx, op)
+    row = state.registrants.get(tx, found.registrant_id)
+    assert row is not None
+    epoch = max(1, row.epoch - 1)
+    state.registrants.put(tx, row.registrant_id, replace(row, epoch=epoch))
+    return dataclasses.replace(found, epoch=epoch)
+
+
+def connect_without_lock(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
+    """It does not wait for ghosts of the former life (finding 1)."""
+    locks, state.locks = state.locks, {}
+    try:
+        return clients.connect(state, tx, op)
+    finally:
+        state.locks = locks
+
+
+def kill_without_reply(state: State, tx: Transaction, op: ops.Kill) -> KillAnswer:
+    """A recovered client waits for ever (finding 2)."""
+    for row in state.elements.seen(tx):
+        if row.eid == op.eid and row.role == "request":
+            state.elements.put(tx, row.seq, None)
+            conclude(state, tx, replace(row, reply_queue_id=None), "cancelled")
+            return KillAnswer.KILLED
+    return queues.kill(state, tx, op)
+
+
+def kill_row_only(state: State, tx: Transaction, op: ops.Kill) -> KillAnswer:
+    """It says KILLED and leaves the element to whoever runs it (finding 8)."""
+    answer = KillAnswer.NOT_FOUND
+    if any(row.eid == op.eid and row.role == "request" for row in state.elements.seen(tx)):
+        answer = KillAnswer.KILLED
+    return answer
+
+
+def disconnect_without_tombstone(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
+    """The next connect looks new, and rid 1 is sent again (finding 3)."""
+    clients.disconnect(state, tx, op)
+    row = state.registrants.get(tx, op.registrant_id)
+    assert row is not None
+    state.registrants.put(tx, row.registrant_id, replace(row, state="new"))
+    return True
+
+
+def receive_without_copy(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
+    found = clients.receive(state, tx, op)
+    for one in found:
+        state.elements.put(tx, one.seq, None)
+    return found
+
+
+def receive_without_checkpoint(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
+    return clients.receive(state, tx, dataclasses.replace(op, ckpt=None))
+
+
+def send_of_any_epoch(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
+    row = state.registrants.get(tx, op.registrant_id)
+    assert row is not None
+    return clients.send(state, tx, dataclasses.replace(op, epoch=row.epoch))
+
+
+def receive_of_another(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
+    found = clients.receive(state, tx, op)
+    replies = [row for row in state.elements.seen(tx) if row.role == "reply"]
+    return [dataclasses.replace(one, body=replies[0].body) for one in found]
+
+
+def asynchronous_send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
+    """It answers before its commit is durable, and a later send finds nothing of it."""
+    sent = clients.send(state, tx, op)
+    last = state.elements.last
+    if op.send_no > 1 and sent.state == "new" and tx.xid % 3 == 0:
+        state.elements.put(tx, last, None)
+    return sent
+
+
+def commit_before_finish(session: ServerSession) -> ops.Program[None]:
+    """The handler's effects are committed, and the request is removed afterwards."""
+    program = serve(session)
+    op: Any = next(program)
+    begun: ops.Begin | None = None
+    while True:
+        if isinstance(op, ops.Begin):
+            begun = op
+        if isinstance(op, ops.Finish) and begun is not None:
+            yield ops.Commit()
+            yield begun
+        try:
+            answer = yield op
+        except Exception as error:
+            op = program.throw(error)
+        else:
+            try:
+                op = program.send(answer)
+            except StopIteration:
+                return
+
+
+ANSWERS: dict[str, dict[type[Any], Any]] = {
+    "no fence": {ops.Finish: finish_without_fence},
+    "reply outside the transaction": {ops.Finish: reply_outside_the_transaction},
+    "no history, no reply": {ops.Finish: finish_without_history},
+    "abort count in the transaction": {ops.AbortElement: abort_inside_the_transaction},
+    "environment charged": {ops.AbortElement: never_suspicious},
+    "no new epoch": {ops.Connect: connect_without_epoch},
+    "connect does not wait for ghosts": {ops.Connect: connect_without_lock},
+    "kill without reply": {ops.Kill: kill_without_reply},
+    "kill row only": {ops.Kill: kill_row_only},
+    "no tombstone": {ops.Disconnect: disconnect_without_tombstone},
+    "no copy for rereceive": {ops.Receive: receive_without_copy},
+    "checkpoint forgotten": {ops.Receive: receive_without_checkpoint},
+    "epoch not checked": {ops.Send: send_of_any_epoch},
+    "another's reply": {ops.Receive: receive_of_another},
+    "acknowledged, not durable": {ops.Send: asynchronous_send},
+}
+
+
+def found_within(variant: Variant, seeds: int) -> set[str]:
+    for seed in range(seeds):
+        violations = simulate(seed, variant).violations
+        if violations:
+            return {violation.guarantee for violation in violations}
+    return set()
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_broken_queue_manager_is_found(name: str) -> None:
+    assert found_within(Variant(answers=ANSWERS[name]), SEEDS_MAX)
+
+
+def test_a_broken_server_program_is_found() -> None:
+    assert found_within(Variant(serve=commit_before_finish), SEEDS_MAX) & {"G2", "G3", "G8"}
+
+
+def charge_all_claimed(
+    state: State, tx: Transaction, dead: list[servers.ServerRow]
+) -> servers.Charges:
+    held = [row.incarnation for row in dead]
+    claims = [row.seq for row in state.elements.seen(tx) if row.claimed_by in held]
+    return dict.fromkeys(claims, Charge.CHARGE)
+
+
+def test_charging_whatever_a_dead_server_had_claimed_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(servers, "_started_by", charge_all_claimed)
+    assert "G7" in found_within(Variant(), SEEDS_MAX)
+
+
+def forget_the_row(
+    state: State, tx: Transaction, row: servers.ServerRow, charges: servers.Charges
+) -> None:
+    servers.revoke(state, tx, row.incarnation, charges)
+    state.servers.put(tx, row.slot, None)
+
+
+def test_forgetting_a_broken_session_while_its_ghost_lives_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(servers, "_take_over_slot", forget_the_row)
+    assert "G12" in found_within(Variant(), SEEDS_MAX)
