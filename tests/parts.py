@@ -44,6 +44,10 @@ class ServerThread:
         self._thread = threading.Thread(target=self._run, args=(url, repository), daemon=True)
         self._thread.start()
 
+    def wait_serving(self) -> None:
+        """Waits until the first session has begun: the queues are declared."""
+        wait_until(lambda: self.server.statistics().lives > 0 or not self._thread.is_alive())
+
     def _run(self, url: str, repository: str) -> None:
         try:
             self.drained = self.server.run(url, repository=repository)
@@ -63,9 +67,10 @@ class ServerThread:
 def serving(
     url: str, repository: str, *handled: Handled[Any, Any], **options: Any
 ) -> Generator[onceq.Server]:
-    """Runs a server for the time of the block."""
+    """Runs a server for the time of the block; its queues are there when it begins."""
     thread = ServerThread(onceq.Server(list(handled), **options), url, repository)
     try:
+        thread.wait_serving()
         yield thread.server
     finally:
         thread.stop()
@@ -104,14 +109,14 @@ def plain(conninfo: str) -> Generator[psycopg.Connection[Any]]:
 def scalar(conninfo: str, query: str, *parameters: Any) -> Any:
     """Returns the one value that a query finds."""
     with plain(conninfo) as connection:
-        row = connection.execute(query.encode(), parameters).fetchone()
+        row = connection.execute(query.encode(), parameters or None).fetchone()
     return None if row is None else row[0]
 
 
 def rows(conninfo: str, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
     """Returns what a query finds."""
     with plain(conninfo) as connection:
-        return connection.execute(query.encode(), parameters).fetchall()
+        return connection.execute(query.encode(), parameters or None).fetchall()
 
 
 def function_text(name: str) -> str:
