@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-
-import pytest
+from typing import TYPE_CHECKING
 
 from onceq.testing.simulator import main, simulate
+
+if TYPE_CHECKING:
+    import pytest
 
 SCHEDULES = int(os.environ.get("SCHEDULES", "2000"))
 

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
+from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer
 from onceq.model.oracle import clients, queues, servers
-from onceq.model.oracle.rows import Transaction
+from onceq.model.oracle.rows import ServerRow, Transaction
 from onceq.model.oracle.state import State, conclude
 from onceq.server.program import serve
 from onceq.testing.cast import Variant
@@ -41,7 +42,7 @@ def reply_outside_the_transaction(state: State, tx: Transaction, op: ops.Finish)
 
 
 def finish_without_history(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
-    row = servers.fence(state, tx, op.seq, op.incarnation)
+    servers.fence(state, tx, op.seq, op.incarnation)
     state.elements.put(tx, op.seq, None)
     return []
 
@@ -148,7 +149,7 @@ def commit_before_finish(session: ServerSession) -> ops.Program[None]:
             yield begun
         try:
             answer = yield op
-        except Exception as error:
+        except OnceqError as error:
             op = program.throw(error)
         else:
             try:
@@ -193,9 +194,7 @@ def test_a_broken_server_program_is_found() -> None:
     assert found_within(Variant(serve=commit_before_finish), SEEDS_MAX) & {"G2", "G3", "G8"}
 
 
-def charge_all_claimed(
-    state: State, tx: Transaction, dead: list[servers.ServerRow]
-) -> servers.Charges:
+def charge_all_claimed(state: State, tx: Transaction, dead: list[ServerRow]) -> servers.Charges:
     held = [row.incarnation for row in dead]
     claims = [row.seq for row in state.elements.seen(tx) if row.claimed_by in held]
     return dict.fromkeys(claims, Charge.CHARGE)
@@ -208,9 +207,7 @@ def test_charging_whatever_a_dead_server_had_claimed_is_found(
     assert "G7" in found_within(Variant(), SEEDS_MAX)
 
 
-def forget_the_row(
-    state: State, tx: Transaction, row: servers.ServerRow, charges: servers.Charges
-) -> None:
+def forget_the_row(state: State, tx: Transaction, row: ServerRow, charges: servers.Charges) -> None:
     servers.revoke(state, tx, row.incarnation, charges)
     state.servers.put(tx, row.slot, None)
 

@@ -278,7 +278,8 @@ def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | N
         and row.role in SERVED_ROLES
         and (row.lane <= FRESH_LANES_END or (row.not_before or now) <= now)
     ]
-    return next(iter(_take(state, tx, incarnation, picked, 1)), None)
+    taken = _take(state, tx, op.incarnation, picked, wanted=1)
+    return taken[0] if taken else None
 
 
 def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None:
