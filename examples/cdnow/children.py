@@ -84,13 +84,16 @@ class Child:
             process.wait(REAP_S)
         self._close()
 
-    def stop(self, timeout_s: float) -> bool:
-        """Asks it to end; False when it did not in time and was killed."""
+    def ask_to_end(self) -> None:
+        """Sends it a SIGTERM, if it runs."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def end(self, timeout_s: float) -> bool:
+        """Waits until it has ended, as it was asked to; False when it had to be killed."""
         process = self._process
-        if process is None or process.poll() is not None:
-            self._close()
+        if process is None:
             return True
-        process.send_signal(signal.SIGTERM)
         try:
             process.wait(timeout_s)
         except subprocess.TimeoutExpired:

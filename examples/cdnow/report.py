@@ -101,7 +101,8 @@ def as_object(facts: Facts, verdict: Verdict) -> dict[str, Any]:
 
 def as_tables(facts: Facts, verdict: Verdict) -> list[RenderableType]:
     """Returns the report for a person."""
-    return [_result(facts, verdict), _kills(facts), _times(facts, verdict), *_end(facts, verdict)]
+    kills = [_kills(facts)] if facts.struck else []
+    return [_result(facts, verdict), *kills, _times(facts, verdict), *_end(facts, verdict)]
 
 
 def _result(facts: Facts, verdict: Verdict) -> Table:

@@ -31,7 +31,9 @@ from examples.cdnow.shop import SPARK, RunDirectory, Setup
 from onceq import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
+
+    from examples.cdnow.checks import Verdict
 
 LOOK_S = 0.05
 STOP_S = 20.0
@@ -159,52 +161,69 @@ def _ended(run: Run, spark: Child, clients: Sequence[Child]) -> Generator[None]:
             child.kill()
         raise
     with run.display.phase("stop"):
-        for child in (*clients, spark):
-            if not child.stop(STOP_S):
+        for child in (spark, *clients):
+            child.ask_to_end()
+        for child in (spark, *clients):
+            if not child.end(STOP_S):
                 run.unasked.append(f"{child.name} did not stop within {STOP_S:.0f} s: killed")
 
 
 def carry_out(options: Options, display: Display) -> int:
     """Does a run from beginning to end, and prints its report. Raises FileMismatch."""
-    tell_of_former(options.runs, display)
     with display.phase("prepare"):
         source = options.orders or prepare_orders()
         orders = list(read_orders(source))
-        opened = fresh_directory(options.runs, options.seed)
-    with opened as root:
-        directory = RunDirectory(root)
+        tell_of_former(options.runs, display)
+    with fresh_directory(options.runs, options.seed) as root:
         run = Run(
-            options=options, display=display, directory=directory, orders=orders, source=str(source)
+            options=options,
+            display=display,
+            directory=RunDirectory(root),
+            orders=orders,
+            source=str(source),
         )
-        with display.phase("make the database"):
-            database = run.prepare()
-        with database:
-            work(run, database)
-            with display.phase("check"):
-                receipts = list(read_receipts([directory.receipts(name) for name in run.names]))
-                verdict = judge(database.evidence(orders, receipts))
-                latencies_s = database.latencies_s()
-        facts = Facts(
-            seed=options.seed,
-            source=run.source,
-            directory=str(root),
-            phases_s=display.phases_s,
-            sending_s=run.sending_s,
-            latencies_s=latencies_s,
-            struck=tuple(run.struck),
-            missed=tuple(run.missed),
-            unasked=tuple(run.unasked),
-            cut_short=run.cut_short,
-        )
-        if options.json:
-            print(json.dumps(as_object(facts, verdict)))
-        else:
-            console = Console(highlight=False)
-            for part in as_tables(facts, verdict):
-                console.print(part)
-        (root / "report.json").write_text(json.dumps(as_object(facts, verdict), indent=1))
-        directory.finished.touch()
+        facts, verdict = _work_and_check(run)
+        _print_report(run, facts, verdict)
+        run.directory.finished.touch()
     return exit_code(facts, verdict)
+
+
+def _work_and_check(run: Run) -> tuple[Facts, Verdict]:
+    with run.display.phase("make the database"):
+        database = run.prepare()
+    with database:
+        work(run, database)
+        with run.display.phase("check"):
+            paths = [run.directory.receipts(name) for name in run.names]
+            verdict = judge(database.evidence(run.orders, list(read_receipts(paths))))
+            latencies_s = database.latencies_s()
+    return _facts(run, latencies_s), verdict
+
+
+def _facts(run: Run, latencies_s: Mapping[str, float]) -> Facts:
+    return Facts(
+        seed=run.options.seed,
+        source=run.source,
+        directory=str(run.directory.root),
+        phases_s=run.display.phases_s,
+        sending_s=run.sending_s,
+        latencies_s=latencies_s,
+        struck=tuple(run.struck),
+        missed=tuple(run.missed),
+        unasked=tuple(run.unasked),
+        cut_short=run.cut_short,
+    )
+
+
+def _print_report(run: Run, facts: Facts, verdict: Verdict) -> None:
+    report = as_object(facts, verdict)
+    run.directory.report.write_text(json.dumps(report, indent=1), encoding="utf-8")
+    if run.options.json:
+        print(json.dumps(report))
+        return
+    console = Console(highlight=False)
+    for part in as_tables(facts, verdict):
+        console.print(part)
 
 
 def main(options: Options) -> int:

@@ -107,6 +107,10 @@ class RunDirectory:
     def finished(self) -> Path:
         return self.root / "finished"
 
+    @property
+    def report(self) -> Path:
+        return self.root / "report.json"
+
     def orders(self, client: str) -> Path:
         return self.root / "clients" / client / "orders.csv"
 
