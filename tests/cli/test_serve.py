@@ -154,13 +154,19 @@ def test_a_second_signal_ends_it_at_once(
     assert not _lives(int(started.read_text()))
 
 
-def test_children_stop_when_their_parent_is_killed(ledger: Cli, qm: onceq.QueueManager) -> None:
+def test_children_stop_when_their_parent_is_killed(
+    ledger: Cli, qm: onceq.QueueManager, tmp_path: Path
+) -> None:
     qm.declare(ORDERS)
-    with service(ledger, processes=2) as running:
+    started = tmp_path / "started"
+    with service(ledger, processes=2) as running, qm.clerk("till", ORDERS) as clerk:
         pids = [one["pid"] for one in running.seen if one["event"] == "ready"]
-        assert all(_lives(pid) for pid in pids)
+        clerk.send("long", f"sleep {started}")
+        wait_until(started.exists)
         running.process.kill()
         wait_until(lambda: not any(_lives(pid) for pid in pids))
+        (state,) = [one for one in qm.lookup("long") if one.state != "finished"]
+        assert (state.aborts, state.state in {"queued", "waiting"}) == (0, True)
 
 
 def test_a_password_stands_in_no_list_of_processes(ledger: Cli, conninfo: str) -> None:

@@ -84,7 +84,7 @@ def test_collect_to_parquet_killed_at_every_step(
 
 
 def test_both_killed_at_moments_of_chance(cli: Cli, qm: onceq.QueueManager, tmp_path: Path) -> None:
-    rows = 1500
+    rows = 800
     path = write_csv(tmp_path / "orders.csv", rows, refuse=100)
     out = tmp_path / "replies.csv"
     chance = random.Random(4711)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import platform
 import shutil
+import signal
 import subprocess
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +35,11 @@ def init(
 ) -> None:
     """Create the repository's schema, or bring it up to date; again is harmless."""
     if print_sql:
-        place.output.text(migrate.script(chosen_repository(place.repository)))
+        script = migrate.script(chosen_repository(place.repository))
+        if place.as_json:
+            place.output.item({"sql": script})
+        else:
+            place.output.text(script)
         return
     target = place.target
     with contextlib.closing(locate(target.url)) as located:
@@ -82,9 +87,13 @@ def psql(
         if secret is not None:
             environment["PGPASSWORD"] = secret
         # A child, not exec: the embedded server is used, and so stays, until psql has ended.
-        return subprocess.run(
-            [str(_psql_program()), conninfo, *(arguments or [])], env=environment, check=False
-        ).returncode
+        # Ctrl-C is for psql, which cancels the query; a handler, as what is ignored is inherited.
+        former = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+        try:
+            command = [str(_psql_program()), conninfo, *(arguments or [])]
+            return subprocess.run(command, env=environment, check=False).returncode
+        finally:
+            signal.signal(signal.SIGINT, former)
 
 
 def _psql_program() -> Path | str:
