@@ -52,6 +52,7 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
         " content_type text",
         _committed,
     ),
+    ops.SparkCheckTable: call("spark_statement", "table jsonb", _scalar, writes=False),
     ops.SparkClose: call("spark_close", _WHO, _scalar),
     ops.SparkTakeOver: call(
         "spark_take_over", "server_id integer, grace_s double precision", _scalar

@@ -22,11 +22,12 @@ from onceq.engine.driver import PostgresDriver, connect
 from onceq.engine.locate import EMBEDDED, locate
 from onceq.engine.spark_binding import SPARK_BINDINGS
 from onceq.errors import CannotConnect
+from onceq.model.ops import Commit, Rollback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from onceq.model.spark_ops import SparkAttempt
+    from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkCommitted
 
 ALL_BINDINGS: Final = {**BINDINGS, **SPARK_BINDINGS}
 REPLIES: Final = "spark_reply"
@@ -39,6 +40,20 @@ class SparkDriver(PostgresDriver):
     def __init__(self, connection: psycopg.Connection[Any], repository: str) -> None:
         super().__init__(connection, repository)
         self._statements = session.Statements(repository, ALL_BINDINGS)
+
+    @contextlib.contextmanager
+    def concluding(self, op: SparkCommit) -> Iterator[SparkCommitted]:
+        """Commits a micro-batch when left, after whatever the caller does inside.
+
+        Raises what SparkCommit does, nothing happened; or InDoubt, ask again with the same Op.
+        """
+        try:
+            self._execute(b"begin", committing=False)
+            yield self.perform(op)
+            self.perform(Commit())
+        except BaseException:
+            self.perform(Rollback())
+            raise
 
     @contextlib.contextmanager
     def staging(self, op: SparkAttempt) -> Iterator[Stage]:
@@ -116,3 +131,11 @@ def without_password(conninfo: str, passfile: Path) -> str:
     passfile.touch(mode=0o600)
     passfile.write_text(f"*:*:*:*:{escaped}\n", encoding="utf-8")
     return make_conninfo("", **{**parts, "passfile": str(passfile)})
+
+
+def has_password(conninfo: str) -> bool:
+    """Returns whether a connection string holds a password; what is no such string holds none."""
+    try:
+        return "password" in conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError:
+        return False

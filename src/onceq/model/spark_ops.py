@@ -136,9 +136,9 @@ class SparkCommitted:
 class SparkCommit(Op["SparkCommitted"]):
     """Commits a micro-batch: removal, replies, history, table rows and tag in one transaction.
 
-    rows: staged by `attempts`, all tables together. tables: as `TableSpec.for_sql` says.
+    rows: staged by `attempts`, all tables together. tables: as `TableChange.for_sql` says.
     Nothing happened: EnvironmentFault (staged rows were lost), FileMismatch (the checkpoint is
-    older than the registration), InvalidValue (a table or column is not there), StatementRefused.
+    older than the registration), SchemaMissing, StatementRefused (by one of the tables).
     """
 
     server_id: int
@@ -149,6 +149,16 @@ class SparkCommit(Op["SparkCommitted"]):
     rows: int
     tables: list[dict[str, Any]]
     content_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkCheckTable(Op["str"]):
+    """The statement that a commit will run for a table: checks that table and columns are there.
+
+    SchemaMissing (no such table), StatementRefused (no such column).
+    """
+
+    table: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

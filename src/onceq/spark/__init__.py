@@ -2,3 +2,20 @@
 
 Needs the extra `onceq[spark]`; importing this package imports neither PySpark nor Java.
 """
+
+from onceq.spark.registration import register
+from onceq.spark.server import Server, ServerSettings, SparkStatistics
+from onceq.spark.session import build_session
+from onceq.spark.tables import TableChange, add, insert, upsert
+
+__all__ = [
+    "Server",
+    "ServerSettings",
+    "SparkStatistics",
+    "TableChange",
+    "add",
+    "build_session",
+    "insert",
+    "register",
+    "upsert",
+]

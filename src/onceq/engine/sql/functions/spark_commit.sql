@@ -258,7 +258,7 @@ begin
         where not exists (select from pg_attribute where attrelid = target and attname = name
                           and attnum > 0 and not attisdropped) limit 1;
     if missing is not null then
-        raise exception 'table % has no column "%"', target, missing using errcode = '42P01';
+        raise exception 'table % has no column "%"', target, missing using errcode = '42703';
     end if;
     return target;
 end $$;

@@ -1,0 +1,90 @@
+"""From Arrow batches to the lines of CSV that the stage takes, column by column.
+
+Used by the sink on executors. Exact: decimals, timestamps and dates travel as their full text,
+numbers in their shortest exact form, bytes as hexadecimal. An unquoted empty field is null; text
+is always quoted. It never makes a Python object of a number or a time.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pacsv
+
+from onceq.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+Lines = tuple[tuple[str, ...], memoryview]
+"""Names of columns, and lines of CSV."""
+
+REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "reject")
+_OPTIONS = pacsv.WriteOptions(include_header=False)
+
+
+def replies(batch: pa.RecordBatch, attempt: int) -> Lines:
+    """Returns the replies of a batch: columns eid, reply, error, reject, those that it has."""
+    columns = [_repeated(attempt, batch.num_rows), batch.column("eid")]
+    present = [name for name in REPLY_COLUMNS[2:] if name in batch.schema.names]
+    columns += [_text(batch.column(name), name) for name in present]
+    return (*REPLY_COLUMNS[:2], *present), _csv(columns)
+
+
+def table_rows(batch: pa.RecordBatch, attempt: int, tables: Sequence[str]) -> Iterator[Lines]:
+    """Yields the rows of each table in a batch, numbered from 1 in the order of `tables`."""
+    for number, name in enumerate(tables, 1):
+        eids, rows = _exploded(batch.column("eid"), batch.column(name))
+        if len(rows) == 0:
+            continue
+        fields = [_text(field, f"{name}.{row.name}") for field, row in _fields(rows)]
+        head = [_repeated(attempt, len(rows)), _repeated(number, len(rows)), eids]
+        names = ("attempt", "table_no", "eid", *(f"c{n}" for n in range(1, len(fields) + 1)))
+        yield names, _csv([*head, *fields])
+
+
+def _fields(rows: Any) -> list[tuple[Any, Any]]:
+    return list(zip(rows.flatten(), rows.type, strict=True))
+
+
+def _exploded(eids: Any, column: Any) -> tuple[Any, Any]:
+    """Returns eid and row of every row: of a struct, or of each struct in a list."""
+    if pa.types.is_struct(column.type):
+        present = column.is_valid()
+        return eids.filter(present), column.filter(present)
+    rows = pc.list_flatten(column)
+    owners = eids.take(pc.list_parent_indices(column))
+    present = rows.is_valid()
+    return owners.filter(present), rows.filter(present)
+
+
+def _text(column: Any, name: str) -> Any:
+    """Returns a column of which every value is exact text in CSV."""
+    kind = column.type
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        values = [None if value is None else "\\x" + value.hex() for value in column.to_pylist()]
+        return pa.array(values, pa.string())
+    if pa.types.is_nested(kind):
+        values = [
+            None if value is None else msgspec.json.encode(value).decode()
+            for value in column.to_pylist()
+        ]
+        return pa.array(values, pa.string())
+    if pa.types.is_duration(kind) or pa.types.is_interval(kind):
+        raise InvalidValue(f"column {name}: an interval cannot be staged; send it as text")
+    return column.cast(pa.string())
+
+
+def _repeated(value: int, times: int) -> Any:
+    return pa.repeat(pa.scalar(value, pa.int64()), times)
+
+
+def _csv(columns: Sequence[Any]) -> memoryview:
+    table = pa.table(list(columns), names=[str(n) for n in range(len(columns))])
+    out = io.BytesIO()
+    pacsv.write_csv(table, out, _OPTIONS)
+    return out.getbuffer()

@@ -1,0 +1,46 @@
+"""The DataFrames around a batch function: typed requests in, what the sink takes out.
+
+Used by `onceq.spark.server`, on the driver. All of it runs in the JVM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sf
+from pyspark.sql import types as st
+
+from onceq.spark.schema import check_sink, request_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = ["as_sink", "check_sink", "typed"]
+
+# Microseconds, which the default format of Spark drops.
+_JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+
+
+def typed(requests: DataFrame, kind: type[Any]) -> DataFrame:
+    """Returns the requests with `request`, decoded; null where a body is not of the type.
+
+    Nothing is added for bytes, or for a type that Spark does not have.
+    """
+    schema = request_schema(kind)
+    if schema is None:
+        return requests
+    return requests.withColumn("request", sf.from_json(sf.col("body").cast("string"), schema))
+
+
+def as_sink(answers: DataFrame) -> DataFrame:
+    """Returns what a batch function gave with its reply as bytes: text, or a struct as JSON."""
+    if "reply" not in answers.columns:
+        return answers
+    found = answers.schema["reply"].dataType
+    if isinstance(found, st.StructType):
+        reply = sf.to_json(sf.col("reply"), _JSON).cast("binary")
+    elif isinstance(found, st.StringType | st.NullType):
+        reply = sf.col("reply").cast("binary")
+    else:
+        return answers
+    return answers.withColumn("reply", reply)

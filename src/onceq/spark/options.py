@@ -1,0 +1,80 @@
+"""What source and sink are told: a value, and the strings in which it travels through Spark.
+
+Spark shows options to whoever may see the query, so no password is among them: a connection string
+with one is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceq.engine.spark_driver import Place, has_password
+from onceq.errors import InvalidValue
+from onceq.spark.tables import TableChange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ServingOptions"]
+
+_NUMBERS = ("server_id", "epoch", "batch_rows", "partitions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """A life of a Spark server, as its source and its sink know it.
+
+    batch_rows: most requests in a micro-batch. partitions: most tasks that read one.
+    content_type: of replies. tables: column of the sink to change of a table.
+    """
+
+    place: Place
+    server_id: int
+    epoch: int
+    batch_rows: int = 50_000
+    partitions: int = 2
+    content_type: str | None = None
+    tables: Mapping[str, TableChange]
+
+    def to_spark(self) -> dict[str, str]:
+        """Returns the options for `readStream` and `writeStream`. Raises InvalidValue."""
+        if has_password(self.place.conninfo) or has_password(self.place.url):
+            raise InvalidValue(
+                "the URL holds a password, and Spark shows its options: use a passfile"
+            )
+        return {
+            "url": self.place.url,
+            "conninfo": self.place.conninfo,
+            "repository": self.place.repository,
+            "content_type": self.content_type or "",
+            "tables": msgspec.json.encode(dict(self.tables)).decode(),
+            **{name: str(getattr(self, name)) for name in _NUMBERS},
+        }
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> ServingOptions:
+        """Returns the value of Spark's options. Raises InvalidValue when one is missing."""
+        missing = [name for name in ("conninfo", "repository", *_NUMBERS) if name not in options]
+        if missing:
+            raise InvalidValue(
+                f"option {missing[0]!r} is missing: take them from onceq.spark.register(...)"
+            )
+        if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in _NUMBERS):
+            raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
+        return cls(
+            place=Place(
+                url=options.get("url", ""),
+                conninfo=options["conninfo"],
+                repository=options["repository"],
+            ),
+            content_type=options.get("content_type") or None,
+            tables=msgspec.json.decode(options.get("tables", "{}"), type=dict[str, TableChange]),
+            server_id=int(options["server_id"]),
+            epoch=int(options["epoch"]),
+            batch_rows=int(options["batch_rows"]),
+            partitions=int(options["partitions"]),
+        )

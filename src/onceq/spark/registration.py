@@ -1,0 +1,88 @@
+"""Registering a Spark server: where its repository is, without a password, and a life of it.
+
+Used by `onceq.spark.Server`; by programs that build their own pipeline through `register`.
+Executors connect by what is said here, and options of Spark can be seen by many: a password in the
+URL goes to a file that only this user may read, on this machine; on a cluster it must be where
+libpq finds it on every machine (a passfile, PGPASSWORD in the executors' environment).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onceq.engine.locate import locate
+from onceq.engine.migrate import verify_with
+from onceq.engine.spark_driver import Place, has_password, spark_driver, without_password
+from onceq.errors import InvalidValue
+from onceq.model.names import check_id, check_repository
+from onceq.model.queue import content_type_of
+from onceq.model.spark_ops import SparkClose, SparkOpen
+from onceq.spark.options import ServingOptions
+from onceq.spark.tables import TableChange, check_tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from onceq.model.queue import Queue
+
+__all__ = ["find_place", "register"]
+
+
+@contextlib.contextmanager
+def find_place(url: str | None, repository: str, *, local: bool) -> Iterator[Place]:
+    """Resolves a URL to what Spark's processes may be told, for as long as the block runs.
+
+    Keeps an embedded server in use. local: the executors run on this machine. Raises InvalidValue
+    (a password, and executors elsewhere), CannotConnect, SchemaMissing: nothing happened.
+    """
+    check_repository(repository)
+    located = locate(url)
+    with contextlib.ExitStack() as undo:
+        undo.callback(located.close)
+        conninfo = located.conninfo
+        verify_with(conninfo, repository)
+        if has_password(conninfo):
+            if not local:
+                raise InvalidValue(
+                    "the URL holds a password, and Spark shows what it sends to executors: put it "
+                    "into a passfile on every machine, and give a URL without it"
+                )
+            directory = undo.enter_context(tempfile.TemporaryDirectory(prefix="onceq-spark-"))
+            conninfo = without_password(conninfo, Path(directory) / "passfile")
+        shown = located.url if located.embedded is not None else ""
+        yield Place(url=shown, conninfo=conninfo, repository=repository)
+
+
+@contextlib.contextmanager
+def register(
+    queue: Queue[Any, Any],
+    url: str | None = None,
+    *,
+    name: str,
+    repository: str = "onceq",
+    tables: Mapping[str, TableChange] | None = None,
+    batch_rows: int = 50_000,
+) -> Iterator[dict[str, str]]:
+    """Begins a life of a Spark server for a pipeline of your own; yields the options of its ends.
+
+    `spark.readStream.format("onceq").options(**options)`, and the same for `writeStream`, after
+    `spark.dataSource.register(onceq.spark.source.OnceqDataSource)`. A newer life of this name
+    fences this one: its query then fails with Fenced. When the block ends, what is still claimed
+    goes back to the queue, uncharged; stop the query first.
+    """
+    check_id("Spark server", name)
+    changes = check_tables(tables or {})
+    with find_place(url, repository, local=True) as place, spark_driver(place) as driver:
+        life = driver.perform(SparkOpen(name=name, queue=queue.name))
+        yield ServingOptions(
+            place=place,
+            server_id=life.server_id,
+            epoch=life.epoch,
+            batch_rows=batch_rows,
+            content_type=content_type_of(queue.reply_type),
+            tables=changes,
+        ).to_spark()
+        driver.perform(SparkClose(server_id=life.server_id, epoch=life.epoch))

@@ -1,0 +1,310 @@
+"""The Spark server: a batch function over a queue, supervised, exactly once.
+
+Public as `onceq.spark.Server`. One driver serves under a name at a time; the newest wins, the older
+stops with Fenced. All truth is in PostgreSQL: the checkpoint only saves work, and one that is
+broken is deleted. It never loses a request, answers one twice, or charges one for what the
+environment did. Source: spec P1, P2, S7; spark.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from onceq.engine.spark_driver import SparkDriver, spark_driver
+from onceq.errors import (
+    ConnectionLost,
+    EnvironmentFault,
+    Fenced,
+    OperatingError,
+    StatementRefused,
+)
+from onceq.model.names import check_id, check_range
+from onceq.model.queue import content_type_of
+from onceq.model.spark_ops import (
+    SparkCheckTable,
+    SparkClose,
+    SparkOpen,
+    SparkRegistration,
+    SparkTakeOver,
+)
+from onceq.spark.options import ServingOptions
+from onceq.spark.registration import find_place
+from onceq.spark.scratch import claim_scratch
+from onceq.spark.session import build_session
+from onceq.spark.tables import TableChange, check_tables
+from onceq.spark.verdicts import Verdict, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from onceq.engine.spark_driver import Place
+    from onceq.model.queue import Queue
+
+__all__ = ["Server", "ServerSettings", "SparkStatistics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How a Spark server goes about it.
+
+    partitions: most tasks that read a batch; 0: as many as Spark runs at once. trigger_ms: from
+    the start of one batch to the next, at least; how soon a request is seen by an idle server.
+    hold_s: how long a request that its batch does not answer is held for later ones; 0: it is an
+    abort at once. grace_s: how long after its death another server's requests are taken over.
+    backoff_s: before a query that failed begins again, doubled up to backoff_max_s by failures in
+    a row. output_mode: Spark's, of the batch function's result.
+    """
+
+    partitions: int = 0
+    trigger_ms: int = 100
+    hold_s: float = 0.0
+    grace_s: float = 60.0
+    backoff_s: float = 0.1
+    backoff_max_s: float = 30.0
+    output_mode: str = "append"
+
+    def __post_init__(self) -> None:
+        check_range("partitions", self.partitions, 0, 10_000)
+        check_range("trigger_ms", self.trigger_ms, 0, 86_400_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkStatistics:
+    """lives: how often a query was begun. failures: by what each that failed came to."""
+
+    lives: int
+    failures: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _Home:
+    """What one call of run() works with."""
+
+    spark: SparkSession
+    place: Place
+    checkpoint: Path
+    once: bool
+    quiet_failures: int = 0
+    innocent: bool = False
+
+
+class Server:
+    """Serves a queue by micro-batches: `Server(ORDERS, batch=book_all, tables={...}).run(url)`.
+
+    queue: whose requests. batch: called once with a streaming DataFrame of requests (columns of
+    `source.SOURCE_SCHEMA`; and `request`, a struct, when the queue's request type has one); it
+    returns a DataFrame with one row for each request:
+      eid     of the request, as it came
+      reply   binary; or string, or a struct, which becomes JSON; null: an empty reply
+      error   string, may be absent: not null, the request is aborted, charged; the queue's
+              abort_limit-th abort moves it to the error queue with its one failure reply
+      reject  boolean, may be absent: true, the error fails the request at once
+      and for each table of `tables` a struct, or an array of structs: its rows for this request.
+    It acts only by the rows that it returns: a batch may run more than once, and only one run's
+    rows count. tables: column name to insert(), upsert(...) or add(...). name: of this server, 1
+    to 200 bytes; None: the queue's. batch_rows: most requests in a batch, 1 to 1,000,000.
+    Raises InvalidValue, InvalidName.
+    """
+
+    data_source: ClassVar[str] = "onceq.spark.source:OnceqDataSource"
+
+    def __init__(
+        self,
+        queue: Queue[Any, Any],
+        *,
+        batch: Callable[[DataFrame], DataFrame],
+        tables: Mapping[str, TableChange] | None = None,
+        name: str | None = None,
+        batch_rows: int = 50_000,
+        settings: ServerSettings | None = None,
+    ) -> None:
+        self.queue = queue
+        self.batch = batch
+        self.tables = check_tables(tables or {})
+        self.name = check_id("Spark server", queue.name if name is None else name)
+        self.batch_rows = check_range("batch_rows", batch_rows, 1, 1_000_000)
+        self.settings = settings or ServerSettings()
+        self._stop = threading.Event()
+        self._lives = 0
+        self._failures: dict[str, int] = {}
+
+    def statistics(self) -> SparkStatistics:
+        """Returns what this server has gone through so far."""
+        return SparkStatistics(lives=self._lives, failures=dict(self._failures))
+
+    def stop(self) -> None:
+        """Asks run() to end; from any thread, or from a signal handler. Idempotent."""
+        self._stop.set()
+
+    def run(
+        self,
+        url: str | None = None,
+        *,
+        repository: str = "onceq",
+        spark: SparkSession | None = None,
+        checkpoint: str | Path | None = None,
+        once: bool = False,
+    ) -> None:
+        """Serves until stop(); a query that fails is begun again.
+
+        url: as for `onceq.open`. spark: a session of yours; None builds one, or joins the one
+        that runs here. checkpoint: a local directory for Spark's notes, deleted when it is not
+        usable; None: one that ends with this process. once: returns when everything that was
+        there at the call has been answered or waits for its back-off. A batch under way at
+        stop() is given up: its requests go back, uncharged.
+        Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
+        (a table is not as the batch function takes it to be), InvalidValue (the function's
+        columns), CannotConnect at the beginning: what it held is back in the queue.
+        """
+        session = spark if spark is not None else build_session(f"onceq {self.name}")
+        # Makes the session the active one of this thread, in which Spark looks for the source.
+        session.createDataFrame([], "nothing int")
+        session.dataSource.register(self._source_class())
+        local = str(session.sparkContext.master).startswith("local")
+        notes = Path(checkpoint) if checkpoint is not None else claim_scratch() / "checkpoint"
+        with find_place(url, repository, local=local) as place:
+            home = _Home(session, place, notes, once)
+            while not self._stop.is_set():  # until stop(), or the end of what was there
+                if self._live(home):
+                    return
+
+    # --- one life ---------------------------------------------------------------------------
+
+    def _live(self, home: _Home) -> bool:
+        """Runs one query to its end; True when this was the last."""
+        self._lives += 1
+        try:
+            with self._life(home) as (driver, options):
+                verdict, text = self._watch(home, driver, options)
+                if verdict is None or verdict in (Verdict.PROGRAM, Verdict.FENCED):
+                    self._close(driver, options)
+        except OperatingError as error:
+            if isinstance(error, Fenced):
+                raise
+            if self._lives == 1:
+                raise
+            verdict, text = Verdict.ENVIRONMENT, str(error)
+        return self._conclude(home, verdict, text)
+
+    def _conclude(self, home: _Home, verdict: Verdict | None, text: str) -> bool:
+        if verdict is None:
+            return True
+        self._failures[verdict.name] = self._failures.get(verdict.name, 0) + 1
+        if verdict is Verdict.FENCED:
+            raise Fenced(f"another driver serves under the name {self.name!r}: {text}")
+        if verdict is Verdict.PROGRAM:
+            raise StatementRefused(text)
+        if verdict is Verdict.FORGET:
+            shutil.rmtree(home.checkpoint, ignore_errors=True)
+        home.innocent = verdict is not Verdict.CRASH
+        home.quiet_failures += 1
+        delay = self.settings.backoff_s * 2.0 ** min(home.quiet_failures - 1, 20)
+        self._stop.wait(min(delay, self.settings.backoff_max_s))
+        return False
+
+    @contextlib.contextmanager
+    def _life(self, home: _Home) -> Iterator[tuple[SparkDriver, ServingOptions]]:
+        with spark_driver(home.place) as driver:
+            life: SparkRegistration = driver.perform(
+                SparkOpen(
+                    name=self.name,
+                    queue=self.queue.name,
+                    hold_s=self.settings.hold_s,
+                    innocent=home.innocent,
+                )
+            )
+            yield (
+                driver,
+                ServingOptions(
+                    place=home.place,
+                    server_id=life.server_id,
+                    epoch=life.epoch,
+                    batch_rows=self.batch_rows,
+                    partitions=self.settings.partitions
+                    or home.spark.sparkContext.defaultParallelism,
+                    content_type=content_type_of(self.queue.reply_type),
+                    tables=self.tables,
+                ),
+            )
+
+    def _watch(
+        self, home: _Home, driver: SparkDriver, options: ServingOptions
+    ) -> tuple[Verdict | None, str]:
+        """Waits for the end of a query, taking over from dead servers meanwhile."""
+        try:
+            query = self._begin(home, driver, options)
+        except OperatingError:
+            raise
+        except Exception as error:
+            verdict = judge(f"{type(error).__module__}.{type(error).__name__}: {error}")
+            self._close(driver, options)
+            if verdict is Verdict.FORGET:
+                return verdict, str(error)
+            raise
+        try:
+            while not self._stop.is_set():
+                if _ended(query, 1.0):
+                    return _failure(query, home)
+                take_over = SparkTakeOver(
+                    server_id=options.server_id, grace_s=self.settings.grace_s
+                )
+                driver.perform(take_over)
+        except (ConnectionLost, EnvironmentFault) as error:
+            return Verdict.ENVIRONMENT, str(error)
+        finally:
+            query.stop()
+        return None, ""
+
+    def _begin(self, home: _Home, driver: SparkDriver, options: ServingOptions) -> StreamingQuery:
+        from onceq.spark import frames  # noqa: PLC0415 - PySpark, which a Server alone does not need
+
+        name = self._source_class().name()
+        spoken = self.source_options() | options.to_spark()
+        requests = home.spark.readStream.format(name).options(**spoken).load()
+        answers = frames.as_sink(self.batch(frames.typed(requests, self.queue.request_type)))
+        columns = frames.check_sink(answers.schema, self.tables)
+        for number, (table, change) in enumerate(self.tables.items(), 1):
+            spec = change.for_sql(table, number, columns[table])
+            driver.perform(SparkCheckTable(table=spec))
+        writer = answers.writeStream.format(name).options(**spoken)
+        writer = writer.outputMode(self.settings.output_mode)
+        writer = writer.option("checkpointLocation", str(home.checkpoint))
+        if home.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds").start()
+
+    def source_options(self) -> dict[str, str]:
+        """Options for a data source of one's own that stands in for ours; none here."""
+        return {}
+
+    def _source_class(self) -> Any:
+        module, _, name = self.data_source.partition(":")
+        return getattr(__import__(module, fromlist=[name]), name)
+
+    def _close(self, driver: SparkDriver, options: ServingOptions) -> None:
+        with contextlib.suppress(Fenced):
+            driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
+
+
+def _ended(query: StreamingQuery, timeout_s: float) -> bool:
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - as above
+
+    try:
+        return bool(query.awaitTermination(timeout_s))
+    except StreamingQueryException:
+        return True
+
+
+def _failure(query: StreamingQuery, home: _Home) -> tuple[Verdict | None, str]:
+    error = query.exception()
+    if query.lastProgress is not None:
+        home.quiet_failures = 0
+    return (None, "") if error is None else (judge(str(error)), str(error))

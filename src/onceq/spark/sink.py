@@ -1,0 +1,120 @@
+"""The sink of the data source `onceq`: tasks stage rows, the driver commits them as one.
+
+Used by Spark, through `onceq.spark.source`. Every staged row names the request it was computed
+from; the commit applies it only if it removes that request in the same transaction. Staged rows
+are keyed by attempt, so a task that is run twice counts once: the commit is told which attempts.
+Source: spec P1, P2; spark.md, Stream writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from onceq.engine.spark_driver import REPLIES, ROWS, spark_driver
+from onceq.errors import EnvironmentFault, IllegalState
+from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkDiscard
+from onceq.spark import encode
+from onceq.spark.schema import check_sink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from onceq.spark.options import ServingOptions
+
+__all__ = ["OnceqStreamWriter", "Staged"]
+
+# Undocumented, and pinned by the canary test: how a task learns whose batch it is of.
+_QUERY_KEY = "sql.streaming.queryId"
+_BATCH_KEY = "streaming.sql.batchId"
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What one attempt of a task has staged."""
+
+    attempt: int
+    rows: int
+    query_id: str
+    batch_id: int
+
+
+class OnceqStreamWriter(DataSourceStreamArrowWriter):
+    """Stages on executors; commits on the driver, in a process of its own each time."""
+
+    def __init__(self, options: ServingOptions, schema: StructType) -> None:
+        self.options = options
+        self.columns = check_sink(schema, options.tables)
+
+    def at(self, point: str) -> None:
+        """Is told where the writer has come to, one of `POINTS`; does nothing but in tests."""
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Stages the rows of a task, all or none; they wait for the commit, or for the sweep."""
+        query_id, batch_id = _whose()
+        op = SparkAttempt(
+            server_id=self.options.server_id,
+            epoch=self.options.epoch,
+            query_id=query_id,
+            batch_id=batch_id,
+        )
+        with spark_driver(self.options.place) as driver:
+            with driver.staging(op) as stage:
+                for batch in iterator:
+                    self.at("write")
+                    stage.copy(REPLIES, *encode.replies(batch, stage.attempt))
+                    for lines in encode.table_rows(batch, stage.attempt, list(self.columns)):
+                        stage.copy(ROWS, *lines)
+            self.at("staged")
+        return Staged(stage.attempt, stage.rows, query_id, batch_id)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Commits the batch. Comes again with the same number when its end was not logged."""
+        staged = _all_staged(messages)
+        specs = [
+            change.for_sql(name, number, self.columns[name])
+            for number, (name, change) in enumerate(self.options.tables.items(), 1)
+        ]
+        op = SparkCommit(
+            server_id=self.options.server_id,
+            epoch=self.options.epoch,
+            query_id=staged[0].query_id,
+            batch_id=batchId,
+            attempts=[each.attempt for each in staged],
+            rows=sum(each.rows for each in staged),
+            tables=specs,
+            content_type=self.options.content_type,
+        )
+        self.at("commit")
+        with spark_driver(self.options.place) as driver:
+            with driver.concluding(op):
+                self.at("concluded")
+            self.at("committed")
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's signature
+        """Removes what the tasks of a failed batch staged; what it misses is swept later."""
+        attempts = [each.attempt for each in messages if isinstance(each, Staged)]
+        with spark_driver(self.options.place) as driver:
+            driver.perform(SparkDiscard(attempts=attempts))
+
+
+def _whose() -> tuple[str, int]:
+    context = TaskContext.get()
+    query_id = context.getLocalProperty(_QUERY_KEY) if context is not None else None
+    batch_id = context.getLocalProperty(_BATCH_KEY) if context is not None else None
+    if query_id is None or batch_id is None:
+        raise IllegalState("the sink of onceq writes the micro-batches of a streaming query only")
+    return query_id, int(batch_id)
+
+
+def _all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
+    staged = [each for each in messages if isinstance(each, Staged)]
+    if not staged or len(staged) != len(messages):
+        raise EnvironmentFault("a task of this batch has staged nothing: it must be run again")
+    return staged

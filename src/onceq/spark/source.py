@@ -1,0 +1,192 @@
+"""The data source `onceq`: a stream of claim groups of a queue's requests, and its sink.
+
+Registered by `onceq.spark.Server`; a program with a pipeline of its own registers it with
+`spark.dataSource.register(OnceqDataSource)`, and gives the options of `onceq.spark.register`.
+
+Offsets are {"claim": n}, n the number of a claim group: the database decides what a group holds,
+so that a batch read again reads only what is still its own. One process on the driver plans, and
+keeps its connection; executors connect for themselves. Nothing here survives its process, and
+nothing is caught: a failed call ends the query, which its supervisor begins again.
+Source: spec P1; spark.md, Stream reader.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from onceq.engine.spark_driver import SparkDriver, spark_driver
+from onceq.errors import IllegalState
+from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkRead
+from onceq.spark.options import ServingOptions
+from onceq.spark.sink import OnceqStreamWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+__all__ = ["POINTS", "SOURCE_SCHEMA", "OnceqDataSource", "OnceqStreamReader"]
+
+SOURCE_SCHEMA = (
+    "eid string, rid string, registrant string, thread string, aborts int, priority int,"
+    " enqueued_at timestamp, correlation_id string, content_type string, properties string,"
+    " body binary"
+)
+POINTS = ("claim", "claimed", "read", "write", "staged", "commit", "concluded", "committed")
+"""The points between which a process may die, in the order of a batch; tests die at each."""
+
+_ARROW = pa.schema(
+    [
+        ("eid", pa.string()),
+        ("rid", pa.string()),
+        ("registrant", pa.string()),
+        ("thread", pa.string()),
+        ("aborts", pa.int32()),
+        ("priority", pa.int32()),
+        ("enqueued_at", pa.timestamp("us", "UTC")),
+        ("correlation_id", pa.string()),
+        ("content_type", pa.string()),
+        ("properties", pa.string()),
+        ("body", pa.binary()),
+    ]
+)
+_ROWS_PER_TASK = 1_000
+_ROWS_PER_READ = 10_000
+
+
+@dataclass
+class Slice(InputPartition):
+    """Places `first` to `last` of a claim group's order, both included."""
+
+    group: int
+    first: int
+    last: int
+
+
+class OnceqDataSource(DataSource):
+    """The requests of a queue as a stream, and the sink for their replies."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format(...)`."""
+        return "onceq"
+
+    def schema(self) -> str:
+        """The columns of a request."""
+        return SOURCE_SCHEMA
+
+    def streamReader(self, schema: StructType) -> OnceqStreamReader:  # noqa: N802, ARG002 - Spark's signature
+        """The reader of this query."""
+        return OnceqStreamReader(ServingOptions.from_spark(self.options))
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002, FBT001 - Spark's signature
+    ) -> OnceqStreamWriter:
+        """The writer of a batch."""
+        return OnceqStreamWriter(ServingOptions.from_spark(self.options), schema)
+
+
+class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Claims groups of requests on the driver, and reads them on executors."""
+
+    def __init__(self, options: ServingOptions) -> None:
+        self.options = options
+        self.bound: int | None = None
+        self._kept: contextlib.ExitStack | None = None
+        self._driver: SparkDriver | None = None
+
+    def at(self, point: str) -> None:
+        """Is told where the reader has come to, one of POINTS; does nothing but in tests."""
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Before every claim group; the same whenever it is asked."""
+        return {"claim": 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """At most the batch's rows."""
+        return ReadMaxRows(self.options.batch_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Takes only what has been enqueued by now."""
+        self.bound = self._planner().perform(SparkBound())
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
+        """Claims the next group, or finds one left unfinished. Fenced, FileMismatch."""
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch_rows
+        self.at("claim")
+        group = self._planner().perform(
+            SparkClaim(
+                server_id=self.options.server_id,
+                epoch=self.options.epoch,
+                start=start["claim"],
+                n=rows,
+                bound=self.bound,
+            )
+        )
+        if group != start["claim"]:
+            self.at("claimed")
+        return {"claim": group}
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's signature
+        """Notes that the group is begun, and cuts it into slices."""
+        group = end["claim"]
+        options = self.options
+        size = self._planner().perform(
+            SparkPlan(server_id=options.server_id, epoch=options.epoch, group=group)
+        )
+        count = max(1, min(options.partitions, size // _ROWS_PER_TASK))
+        cuts = [size * n // count for n in range(count + 1)]
+        return [Slice(group, low + 1, high) for low, high in itertools.pairwise(cuts)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Reads a slice: what the group still holds of it."""
+        if not isinstance(partition, Slice):
+            raise IllegalState(f"{type(partition).__name__} is no partition of this source")
+        with spark_driver(self.options.place) as driver:
+            for first in range(partition.first, partition.last + 1, _ROWS_PER_READ):
+                last = min(partition.last, first + _ROWS_PER_READ - 1)
+                rows = driver.perform(SparkRead(group=partition.group, first=first, last=last))
+                if rows:
+                    yield _record_batch(rows)
+                self.at("read")
+
+    def commit(self, end: dict[str, int]) -> None:
+        """Nothing: the sink's commit has removed what is done; this comes a batch later."""
+
+    def stop(self) -> None:
+        """Closes the connection of the process that plans."""
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = self._driver = None
+
+    def _planner(self) -> SparkDriver:
+        if self._driver is None:
+            self._kept = contextlib.ExitStack()
+            self._driver = self._kept.enter_context(spark_driver(self.options.place))
+        return self._driver
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pickled for the executors: a connection is of one process.
+        return {"options": self.options, "bound": self.bound, "_kept": None, "_driver": None}
+
+
+def _record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+    eids, *others = zip(*rows, strict=True)
+    columns = [pa.array([str(eid) for eid in eids], pa.string())]
+    columns += [
+        pa.array(values, field.type) for values, field in zip(others, list(_ARROW)[1:], strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)

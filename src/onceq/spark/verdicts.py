@@ -1,0 +1,49 @@
+"""What the end of a query means for its supervisor: stop, begin again, or begin from nothing.
+
+Used by `onceq.spark.server`. Pure. Spark hands on the errors of its Python processes as text only,
+so it is text that is judged here: the name of the error of onceq that was raised last.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+
+from onceq import errors
+
+__all__ = ["Verdict", "judge"]
+
+
+class Verdict(enum.Enum):
+    """What to do about a failed query."""
+
+    FENCED = "another driver serves under this name: stop"
+    FORGET = "the checkpoint is not usable: delete it, and begin again"
+    ENVIRONMENT = "nobody is to blame: begin again"
+    PROGRAM = "the program or the schema is wrong for every request: stop"
+    CRASH = "something in the batch may be to blame: begin again, in halves"
+
+
+_RAISED = re.compile(r"onceq\.errors\.([A-Za-z]+)")
+_CHECKPOINT = re.compile(
+    r"Incomplete log file|Log file was malformed|Malformed log|does not match the expected|"
+    r"CHECKPOINT_[A-Z_]*(?:INVALID|MISMATCH|CORRUPT)|INCOMPATIBLE_CHECKPOINT|"
+    r"unexpected end-of-input|No content to map due to end-of-input"
+)
+# Of a relation, a column, a right, a constraint to conflict with: wrong for all alike.
+_FOR_ALL = re.compile(r"SQLSTATE 42")
+
+
+def judge(text: str) -> Verdict:
+    """Returns what the failure with this text means."""
+    raised = _RAISED.findall(text)
+    kind = getattr(errors, raised[-1], None) if raised else None
+    if kind is errors.Fenced:
+        return Verdict.FENCED
+    if kind is errors.FileMismatch or (kind is None and _CHECKPOINT.search(text)):
+        return Verdict.FORGET
+    if isinstance(kind, type) and issubclass(kind, errors.OperatingError):
+        return Verdict.ENVIRONMENT
+    if kind is errors.StatementRefused and _FOR_ALL.search(text):
+        return Verdict.PROGRAM
+    return Verdict.CRASH

@@ -1,0 +1,104 @@
+"""The data source of onceq, which fails at a named point: Spark's processes import it by name.
+
+A fault is a file in the directory that the option `faults` names; it strikes once. `POINT` raises,
+`POINT.exit` ends the Python process, `POINT.kill` ends the driver with all that is about it, as
+kill -9 does: the file holds the pids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as sf
+
+from onceq.spark.options import ServingOptions
+from onceq.spark.server import Server
+from onceq.spark.sink import OnceqStreamWriter
+from onceq.spark.source import OnceqDataSource, OnceqStreamReader
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+
+def strike(directory: str, point: str) -> None:
+    """Do what a fault for this point asks for; leave a mark that it was reached."""
+    folder = Path(directory)
+    for kind in ("", ".exit", ".kill"):
+        fault = folder / f"{point}{kind}"
+        with contextlib.suppress(FileNotFoundError):
+            pids = [int(pid) for pid in fault.read_text().split()]
+            fault.unlink()
+            (folder / f"{point}{kind}.reached").touch()
+            if kind == ".kill":
+                for pid in [*pids, os.getpid()]:
+                    os.kill(pid, signal.SIGKILL)
+            if kind == ".exit":
+                os._exit(1)
+            raise RuntimeError(f"planned failure at {point}")
+
+
+class FaultyReader(OnceqStreamReader):
+    def __init__(self, options: ServingOptions, faults: str) -> None:
+        super().__init__(options)
+        self.faults = faults
+
+    def at(self, point: str) -> None:
+        strike(self.faults, point)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "faults": self.faults}
+
+
+class FaultyWriter(OnceqStreamWriter):
+    faults = ""
+
+    def at(self, point: str) -> None:
+        strike(self.faults, point)
+
+
+class FaultySource(OnceqDataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "onceq-faulty"
+
+    def streamReader(self, schema: StructType) -> FaultyReader:  # noqa: N802, ARG002 - Spark's
+        return FaultyReader(ServingOptions.from_spark(self.options), self.options["faults"])
+
+    def streamWriter(  # noqa: N802 - Spark's name
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: ARG002, FBT001 - Spark's signature
+    ) -> FaultyWriter:
+        writer = FaultyWriter(ServingOptions.from_spark(self.options), schema)
+        writer.faults = self.options["faults"]
+        return writer
+
+
+class FaultyServer(Server):
+    """A server on the faulty source. faults: the directory of its faults."""
+
+    data_source = "tests.spark.faulty_source:FaultySource"
+    faults = ""
+
+    def source_options(self) -> dict[str, str]:
+        return {"faults": self.faults}
+
+
+def book(requests: DataFrame) -> DataFrame:
+    """Answer each order with its cents, book it, and add it up; one of a poisoner fails."""
+    order = sf.col("request")
+    poison = sf.raise_error(sf.lit("poison")).cast("bigint")
+    cents = sf.when(order.customer == "poison", poison).otherwise(order.cents)
+    return requests.select(
+        "eid",
+        sf.struct(cents.alias("number")).alias("reply"),
+        sf.when(order.cents < 0, "negative").alias("error"),
+        (order.cents < -100).alias("reject"),
+        sf.struct("rid", order.customer.alias("customer"), cents.alias("cents")).alias("booked"),
+        sf.struct(order.customer.alias("customer"), cents.alias("cents")).alias("totals"),
+    )
