@@ -126,7 +126,7 @@ def test_back_off_grows_and_is_bounded(
     queue = onceq.Queue("raw", bytes, bytes, abort_limit=6, backoff_ms=20, backoff_max_ms=60)
     at: list[float] = []
 
-    def handle(request: bytes, _: onceq.Context) -> bytes:
+    def handle(_request: bytes, _context: onceq.Context) -> bytes:
         at.append(time.monotonic())
         raise ValueError("always")
 

@@ -34,7 +34,10 @@ OWN: dict[str, type[errors.OnceqError]] = {
     "42P01": errors.SchemaMissing,
     "42883": errors.SchemaMissing,
     "23514": errors.InvalidValue,
+    "22003": errors.InvalidValue,
     "22021": errors.InvalidValue,
+    "22P02": errors.InvalidValue,
+    "22P05": errors.InvalidValue,
 }
 """Codes raised by the SQL functions, and those of PostgreSQL that have a meaning of their own."""
 

@@ -5,17 +5,16 @@ Pure. The same rules stand as CHECK constraints in the schema (spec, reliability
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, NewType
+from typing import Any, NewType
 
 from onceq.errors import InvalidName, InvalidValue
 
 Rid = NewType("Rid", str)
 """A request id, chosen by the client: 1 to 200 bytes of UTF-8 without control characters."""
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 REPOSITORY_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
@@ -81,6 +80,21 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
         when = attributes.get(name)
         if when is not None and (not isinstance(when, datetime) or when.tzinfo is None):
             raise InvalidValue(f"{name} is a datetime with a time zone, not {when!r}")
+    if attributes.get("correlation_id") is not None:
+        check_id("correlation id", attributes["correlation_id"])
+    _check_properties(attributes.get("properties"))
+
+
+def _check_properties(properties: object) -> None:
+    """Checks that properties are an object of JSON; its texts, PostgreSQL checks."""
+    if properties is None:
+        return
+    if not isinstance(properties, Mapping):
+        raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
+    try:
+        json.dumps(properties, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidValue(f"properties do not fit into JSON: {error}") from None
 
 
 def check_range(kind: str, value: object, low: int, high: int) -> int:
