@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(python|bash|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE_NAME = re.compile(r"# (\w+\.py)\n")
-SCRIPT_S = 100
+FILE_NAME = re.compile(r"^# (\w+\.py)\n", re.MULTILINE)
+SCRIPT_S = 200
 
 
 def section(title: str) -> str:
@@ -54,23 +54,30 @@ def run(*command: str) -> str:
     return done.stdout
 
 
+def blocks(titles: Sequence[str]) -> dict[str, str]:
+    """Return the blocks of the sections by language, those of one language joined."""
+    found = {"python": "", "bash": "set -eu\n", "text": ""}
+    for language, text in BLOCK.findall("".join(map(section, titles))):
+        found[language] += text
+    return found
+
+
+def write_files(titles: Sequence[str], directory: Path) -> None:
+    """Write the files that the sections' python blocks name."""
+    parts = FILE_NAME.split(blocks(titles)["python"])
+    assert parts[0] == "", f"a python block that names no file:\n{parts[0]}"
+    for name, text in zip(parts[1::2], parts[2::2], strict=True):
+        (directory / name).write_text(f"# {name}\n{text}", encoding="utf-8")
+
+
 def run_sections(titles: Sequence[str], directory: Path, prefix: Path) -> None:
-    """Write the sections' files into a directory, run their script there, compare its output.
+    """Run the sections' script in a directory, compare what it prints.
 
     They are one script, as the reader has one shell.
     """
-    script, expected = "set -eu\n", ""
-    for language, text in BLOCK.findall("".join(map(section, titles))):
-        if language == "python":
-            named = FILE_NAME.match(text)
-            assert named is not None, f"a python block that names no file:\n{text}"
-            (directory / named[1]).write_text(text, encoding="utf-8")
-        elif language == "bash":
-            script += text
-        else:
-            expected += text
+    found = blocks(titles)
     with subprocess.Popen(
-        ["bash", "-c", script],
+        ["bash", "-c", found["bash"]],
         cwd=directory,
         env=environment(prefix),
         start_new_session=True,
@@ -83,7 +90,7 @@ def run_sections(titles: Sequence[str], directory: Path, prefix: Path) -> None:
         finally:
             end_group(shell.pid)
     assert shell.returncode == 0, f"{printed}\n{complaints}"
-    assert printed == expected, complaints
+    assert printed == found["text"], complaints
 
 
 def end_group(leader: int) -> None:
@@ -127,5 +134,14 @@ def test_onceq_comes_from_the_wheel(prefix: Path) -> None:
     assert f"onceq-{version}-py3-none-any.whl" in README
 
 
-def test_the_quickstarts_in_their_order(tmp_path: Path, prefix: Path) -> None:
-    run_sections(["Quickstart", "A file of requests"], tmp_path, prefix)
+@pytest.mark.timeout(240)
+def test_the_native_server(tmp_path: Path, prefix: Path) -> None:
+    native = ["Quickstart", "A file of requests"]
+    write_files(native, tmp_path)
+    run_sections(native, tmp_path, prefix)
+
+
+@pytest.mark.timeout(240)
+def test_spark(tmp_path: Path, prefix: Path) -> None:
+    write_files(["Quickstart", "Spark"], tmp_path)
+    run_sections(["Spark"], tmp_path, prefix)
