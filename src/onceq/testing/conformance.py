@@ -1,0 +1,43 @@
+"""What every driver must do: behaviours, written once, run on each.
+
+For tests of drivers: give each of `BEHAVIOURS` an empty `Repository` of the driver's. A behaviour
+raises NotConformant, or whatever the driver wrongly raised. Behaviours know Ops and Programs
+only, no driver, and wait for nothing but by moving the repository's time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceq.testing import client_behaviours, server_behaviours
+from onceq.testing.ground import Connection, NotConformant, Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["BEHAVIOURS", "Connection", "NotConformant", "Repository"]
+
+BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
+    client_behaviours.queues_are_declared_once,
+    client_behaviours.what_is_not_there_is_refused,
+    client_behaviours.a_queue_that_holds_elements_is_not_destroyed,
+    client_behaviours.a_stopped_queue_refuses,
+    client_behaviours.elements_come_by_priority_and_time,
+    client_behaviours.an_element_is_dequeued_by_its_eid,
+    client_behaviours.operations_are_tagged,
+    client_behaviours.a_request_gets_its_reply,
+    client_behaviours.a_rid_is_one_request,
+    client_behaviours.a_new_life_fences_the_former,
+    client_behaviours.a_disconnect_leaves_a_tombstone,
+    client_behaviours.many_requests_are_outstanding,
+    client_behaviours.recovery_places_the_last_request,
+    server_behaviours.the_last_abort_fails_an_element,
+    server_behaviours.charges_follow_the_evidence,
+    server_behaviours.a_kill_decides,
+    server_behaviours.a_revoked_claim_never_finishes,
+    server_behaviours.only_what_was_started_is_charged,
+    server_behaviours.a_broken_connection_is_not_a_death,
+    server_behaviours.effects_commit_with_their_request,
+    server_behaviours.a_caller_takes_an_element,
+)
+"""Every behaviour; each is given an empty repository of its own."""

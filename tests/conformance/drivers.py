@@ -1,0 +1,250 @@
+"""The three drivers as conformance sees them: repositories whose time the tests move."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+
+from onceq.engine import async_driver, driver
+from onceq.engine.migrate import apply_with
+from onceq.testing.memory import MemoryDriver, memory_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceq.model import ops
+    from onceq.model.element import Element
+
+T = TypeVar("T")
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SET_TIME = "select set_config('onceq_setting.now', '{}', false)"
+LIMITS = "set lock_timeout = '5s'; set statement_timeout = '20s'"
+BOUND_MS = 10_000
+EMPTY = """
+do $$ begin
+    execute (select 'truncate ' || string_agg(format('%I.%I', n.nspname, c.relname), ',')
+                 || ' restart identity'
+             from pg_class c join pg_namespace n on n.oid = c.relnamespace
+             where n.nspname = '{0}' and c.relkind in ('r', 'p') and c.relname <> 'repository');
+    execute 'alter sequence {0}.incarnation_seq restart';
+    execute 'alter sequence {0}.life_seq restart';
+end $$
+"""
+
+
+def end_backend(conninfo: str, pid: int) -> None:
+    """Ends a session, and returns when its locks are free."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.execute("select pg_terminate_backend(%s, %s)", (pid, BOUND_MS))
+
+
+class PostgresRepository:
+    """A repository in PostgreSQL."""
+
+    def __init__(self, conninfo: str, name: str) -> None:
+        apply_with(conninfo, name)
+        self.conninfo = conninfo
+        self.name = name
+        self.time = START
+        self.open: list[Any] = []
+        with psycopg.connect(conninfo) as connection:
+            connection.execute(f"create table {name}.ledger (key text)".encode())
+
+    def now(self) -> datetime:
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        self.time += timedelta(seconds=seconds)
+
+    def effects(self) -> list[str]:
+        with psycopg.connect(self.conninfo) as connection:
+            return [
+                row[0] for row in connection.execute(f"select key from {self.name}.ledger".encode())
+            ]
+
+    @property
+    def insert(self) -> bytes:
+        return f"insert into {self.name}.ledger values (%s)".encode()
+
+    def session(self, handle: Any = None) -> Any:
+        made = self.make(handle)
+        self.open.append(made)
+        return made
+
+    def make(self, handle: Any) -> Any:
+        return SyncSession(self, handle)
+
+    def close(self) -> None:
+        for one in self.open:
+            one.close()
+        self.open.clear()
+
+    def end(self) -> None:
+        """Closes it for good."""
+        self.close()
+
+    def empty(self) -> None:
+        """Makes it as it was made, without making the schema again."""
+        self.close()
+        with psycopg.connect(self.conninfo) as connection:
+            connection.execute(EMPTY.format(self.name).encode())
+
+
+class Calls(dict[str, Any]):
+    """One handler for every queue."""
+
+    def __missing__(self, key: str) -> Any:
+        return self["*"]
+
+
+class SyncSession:
+    def __init__(self, place: PostgresRepository, handle: Any) -> None:
+        self._place = place
+        self._stop = threading.Event()
+        self.connection = driver.connect(place.conninfo)
+        self.connection.execute(LIMITS)
+
+        def call(element: Element, connection: psycopg.Connection[Any]) -> bytes:
+            reply: bytes = handle(element, lambda key: connection.execute(place.insert, (key,)))
+            return reply
+
+        calls = Calls({"*": call})
+        self.driver = driver.PostgresDriver(
+            self.connection, place.name, calls=calls, stop=self._stop
+        )
+
+    def _tick(self) -> None:
+        if self.connection.info.transaction_status == 0:
+            self._place.advance(0.001)
+            self.connection.execute(SET_TIME.format(self._place.now().isoformat()).encode())
+
+    def perform(self, op: ops.Op[T]) -> T:
+        self._tick()
+        return self.driver.perform(op)
+
+    def run(self, program: ops.Program[T]) -> T:
+        self._tick()
+        return self.driver.run(program)
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def close(self) -> None:
+        if not self.connection.closed:
+            pid = self.connection.info.backend_pid
+            end_backend(self._place.conninfo, pid)
+            self.connection.close()
+
+
+class AsyncPostgresRepository(PostgresRepository):
+    """The same, through the async driver, on an event loop of its own."""
+
+    def __init__(self, conninfo: str, name: str) -> None:
+        super().__init__(conninfo, name)
+        self.runner = asyncio.Runner()
+
+    def make(self, handle: Any) -> Any:
+        return AsyncSession(self, handle)
+
+    def end(self) -> None:
+        super().end()
+        self.runner.close()
+
+
+class AsyncSession:
+    def __init__(self, place: AsyncPostgresRepository, handle: Any) -> None:
+        self._place = place
+        self._stop = threading.Event()
+        self._run: Callable[[Any], Any] = place.runner.run
+        self.connection: psycopg.AsyncConnection[Any] = self._run(
+            async_driver.connect(place.conninfo)
+        )
+        self._run(self.connection.execute(LIMITS))
+
+        async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
+            written: list[str] = []
+            try:
+                reply: bytes = handle(element, written.append)
+            finally:
+                for key in written:
+                    await connection.execute(place.insert, (key,))
+            return reply
+
+        calls = Calls({"*": call})
+        self.driver = async_driver.AsyncPostgresDriver(
+            self.connection, place.name, calls=calls, stop=self._stop
+        )
+
+    def _tick(self) -> None:
+        if self.connection.info.transaction_status == 0:
+            self._place.advance(0.001)
+            text = SET_TIME.format(self._place.now().isoformat()).encode()
+            self._run(self.connection.execute(text))
+
+    def perform(self, op: ops.Op[T]) -> T:
+        self._tick()
+        answer: T = self._run(self.driver.perform(op))
+        return answer
+
+    def run(self, program: ops.Program[T]) -> T:
+        self._tick()
+        answer: T = self._run(self.driver.run(program))
+        return answer
+
+    def stop(self) -> None:
+        self._stop.set()
+
+    def close(self) -> None:
+        if not self.connection.closed:
+            pid = self.connection.info.backend_pid
+            end_backend(self._place.conninfo, pid)
+            self._run(self.connection.close())
+
+
+class MemoryRepository:
+    """A repository in memory."""
+
+    def __init__(self) -> None:
+        self.oracle, self.clock = memory_repository()
+
+    def now(self) -> datetime:
+        return self.clock.now()
+
+    def advance(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    def effects(self) -> list[str]:
+        return [row.key for row in self.oracle.effects()]
+
+    def session(self, handle: Any = None) -> Any:
+        return MemorySession(self, handle)
+
+    def empty(self) -> None:
+        self.oracle, self.clock = memory_repository()
+
+    def end(self) -> None:
+        pass
+
+
+class MemorySession:
+    def __init__(self, place: MemoryRepository, handle: Any) -> None:
+        self._stopping = False
+
+        def call(element: Element, session: MemoryDriver) -> bytes:
+            reply: bytes = handle(element, lambda key: session.effect(key, element))
+            return reply
+
+        self.driver = MemoryDriver(
+            place.oracle, place.clock, calls=Calls({"*": call}), stop=lambda: self._stopping
+        )
+        self.perform: Callable[[Any], Any] = self.driver.perform
+        self.run: Callable[[Any], Any] = self.driver.run
+        self.close: Callable[[], None] = self.driver.end
+
+    def stop(self) -> None:
+        self._stopping = True

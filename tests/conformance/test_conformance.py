@@ -1,0 +1,52 @@
+"""One suite of behaviours, every driver."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceq.testing.conformance import BEHAVIOURS, NotConformant, Repository
+from onceq.testing.ground import same
+from tests.conformance.drivers import (
+    AsyncPostgresRepository,
+    MemoryRepository,
+    PostgresRepository,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from onceq.engine.embedded import EmbeddedServer
+
+
+@pytest.fixture(scope="module", params=["sync", "async", "memory"])
+def kept(request: pytest.FixtureRequest, postgresql: EmbeddedServer) -> Iterator[Any]:
+    """One repository for each driver; it is emptied for each behaviour."""
+    name = f"c_{uuid.uuid4().hex[:16]}"
+    made: Any
+    if request.param == "memory":
+        made = MemoryRepository()
+    elif request.param == "sync":
+        made = PostgresRepository(postgresql.conninfo, name)
+    else:
+        made = AsyncPostgresRepository(postgresql.conninfo, name)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def place(kept: Any) -> Any:
+    kept.empty()
+    return kept
+
+
+@pytest.mark.parametrize("behaviour", BEHAVIOURS, ids=lambda behaviour: behaviour.__name__)
+def test_conforms(place: Repository, behaviour: Callable[[Repository], None]) -> None:
+    behaviour(place)
+
+
+def test_the_suite_notices_a_difference() -> None:
+    with pytest.raises(NotConformant):
+        same(1, 2)
