@@ -125,10 +125,16 @@ def schema_version(connection: psycopg.Connection[Any], repository: str) -> int 
 def verify(connection: psycopg.Connection[Any], repository: str) -> None:
     """Checks that the repository is there and of this version.
 
-    Raises SchemaMissing, SchemaMismatch, SchemaTooNew or PostgresTooOld; nothing happened.
+    Raises SchemaMissing, SchemaMismatch, SchemaTooNew, PostgresTooOld, or StatementRefused where
+    this role may not look; nothing happened.
     """
     check_repository(repository)
     check_server(connection)
+    with translated():
+        _verify(connection, repository)
+
+
+def _verify(connection: psycopg.Connection[Any], repository: str) -> None:
     version = schema_version(connection, repository)
     if version is None:
         raise SchemaMissing(
