@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
-from tests.parts import serving, wait_until
+from onceq.model import ops
+from tests.parts import linked, serving, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +65,19 @@ def test_show_tells_the_server_of_what_runs(cli: Cli, qm: onceq.QueueManager) ->
     qm.enqueue(ORDERS, b"good", rid="x")
     (queued,) = cli.json("request", "show", "x").lines
     assert (queued["state"], queued["attempts"], queued["server_pid"]) == ("queued", 0, None)
+    with linked(cli.url, cli.repository) as link:
+        opening = ops.OpenIncarnation(process=uuid.uuid4(), host="far", pid=7)
+        claim = ops.Claim(
+            incarnation=link.perform(opening).incarnation,
+            queue_id=qm.show("orders").queue_id,
+            n=1,
+            turn=1,
+            alone=True,
+        )
+        assert len(link.perform(claim)) == 1
+        (running,) = cli.json("request", "show", "x").lines
+    assert (running["state"], running["attempts"]) == ("executing", 1)
+    assert (running["server_host"], running["server_pid"]) == ("far", 7)
 
 
 def test_errors_are_listed_and_redriven(cli: Cli, failed: uuid.UUID) -> None:

@@ -62,3 +62,12 @@ def write_csv(path: Path, count: int, *, refuse: int = 0) -> Path:
     ]
     path.write_text("\n".join(["id,customer,refuse", *lines]) + "\n")
     return path
+
+
+def end_sessions(cli: Cli) -> None:
+    """Ends the sessions that bear the name of this test's repository."""
+    with plain(cli.url) as connection:
+        connection.execute(
+            b"select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
+            [cli.repository],
+        )

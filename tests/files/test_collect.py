@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import errno
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,8 @@ import onceq
 from onceq import errors
 from onceq.engine.locate import locate
 from onceq.files import CollectOrder, collect
-from tests.files.parts import ORDERS, book, effects, make_ledger, write_csv
-from tests.parts import plain, serving, wait_until
+from tests.files.parts import ORDERS, book, effects, end_sessions, make_ledger, write_csv
+from tests.parts import serving, wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +91,27 @@ def test_parquet_is_made_when_all_is_there(submitted: Cli, tmp_path: Path) -> No
         assert submitted.json(*words).item["replies"] == 0
         submit_orders(submitted, tmp_path / "orders.csv", 301)
         assert "cannot grow" in submitted(*words, code=1).err
+
+
+def test_a_full_disk_loses_nothing(
+    submitted: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "replies.csv"
+    words = ("collect", "--client", "shop", "--out", str(out))
+
+    def half(fd: int, data: bytes, at: int) -> int:
+        if at:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data[:100], at)
+
+    pwrite = os.pwrite
+    with serving(make_ledger(submitted), submitted.repository, ORDERS.handled_by(book)):
+        with monkeypatch.context() as full:
+            full.setattr(os, "pwrite", half)
+            assert "No space left" in submitted(*words, code=1).err
+        assert submitted.json(*words).item["replies"] == 300
+    with out.open(newline="") as file:
+        assert sorted(int(one["rid"]) for one in csv.DictReader(file)) == list(range(1, 301))
 
 
 def test_a_time_out_says_what_is_left(submitted: Cli, tmp_path: Path) -> None:
@@ -194,12 +217,3 @@ def test_a_lost_connection_is_made_again(
     with (tmp_path / "r.csv").open(newline="") as file:
         rids = [one["rid"] for one in csv.DictReader(file)]
     assert sorted(map(int, rids)) == list(range(1, 301))
-
-
-def end_sessions(cli: Cli) -> None:
-    """Ends the sessions that bear the name of this test's repository."""
-    with plain(cli.url) as connection:
-        connection.execute(
-            b"select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
-            [cli.repository],
-        )

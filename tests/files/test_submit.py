@@ -17,7 +17,7 @@ from onceq.engine.locate import locate
 from onceq.files import SubmitOrder, readers, submit
 from onceq.files import program as programs
 from onceq.model.names import check_id
-from tests.files.parts import ORDERS, bodies, sent_rids, write_csv
+from tests.files.parts import ORDERS, bodies, end_sessions, sent_rids, write_csv
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -231,6 +231,22 @@ def test_bad_files_and_words(
     answer = cli("submit", str(path), "--queue", "orders", *words, code=code)
     assert said in answer.err
     assert sent_rids(cli) == []
+
+
+def test_a_lost_connection_is_made_again(cli: Cli, tmp_path: Path) -> None:
+    path = write_csv(tmp_path / "orders.csv", 1200)
+    told: list[str] = []
+
+    def moved(_position: int, _total: int) -> None:
+        if not told:
+            end_sessions(cli)
+
+    order = SubmitOrder(path=path, queue="orders", rid="id", progress=moved, told=told.append)
+    url = f"{cli.url} application_name={cli.repository}"
+    summary = submit(order, locate(url), cli.repository)
+    assert (summary.rows, summary.sent + summary.queued) == (1200, 1200)
+    assert len(told) == 1
+    assert sent_rids(cli) == [str(n) for n in range(1, 1201)]
 
 
 def test_no_file_and_no_rows(cli: Cli, tmp_path: Path) -> None:
