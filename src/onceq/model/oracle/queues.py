@@ -5,11 +5,12 @@ Private to the oracle; the twin of `queue.sql`, `element.sql` and of the views.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from onceq.errors import ClaimLost, IllegalState, QueueNotEmpty
+from onceq.errors import ClaimLost, IllegalState, InvalidValue, QueueNotEmpty, QueueNotFound
 from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate, KillAnswer
 from onceq.model.oracle import servers
@@ -38,6 +39,8 @@ from onceq.model.queue import QueueInfo, QueueSettings
 if TYPE_CHECKING:
     from uuid import UUID
 
+RESERVED = re.compile(r"reply-[0-9]+")
+
 
 def new_queue(state: State, tx: Transaction, name: str, kind: str, **attributes: Any) -> QueueRow:
     """Creates a queue of this kind."""
@@ -62,6 +65,9 @@ def _named(state: State, tx: Transaction, name: str) -> QueueRow | None:
 
 def create_queue(state: State, tx: Transaction, op: ops.CreateQueue) -> bool:
     """Answers CreateQueue."""
+    for name in (op.queue, op.settings.error_queue or ""):
+        if RESERVED.fullmatch(name):
+            raise InvalidValue('queue names "reply-N" are those of clients\' own reply queues')
     state.lock(tx, "queue", 0, exclusive=True)
     if _named(state, tx, op.queue) is not None:
         return False
@@ -272,6 +278,9 @@ def redrive(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] 
         if row.element.eid == op.eid and row.outcome == "failed"
     ]
     home = max(ended, key=lambda row: row.finished_at).element.queue_id
+    state.lock(tx, "queue", home, exclusive=False)
+    if queue_of(state, tx, home).destroyed:
+        raise QueueNotFound(f"the queue in which element {op.eid} failed does not exist any more")
     eid, rid, correlation_id = old.eid, old.rid, old.correlation_id
     if old.reply_queue_id is not None:
         eid = state.new_eid()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from onceq.errors import ClaimLost, HandlerMisuse
+from onceq.errors import ClaimLost, HandlerMisuse, IllegalState
 from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate
 from onceq.model.oracle.rows import (
@@ -211,10 +211,19 @@ def _pick(state: State, free: list[ElementRow], group: str) -> list[ElementRow]:
     return [row for _, _, row in sorted(item for item in due if item[0] <= latest)]
 
 
+def _is_open(state: State, tx: Transaction, queue_id: int) -> bool:
+    """Returns whether a queue may be claimed from. IllegalState: it is a client's own."""
+    queue = state.queues.get(tx, queue_id)
+    if queue is None or not queue.dequeue_started:
+        return False
+    if queue.kind == "reply":
+        raise IllegalState(f"queue {queue.name!r} is a client's own")
+    return True
+
+
 def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> list[ElementRow]:
     """Claims for an incarnation, and returns what it got; what has expired gets its reply here."""
-    queue = state.queues.get(tx, what.queue_id)
-    if queue is None or not queue.dequeue_started:
+    if not _is_open(state, tx, what.queue_id):
         return []
     even = what.turn % 2 == 0
     groups = ["due", "fresh"] if even else ["fresh", "due"]

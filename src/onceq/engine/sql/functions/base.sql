@@ -34,6 +34,13 @@ begin
     end if;
 end $$;
 
+-- Bounds every wait for a lock in the rest of this transaction: past it, an error says so.
+create or replace function onceq.wait_at_most(p_timeout_s double precision) returns void
+language plpgsql volatile as $$
+begin
+    perform set_config('lock_timeout', greatest(1, least(p_timeout_s * 1000, 2147483647))::integer::text, true);
+end $$;
+
 -- Takes the anchor lock, shared, and refuses an epoch that is over. The check is a later
 -- statement than the lock, so that its snapshot sees what a former holder committed; for the
 -- same reason a transaction with a snapshot of its own (REPEATABLE READ) is refused.

@@ -39,7 +39,7 @@ begin
     update onceq.element set
         role = 'failed', lane = 12, claimed_by = null, not_before = null, aborts = e.aborts,
         code = p_code, error = p_error,
-        queue_id = (select error_queue_id from onceq.queue where queue_id = e.queue_id)
+        queue_id = (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id)
         where seq = e.seq;
     perform onceq.conclude(e, 'failed', p_code, p_error, null, null, p_server);
 end $$;

@@ -128,7 +128,7 @@ declare
     was onceq.outcome;
 begin
     perform onceq.be_durable();
-    perform set_config('lock_timeout', greatest(1, p_timeout_s * 1000)::integer::text, true);
+    perform onceq.wait_at_most(p_timeout_s);
     delete from onceq.element where eid = p_eid and role in ('request', 'datagram') returning * into e;
     if e.seq is not null then
         perform onceq.conclude(e, 'cancelled', 'killed', 'cancelled before it took effect', null, null, null);
@@ -146,6 +146,7 @@ create or replace function onceq.cancel_request(
 language plpgsql volatile as $$
 declare id uuid;
 begin
+    perform onceq.wait_at_most(p_timeout_s);
     perform onceq.check_epoch(p_registrant, p_epoch);
     select eid into id from onceq.element
         where registrant_id = p_registrant and rid = p_rid collate "C" and role = 'request';
@@ -158,7 +159,8 @@ begin
 end $$;
 
 -- Runs again what failed (G3): as a new request, of new rid and eid, correlated with the old and
--- linked to it; only an element that owes no reply goes back as itself.
+-- linked to it; only an element that owes no reply goes back as itself. To the queue that it failed
+-- in; when history no longer tells, to the only one that has this error queue.
 create or replace function onceq.redrive(p_eid uuid, out eid uuid, out rid text)
 language plpgsql volatile as $$
 declare
@@ -172,6 +174,15 @@ begin
     end if;
     select h.queue_id into home from onceq.history h
         where h.eid = p_eid and h.outcome = 'failed' order by h.finished_at desc limit 1;
+    if home is null then
+        select min(queue_id) into home from onceq.queue
+            where error_queue_id = e.queue_id and destroyed_at is null having count(*) = 1;
+    end if;
+    perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, home);
+    if not exists (select from onceq.queue where queue_id = home and destroyed_at is null) then
+        raise exception 'the queue in which element % failed does not exist any more', p_eid
+            using errcode = 'OQ003', hint = 'enqueue what it holds in another queue, or leave it here';
+    end if;
     eid := e.eid;
     rid := e.rid;
     if e.reply_queue_id is not null then

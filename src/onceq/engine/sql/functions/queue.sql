@@ -11,6 +11,10 @@ declare
     error_name text := coalesce(p_error_queue, p_name || '.error');
     error_id integer;
 begin
+    if p_name ~ '^reply-[0-9]+$' or error_name ~ '^reply-[0-9]+$' then
+        raise exception 'queue names "reply-N" are those of clients'' own reply queues'
+            using errcode = '23514', hint = 'choose another name';
+    end if;
     perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, 0);
     if exists (select from onceq.queue where name = p_name collate "C" and destroyed_at is null) then
         return false;
@@ -51,11 +55,15 @@ begin
 end $$;
 
 -- Destroys an empty queue; its error queue goes with it when it is empty and serves no other.
--- Its lock, exclusive, waits for the senders that hold it shared.
+-- Its lock, exclusive, waits for the senders that hold it shared, and holds up those that come
+-- later: for 10 s at most, as a caller's transaction may stay open. The lock of create_queue: the
+-- error queue must not get another user meanwhile.
 create or replace function onceq.destroy_queue(p_name text) returns boolean
 language plpgsql volatile as $$
 declare q onceq.queue := onceq.find_queue(p_name);
 begin
+    perform onceq.wait_at_most(10);
+    perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, 0);
     perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, q.queue_id);
     if exists (select from onceq.element where queue_id = q.queue_id) then
         raise exception 'queue "%" is not empty', p_name using errcode = 'OQ008';

@@ -208,10 +208,12 @@ end $$;
 -- Expires the requests of a registrant whose time has come, also where no server runs.
 create or replace function onceq.expire_requests(p_registrant integer) returns void
 language plpgsql volatile as $$
-declare e onceq.element;
+declare
+    due timestamptz := onceq.now();
+    e onceq.element;
 begin
     for e in select x.* from onceq.element x where x.registrant_id = p_registrant
-            and x.role = 'request' and x.expires_at is not null and x.claimed_by is null and x.expires_at <= onceq.now()
+            and x.role = 'request' and x.expires_at <= due and x.claimed_by is null
             for update skip locked loop
         perform onceq.expire_element(e);
     end loop;

@@ -176,6 +176,8 @@ create or replace function onceq.pick(p_queue_id integer, p_group text, p_n inte
 returns setof bigint
 language plpgsql volatile rows 10
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    due timestamptz := onceq.now();  -- a variable bounds the index scan; a call would filter it
 begin
     if p_group = 'fresh' then
         return query select seq from onceq.element
@@ -183,12 +185,12 @@ begin
             order by lane, seq limit p_n for update skip locked;
     elsif p_group = 'due' then
         return query select seq from onceq.element
-            where queue_id = p_queue_id and lane = 10 and claimed_by is null and not_before <= onceq.now()
+            where queue_id = p_queue_id and lane = 10 and claimed_by is null and not_before <= due
             order by not_before, seq limit p_n for update skip locked;
     else
         return query select seq from onceq.element
             where queue_id = p_queue_id and lane = 11 and claimed_by is null
-              and not_before <= onceq.now() - case p_group when 'suspect' then interval '0'
+              and not_before <= due - case p_group when 'suspect' then interval '0'
                                                            else interval '1 second' end
             order by not_before, seq limit 1 for update skip locked;
     end if;
@@ -214,6 +216,9 @@ begin
     select * into q from onceq.queue where queue_id = p_queue_id and dequeue_started;
     if q.queue_id is null then
         return;
+    elsif q.kind = 'reply' then
+        raise exception 'queue "%" is a client''s own: only its clerk receives from it', q.name
+            using errcode = 'OQ011';
     end if;
     if p_alone then
         groups := case p_turn % 2 when 0 then array['suspect waiting'] || groups else groups end || array['suspect'];

@@ -1,6 +1,23 @@
 -- What people and programs read: queues, requests wherever they are, servers. Read only.
 -- Tables: all (read). Locks: none.
 
+-- How many elements of a queue are where. By the index of that queue alone: the planner takes the
+-- whole table for one queue when one holds most of it, and would then read it once a queue.
+create or replace function onceq.count_queue(
+    p_queue_id integer, out ready bigint, out claimed bigint, out waiting bigint,
+    out suspect bigint, out held bigint, out oldest_at timestamptz
+)
+language sql stable
+set enable_seqscan = off as $$
+    select count(*) filter (where claimed_by is null and lane <= 9),
+           count(*) filter (where claimed_by is not null),
+           count(*) filter (where claimed_by is null and lane = 10),
+           count(*) filter (where claimed_by is null and lane = 11),
+           count(*) filter (where lane = 12),
+           min(enqueued_at)
+    from onceq.element where queue_id = p_queue_id
+$$;
+
 create or replace view onceq.queues as
 select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durable, q.abort_limit,
        q.backoff_ms, q.backoff_max_ms, q.execution_limit_s, q.body_bytes_max, q.tag_bytes_max,
@@ -10,16 +27,7 @@ select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durab
        coalesce(d.held, 0) as held, d.oldest_at
 from onceq.queue q
 left join onceq.queue eq on eq.queue_id = q.error_queue_id
-left join (
-    select queue_id,
-           count(*) filter (where claimed_by is null and lane <= 9) as ready,
-           count(*) filter (where claimed_by is not null) as claimed,
-           count(*) filter (where claimed_by is null and lane = 10) as waiting,
-           count(*) filter (where claimed_by is null and lane = 11) as suspect,
-           count(*) filter (where lane = 12) as held,
-           min(enqueued_at) as oldest_at
-    from onceq.element group by queue_id
-) d on d.queue_id = q.queue_id
+left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
 -- A row for every place a rid can be (G4): queued, waiting, suspect, executing, replied, held in

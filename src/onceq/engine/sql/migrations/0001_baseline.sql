@@ -93,7 +93,7 @@ create table onceq.element (
     autovacuum_vacuum_cost_delay = 0
 );
 create index element_ready on onceq.element (queue_id, lane, seq);
-create index element_due on onceq.element (queue_id, lane, not_before) where lane in (10, 11);
+create index element_due on onceq.element (queue_id, lane, not_before, seq) where lane in (10, 11);
 create unique index element_eid on onceq.element (eid);
 -- A rid is in one place: as a request, or as its reply. What failed is held beside its reply.
 create unique index element_rid on onceq.element (registrant_id, rid)
