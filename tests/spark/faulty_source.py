@@ -1,13 +1,12 @@
 """The data source of onceq, which fails at a named point: Spark's processes import it by name.
 
 A fault is a file in the directory that the option `faults` names; it strikes once. `POINT` raises,
-`POINT.exit` ends the Python process, `POINT.kill` ends the driver with all that is about it, as
-kill -9 does: the file holds the pids.
+`POINT.exit` ends the Python process, `POINT.kill` ends the driver with its Java as kill -9 does,
+whose pids are in the file `pids`; `POINT.database` ends the processes in that file, and goes on.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from pathlib import Path
@@ -28,18 +27,19 @@ if TYPE_CHECKING:
 def strike(directory: str, point: str) -> None:
     """Do what a fault for this point asks for; leave a mark that it was reached."""
     folder = Path(directory)
-    for kind in ("", ".exit", ".kill"):
-        fault = folder / f"{point}{kind}"
-        with contextlib.suppress(FileNotFoundError):
-            pids = [int(pid) for pid in fault.read_text().split()]
-            fault.unlink()
-            (folder / f"{point}{kind}.reached").touch()
-            if kind == ".kill":
-                for pid in [*pids, os.getpid()]:
-                    os.kill(pid, signal.SIGKILL)
-            if kind == ".exit":
-                os._exit(1)
+    for kind in ("", ".exit", ".kill", ".database"):
+        try:
+            (folder / f"{point}{kind}").rename(folder / f"{point}{kind}.reached")
+        except FileNotFoundError:
+            continue
+        if kind == ".exit":
+            os._exit(1)
+        if kind == "":
             raise RuntimeError(f"planned failure at {point}")
+        for pid in (folder / "pids").read_text().split():
+            os.kill(int(pid), signal.SIGKILL)
+        if kind == ".kill":
+            os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FaultyReader(OnceqStreamReader):

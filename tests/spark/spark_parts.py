@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from psycopg import sql
 
 from onceq.engine import migrate
 from onceq.engine.driver import connect
@@ -56,12 +55,12 @@ class Repository:
 
     def ask(self, text: str, *arguments: Any) -> list[tuple[Any, ...]]:
         """Run a query; `{}.` in it stands for the repository."""
-        query = sql.SQL(text).format(sql.Identifier(self.name))
+        query = text.replace("{}", self.name).encode()
         return self.driver.connection.execute(query, arguments or None).fetchall()
 
     def do(self, text: str) -> None:
         """Run a statement; `{}.` in it stands for the repository."""
-        self.driver.connection.execute(sql.SQL(text).format(sql.Identifier(self.name)))
+        self.driver.connection.execute(text.replace("{}", self.name).encode())
 
     def replies(self) -> dict[str, tuple[str, bytes]]:
         """Return outcome and body of every reply, by rid; two for one rid is an error."""
@@ -89,7 +88,7 @@ def make_repository(conninfo: str, name: str, **settings: Any) -> Repository:
     connection: psycopg.Connection[Any] = connect(conninfo)
     migrate.apply(connection, name)
     driver = SparkDriver(connection, name)
-    chosen = QueueSettings(**{"backoff_ms": 0, "backoff_max_ms": 0, **settings})
+    chosen = QueueSettings(backoff_ms=0, backoff_max_ms=0, **settings)
     driver.perform(ops.CreateQueue(queue=QUEUE, settings=chosen))
     made = Repository(conninfo, name, driver, driver.perform(ops.Connect(name="till")))
     made.do("create table {}.booked (rid text unique, customer text not null, cents bigint)")

@@ -25,7 +25,7 @@ from onceq.errors import CannotConnect
 from onceq.model.ops import Commit, Rollback
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
 
     from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkCommitted
 
@@ -42,7 +42,7 @@ class SparkDriver(PostgresDriver):
         self._statements = session.Statements(repository, ALL_BINDINGS)
 
     @contextlib.contextmanager
-    def concluding(self, op: SparkCommit) -> Iterator[SparkCommitted]:
+    def concluding(self, op: SparkCommit) -> Generator[SparkCommitted]:
         """Commits a micro-batch when left, after whatever the caller does inside.
 
         Raises what SparkCommit does, nothing happened; or InDoubt, ask again with the same Op.
@@ -56,7 +56,7 @@ class SparkDriver(PostgresDriver):
             raise
 
     @contextlib.contextmanager
-    def staging(self, op: SparkAttempt) -> Iterator[Stage]:
+    def staging(self, op: SparkAttempt) -> Generator[Stage]:
         """Begins an attempt; what is staged by its end becomes visible at once, or not at all.
 
         Raises Fenced, ConnectionLost, EnvironmentFault: nothing is staged.
@@ -102,7 +102,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def spark_driver(place: Place) -> Iterator[SparkDriver]:
+def spark_driver(place: Place) -> Generator[SparkDriver]:
     """Connects, restarting an embedded server that has died. Raises CannotConnect, ..."""
     with contextlib.ExitStack() as undo:
         try:

@@ -11,11 +11,9 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as pacsv
 
 from onceq.errors import InvalidValue
+from onceq.spark.arrow import RecordBatch, pa, pc, pcsv
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,10 +22,10 @@ Lines = tuple[tuple[str, ...], memoryview]
 """Names of columns, and lines of CSV."""
 
 REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "reject")
-_OPTIONS = pacsv.WriteOptions(include_header=False)
+_OPTIONS = pcsv.WriteOptions(include_header=False)
 
 
-def replies(batch: pa.RecordBatch, attempt: int) -> Lines:
+def replies(batch: RecordBatch, attempt: int) -> Lines:
     """Returns the replies of a batch: columns eid, reply, error, reject, those that it has."""
     columns = [_repeated(attempt, batch.num_rows), batch.column("eid")]
     present = [name for name in REPLY_COLUMNS[2:] if name in batch.schema.names]
@@ -35,7 +33,7 @@ def replies(batch: pa.RecordBatch, attempt: int) -> Lines:
     return (*REPLY_COLUMNS[:2], *present), _csv(columns)
 
 
-def table_rows(batch: pa.RecordBatch, attempt: int, tables: Sequence[str]) -> Iterator[Lines]:
+def table_rows(batch: RecordBatch, attempt: int, tables: Sequence[str]) -> Iterator[Lines]:
     """Yields the rows of each table in a batch, numbered from 1 in the order of `tables`."""
     for number, name in enumerate(tables, 1):
         eids, rows = _exploded(batch.column("eid"), batch.column(name))
@@ -86,5 +84,5 @@ def _repeated(value: int, times: int) -> Any:
 def _csv(columns: Sequence[Any]) -> memoryview:
     table = pa.table(list(columns), names=[str(n) for n in range(len(columns))])
     out = io.BytesIO()
-    pacsv.write_csv(table, out, _OPTIONS)
+    pcsv.write_csv(table, out, _OPTIONS)
     return out.getbuffer()

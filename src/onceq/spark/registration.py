@@ -24,7 +24,7 @@ from onceq.spark.options import ServingOptions
 from onceq.spark.tables import TableChange, check_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Mapping
 
     from onceq.model.queue import Queue
 
@@ -32,7 +32,7 @@ __all__ = ["find_place", "register"]
 
 
 @contextlib.contextmanager
-def find_place(url: str | None, repository: str, *, local: bool) -> Iterator[Place]:
+def find_place(url: str | None, repository: str, *, local: bool) -> Generator[Place]:
     """Resolves a URL to what Spark's processes may be told, for as long as the block runs.
 
     Keeps an embedded server in use. local: the executors run on this machine. Raises InvalidValue
@@ -65,7 +65,7 @@ def register(
     repository: str = "onceq",
     tables: Mapping[str, TableChange] | None = None,
     batch_rows: int = 50_000,
-) -> Iterator[dict[str, str]]:
+) -> Generator[dict[str, str]]:
     """Begins a life of a Spark server for a pipeline of your own; yields the options of its ends.
 
     `spark.readStream.format("onceq").options(**options)`, and the same for `writeStream`, after

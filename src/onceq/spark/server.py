@@ -40,7 +40,7 @@ from onceq.spark.tables import TableChange, check_tables
 from onceq.spark.verdicts import Verdict, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Generator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -92,6 +92,7 @@ class _Home:
     place: Place
     checkpoint: Path
     once: bool
+    lives: int = 0
     quiet_failures: int = 0
     innocent: bool = False
 
@@ -166,7 +167,7 @@ class Server:
         """
         session = spark if spark is not None else build_session(f"onceq {self.name}")
         # Makes the session the active one of this thread, in which Spark looks for the source.
-        session.createDataFrame([], "nothing int")
+        session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
         session.dataSource.register(self._source_class())
         local = str(session.sparkContext.master).startswith("local")
         notes = Path(checkpoint) if checkpoint is not None else claim_scratch() / "checkpoint"
@@ -181,15 +182,14 @@ class Server:
     def _live(self, home: _Home) -> bool:
         """Runs one query to its end; True when this was the last."""
         self._lives += 1
+        home.lives += 1
         try:
             with self._life(home) as (driver, options):
                 verdict, text = self._watch(home, driver, options)
                 if verdict is None or verdict in (Verdict.PROGRAM, Verdict.FENCED):
                     self._close(driver, options)
         except OperatingError as error:
-            if isinstance(error, Fenced):
-                raise
-            if self._lives == 1:
+            if isinstance(error, Fenced) or home.lives == 1:
                 raise
             verdict, text = Verdict.ENVIRONMENT, str(error)
         return self._conclude(home, verdict, text)
@@ -211,7 +211,7 @@ class Server:
         return False
 
     @contextlib.contextmanager
-    def _life(self, home: _Home) -> Iterator[tuple[SparkDriver, ServingOptions]]:
+    def _life(self, home: _Home) -> Generator[tuple[SparkDriver, ServingOptions]]:
         with spark_driver(home.place) as driver:
             life: SparkRegistration = driver.perform(
                 SparkOpen(
@@ -243,7 +243,7 @@ class Server:
             query = self._begin(home, driver, options)
         except OperatingError:
             raise
-        except Exception as error:
+        except Exception as error:  # the boundary of the batch function: anything may come
             verdict = judge(f"{type(error).__module__}.{type(error).__name__}: {error}")
             self._close(driver, options)
             if verdict is Verdict.FORGET:
@@ -251,7 +251,7 @@ class Server:
             raise
         try:
             while not self._stop.is_set():
-                if _ended(query, 1.0):
+                if _ended(query, 1):
                     return _failure(query, home)
                 take_over = SparkTakeOver(
                     server_id=options.server_id, grace_s=self.settings.grace_s
@@ -294,7 +294,7 @@ class Server:
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
 
 
-def _ended(query: StreamingQuery, timeout_s: float) -> bool:
+def _ended(query: StreamingQuery, timeout_s: int) -> bool:
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - as above
 
     try:

@@ -23,9 +23,9 @@ from onceq.spark.schema import check_sink
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from onceq.spark.arrow import RecordBatch
     from onceq.spark.options import ServingOptions
 
 __all__ = ["OnceqStreamWriter", "Staged"]
@@ -55,7 +55,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
     def at(self, point: str) -> None:
         """Is told where the writer has come to, one of `POINTS`; does nothing but in tests."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Stages the rows of a task, all or none; they wait for the commit, or for the sweep."""
         query_id, batch_id = _whose()
         op = SparkAttempt(

@@ -17,7 +17,6 @@ import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadLimit,
@@ -28,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from onceq.engine.spark_driver import SparkDriver, spark_driver
 from onceq.errors import IllegalState
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkRead
+from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.options import ServingOptions
 from onceq.spark.sink import OnceqStreamWriter
 
@@ -61,7 +61,7 @@ _ARROW = pa.schema(
         ("body", pa.binary()),
     ]
 )
-_ROWS_PER_TASK = 1_000
+_ROWS_PER_SLICE = 1_000
 _ROWS_PER_READ = 10_000
 
 
@@ -147,11 +147,11 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         size = self._planner().perform(
             SparkPlan(server_id=options.server_id, epoch=options.epoch, group=group)
         )
-        count = max(1, min(options.partitions, size // _ROWS_PER_TASK))
+        count = max(1, min(options.partitions, size // _ROWS_PER_SLICE))
         cuts = [size * n // count for n in range(count + 1)]
         return [Slice(group, low + 1, high) for low, high in itertools.pairwise(cuts)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         """Reads a slice: what the group still holds of it."""
         if not isinstance(partition, Slice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
@@ -183,7 +183,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"options": self.options, "bound": self.bound, "_kept": None, "_driver": None}
 
 
-def _record_batch(rows: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
+def _record_batch(rows: Sequence[tuple[Any, ...]]) -> RecordBatch:
     eids, *others = zip(*rows, strict=True)
     columns = [pa.array([str(eid) for eid in eids], pa.string())]
     columns += [

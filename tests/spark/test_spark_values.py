@@ -1,0 +1,148 @@
+"""What of the Spark server is values: options, places, schemas, verdicts on failures."""
+
+from __future__ import annotations
+
+import enum
+import stat
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from onceq import errors
+from onceq.engine.spark_driver import Place, has_password, without_password
+from onceq.spark import ServerSettings, add, insert, register
+from onceq.spark.options import ServingOptions
+from onceq.spark.registration import find_place
+from onceq.spark.schema import request_schema
+from onceq.spark.verdicts import Verdict, judge
+from tests.spark.serving import ORDERS, make_server
+from tests.spark.spark_life import Life
+from tests.spark.spark_parts import make_repository
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "s3:cr\\et"
+
+
+def options_of(place: Place) -> ServingOptions:
+    return ServingOptions(place=place, server_id=1, epoch=2, tables={"totals": add("a", "b")})
+
+
+def test_options_come_back_as_they_were() -> None:
+    options = options_of(Place(url="", conninfo="host=h", repository="r"))
+    spoken = options.to_spark()
+    assert ServingOptions.from_spark(spoken) == options
+    del spoken["epoch"]
+    with pytest.raises(errors.InvalidValue, match="'epoch' is missing"):
+        ServingOptions.from_spark(spoken)
+
+
+@pytest.mark.parametrize("conninfo", [f"password={SECRET!r}", "postgresql://u:s3cret@h/d"])
+def test_a_password_is_never_an_option(conninfo: str, tmp_path: Path) -> None:
+    assert has_password(conninfo)
+    with pytest.raises(errors.InvalidValue, match="passfile"):
+        options_of(Place(url="", conninfo=conninfo, repository="r")).to_spark()
+    passfile = tmp_path / "passfile"
+    shown = without_password(conninfo, passfile)
+    assert not has_password(shown)
+    assert "s3" not in shown
+    assert stat.S_IMODE(passfile.stat().st_mode) == 0o600
+    options_of(Place(url="", conninfo=shown, repository="r")).to_spark()
+
+
+def test_a_password_for_executors_elsewhere_is_refused(conninfo: str, repository_name: str) -> None:
+    made = make_repository(conninfo, repository_name)
+    made.close()
+    url = f"{conninfo} password={SECRET!r}"
+    with (
+        pytest.raises(errors.InvalidValue, match="passfile on every machine"),
+        find_place(url, repository_name, local=False),
+    ):
+        pass
+    with find_place(url, repository_name, local=True) as place:
+        assert "s3" not in str(place)
+        assert "passfile" in place.conninfo
+
+
+def test_a_registration_for_a_pipeline_of_one_s_own(conninfo: str, repository_name: str) -> None:
+    made = make_repository(conninfo, repository_name)
+    made.send(2)
+    with register(ORDERS, conninfo, name="own", repository=made.name) as spoken:
+        options = ServingOptions.from_spark(spoken)
+        assert options.content_type == "application/json"
+        newer = Life(made, "other")
+        newer.plan(newer.claim())
+        newer.end()
+    made.close()
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+class Line(msgspec.Struct):
+    item: str
+    price: Decimal
+
+
+class Order(msgspec.Struct):
+    customer: str
+    lines: list[Line]
+    colour: Colour
+    at: datetime | None = None
+    notes: dict[str, int] = msgspec.field(name="NOTES", default_factory=dict)
+
+
+class Odd(msgspec.Struct):
+    either: int | str
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (
+            Order,
+            (
+                "struct<customer:string,lines:array<struct<item:string,price:decimal(38,18)>>,"
+                "colour:string,at:timestamp,NOTES:map<string,bigint>>"
+            ),
+        ),
+        (bytes, None),
+        (int, None),
+        (Odd, None),
+    ],
+)
+def test_types_of_requests(kind: type[Any], expected: str | None) -> None:
+    found = request_schema(kind)
+    assert (None if found is None else found.simpleString()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("onceq.errors.Fenced: epoch 1 is over", Verdict.FENCED),
+        ("onceq.errors.FileMismatch: older", Verdict.FORGET),
+        ("java.lang.IllegalStateException: Incomplete log file", Verdict.FORGET),
+        ("psycopg.X\nonceq.errors.ConnectionLost: gone", Verdict.ENVIRONMENT),
+        ("onceq.errors.StatementRefused: no right (SQLSTATE 42501)", Verdict.PROGRAM),
+        ("onceq.errors.StatementRefused: not unique (SQLSTATE 23505)", Verdict.CRASH),
+        ("ZeroDivisionError: division by zero", Verdict.CRASH),
+        ("onceq.errors.Nonsense: what", Verdict.CRASH),
+    ],
+)
+def test_verdicts(text: str, verdict: Verdict) -> None:
+    assert judge(text) is verdict
+
+
+def test_a_server_is_checked_when_it_is_made(tmp_path: Path) -> None:
+    for options in ({"batch_rows": 0}, {"tables": {"reply": insert()}}):
+        with pytest.raises(errors.InvalidValue):
+            make_server("r", tmp_path, **options)
+    with pytest.raises(errors.InvalidName):
+        make_server("r", tmp_path, name="")
+    with pytest.raises(errors.InvalidValue):
+        ServerSettings(partitions=-1)

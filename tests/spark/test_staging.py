@@ -1,0 +1,171 @@
+"""From Arrow to a user's table: exact values, insert, upsert and add, names, refusals."""
+
+from __future__ import annotations
+
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from onceq import errors
+from onceq.engine.spark_driver import REPLIES, ROWS
+from onceq.model.spark_ops import SparkAttempt, SparkCheckTable
+from onceq.spark import TableChange, add, encode, insert, upsert
+from tests.spark.spark_life import Life
+from tests.spark.spark_parts import Repository, make_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Rows = list[dict[str, Any]]
+
+
+@pytest.fixture
+def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
+    made = make_repository(conninfo, repository_name)
+    yield made
+    made.close()
+
+
+def apply(
+    repository: Repository, change: TableChange, rows: list[Rows] | Rows, kind: pa.DataType
+) -> None:
+    """Send a request for each entry of `rows`, and commit them with these rows of one table."""
+    life = Life(repository)
+    first = repository.ask("select count(*) from {}.element")[0][0]
+    repository.send(len(rows), first=first)
+    requests = life.plan(life.claim())
+    eids = pa.array([str(request.eid) for request in requests])
+    replies = pa.array([b"\x00\xff,\"'\\"] * len(requests), pa.binary())
+    columns = {"eid": eids, "reply": replies, "t": pa.array(rows, kind)}
+    batch = pa.record_batch(list(columns.values()), names=list(columns))
+    who = {"server_id": life.who.server_id, "epoch": life.who.epoch}
+    with life.driver.staging(SparkAttempt(**who, query_id=f"q{first}", batch_id=0)) as stage:
+        stage.copy(REPLIES, *encode.replies(batch, stage.attempt))
+        for lines in encode.table_rows(batch, stage.attempt, ["t"]):
+            stage.copy(ROWS, *lines)
+    struct = kind.value_type if pa.types.is_list(kind) else kind
+    life.tables = [change.for_sql("t", 1, [field.name for field in struct])]
+    life.commit(([stage.attempt], stage.rows), query=f"q{first}")
+    life.end()
+
+
+EXACT = pa.struct(
+    [
+        ("money", pa.decimal128(38, 18)),
+        ("at", pa.timestamp("us", "UTC")),
+        ("day", pa.date32()),
+        ("raw", pa.binary()),
+        ("text", pa.string()),
+        ("flag", pa.bool_()),
+        ("ratio", pa.float64()),
+        ("more", pa.list_(pa.int64())),
+        ("big", pa.int64()),
+    ]
+)
+
+
+def test_every_value_arrives_exactly(repository: Repository) -> None:
+    repository.do(
+        "create table {}.exact (money numeric(38, 18), at timestamptz, day date, raw bytea,"
+        ' "text" text, flag boolean, ratio double precision, more jsonb, big bigint)'
+    )
+    moment = datetime(2026, 3, 29, 1, 59, 59, 999999, timezone(timedelta(hours=2)))
+    full = {
+        "money": Decimal("-12345678901234567890.123456789012345678"),
+        "at": moment,
+        "day": date(1, 2, 3),
+        "raw": bytes(range(256)),
+        "text": 'a "quoted", \\. back\\slash\nline é€😀 \\N',
+        "flag": True,
+        "ratio": 0.1 + 0.2,
+        "more": [1, None, 3],
+        "big": 2**63 - 1,
+    }
+    empty = {"text": "", "money": Decimal(0)}
+    apply(repository, insert(into=f"{repository.name}.exact"), [full, empty], EXACT)
+    found = repository.ask("select * from {}.exact order by day nulls last")
+    assert found[0] == tuple(full.values())
+    assert found[1][:6] == (Decimal(0), None, None, None, "", None)
+    assert set(repository.replies().values()) == {("done", b"\x00\xff,\"'\\")}
+
+
+NAMED = pa.struct([("Odd Name", pa.string()), ('n"; drop', pa.int64())])
+
+
+def test_names_are_quoted_and_may_have_a_schema(repository: Repository) -> None:
+    repository.do('create table {}."Odd ""Table" ("Odd Name" text, "n""; drop" int)')
+    into = f'{repository.name}."Odd ""Table"'
+    rows = [[{"Odd Name": "x'", 'n"; drop': 1}, {"Odd Name": "y", 'n"; drop': 2}], None, []]
+    apply(repository, insert(into=into), rows, pa.list_(NAMED))
+    found = repository.ask('select * from {}."Odd ""Table" order by 1')
+    assert found == [("x'", 1), ("y", 2)]
+
+
+PRICE = pa.struct([("item", pa.string()), ("price", pa.decimal128(10, 2)), ("by", pa.string())])
+
+
+def test_of_an_upsert_the_request_sent_last_wins(repository: Repository) -> None:
+    repository.do("create table {}.price (item text primary key, price numeric, by varchar(3))")
+    change = upsert("item", into=f"{repository.name}.price")
+    rows = [
+        {"item": "a", "price": Decimal("1.10"), "by": "x"},
+        {"item": "b", "price": Decimal("2.20"), "by": "y"},
+        {"item": "a", "price": Decimal("3.30"), "by": "z"},
+    ]
+    apply(repository, change, rows, PRICE)
+    apply(repository, change, [{"item": "b", "price": None, "by": "w"}], PRICE)
+    found = repository.ask("select * from {}.price order by item")
+    assert found == [("a", Decimal("3.30"), "z"), ("b", None, "w")]
+    with pytest.raises(errors.StatementRefused, match="too long"):
+        apply(repository, change, [{"item": "c", "price": None, "by": "long"}], PRICE)
+    assert repository.seqs_left() == 1
+
+
+def test_sums_are_exact(repository: Repository) -> None:
+    repository.do("create table {}.total (by text, item text, price numeric, unique (by, item))")
+    change = add("by", "item", "price", keys=["by", "item"], into=f"{repository.name}.total")
+    rows = [{"item": "a", "price": Decimal("0.10"), "by": "x"}] * 30
+    apply(repository, change, rows, PRICE)
+    apply(repository, change, rows[:1], PRICE)
+    assert repository.ask("select * from {}.total") == [("x", "a", Decimal("3.10"))]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        (insert(into="nowhere"), errors.SchemaMissing, "no table nowhere"),
+        (insert(into="pg_class; drop"), errors.SchemaMissing, "no table pg_class; drop"),
+        (insert(into="{}.booked"), errors.StatementRefused, 'no column "price"'),
+    ],
+)
+def test_tables_are_checked(
+    repository: Repository, change: TableChange, error: type[Exception], says: str
+) -> None:
+    spec = change.for_sql("t", 1, ["rid", "price"])
+    spec["table"] = spec["table"].replace("{}", repository.name)
+    with pytest.raises(error, match=says):
+        repository.driver.perform(SparkCheckTable(table=spec))
+
+
+def test_changes_are_checked_before_anything_runs() -> None:
+    with pytest.raises(errors.InvalidValue, match="needs the key columns"):
+        upsert()
+    with pytest.raises(errors.InvalidValue, match="needs a key column and one to add"):
+        add("customer")
+    with pytest.raises(errors.InvalidValue, match="no column 'customer'"):
+        upsert("customer").check("t", ["cents"])
+    with pytest.raises(errors.InvalidValue, match="says nothing of column 'note'"):
+        add("customer", "cents").check("t", ["customer", "cents", "note"])
+    with pytest.raises(errors.InvalidValue, match="1 to 64 columns"):
+        insert().check("t", [f"c{n}" for n in range(65)])
+
+
+def test_an_interval_is_refused() -> None:
+    kind = pa.struct([("wait", pa.duration("us"))])
+    rows = pa.array([{"wait": timedelta(1)}], kind)
+    batch = pa.record_batch([pa.array(["e"]), rows], names=["eid", "t"])
+    with pytest.raises(errors.InvalidValue, match=r"t\.wait: an interval"):
+        list(encode.table_rows(batch, 1, ["t"]))
