@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import uuid
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from onceq.cli import doctor
 from onceq.engine import address
@@ -19,7 +21,7 @@ from onceq.engine.locate import Located, locate
 from onceq.model import admin_ops, ops
 from onceq.version import __version__
 from tests.cli.parts import Cli, run_here
-from tests.parts import plain
+from tests.parts import plain, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,10 +86,27 @@ def test_a_password_is_shown_when_asked_for() -> None:
     assert address.without_password("user=u password=x") == ("user=u", "x")
 
 
+def test_a_search_path_keeps_other_options() -> None:
+    given = address.with_search_path("host=h options='-c a=b'", '"$user", public,r', "-c c=d")
+    assert conninfo_to_dict(given)["options"] == '-c a=b -c search_path="$user",\\ public,r'
+    inherited = address.with_search_path("host=h", "r", "-c c=d")
+    assert conninfo_to_dict(inherited)["options"] == "-c c=d -c search_path=r"
+
+
 def test_psql_sees_the_repository(cli: Cli) -> None:
     process = cli.start("psql", "--", "-At", "-c", "select count(*) from queues")
     assert process.communicate(timeout=60)[0].strip() == "0"
     assert process.returncode == 0
+
+
+def test_psql_makes_tables_where_handlers_look_for_them(embedded_url: str) -> None:
+    embedded = Cli(embedded_url, "onceq")
+    assert run_here("init", "--url", embedded_url).code == 0
+    made = embedded.start("psql", "--", "-q", "-c", "create table history (x text)")
+    made.communicate(timeout=60)
+    with contextlib.closing(locate(embedded_url)) as located:
+        found = scalar(located.conninfo, "select 'history'::regclass = 'public.history'::regclass")
+    assert (made.returncode, found) == (0, True)
 
 
 def test_stop_is_for_embedded_only(cli: Cli, embedded_url: str) -> None:

@@ -78,12 +78,16 @@ def psql(
         list[str] | None, typer.Argument(help="Given to psql; after -- when they begin with -.")
     ] = None,
 ) -> int:
-    """Run psql on the database, with the repository's schema on the search path."""
+    """Run psql on the database, with the repository's schema at the end of the search path."""
     target = place.target
     with contextlib.closing(locate(target.url)) as located:
         conninfo, secret = address.without_password(located.conninfo)
-        options = f"{os.environ.get('PGOPTIONS', '')} -c search_path={target.repository},public"
-        environment = {**os.environ, "PGOPTIONS": options.strip()}
+        conninfo = address.with_search_path(
+            conninfo,
+            f"{address.search_path(located.conninfo)},{target.repository}",
+            os.environ.get("PGOPTIONS", ""),
+        )
+        environment = dict(os.environ)
         if secret is not None:
             environment["PGPASSWORD"] = secret
         # A child, not exec: the embedded server is used, and so stays, until psql has ended.

@@ -5,11 +5,13 @@ Used by the command line. Never shows a password unless asked to.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 from urllib.parse import quote, urlencode
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from onceq.engine.driver import connect
 from onceq.engine.locate import SESSION_SETTINGS
 
 IN_FRONT: Final = ("user", "password", "host", "port", "dbname")
@@ -20,6 +22,20 @@ def without_password(conninfo: str) -> tuple[str, str | None]:
     given = conninfo_to_dict(conninfo)
     secret = given.pop("password", None)
     return make_conninfo("", **given), None if secret is None else str(secret)
+
+
+def search_path(conninfo: str) -> str:
+    """Returns where a session's unqualified names are looked up. CannotConnect."""
+    with contextlib.closing(connect(conninfo)) as connection:
+        row = connection.execute("show search_path").fetchone()
+    return "" if row is None else str(row[0])
+
+
+def with_search_path(conninfo: str, path: str, inherited: str) -> str:
+    """Returns the connection string with a search path. inherited: options it may not have."""
+    given = str(conninfo_to_dict(conninfo).get("options") or inherited)
+    escaped = path.replace("\\", "\\\\").replace(" ", "\\ ")
+    return make_conninfo(conninfo, options=f"{given} -c search_path={escaped}".strip())
 
 
 def as_url(conninfo: str, *, show_password: bool) -> str:

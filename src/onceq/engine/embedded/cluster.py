@@ -68,6 +68,7 @@ max_connections = 200
 max_prepared_transactions = 32
 shared_buffers = 128MB
 autovacuum = on
+search_path = 'public'  # not "$user": the user and the default repository are both called onceq
 client_connection_check_interval = 5s
 log_line_prefix = '%m [%p] '
 """
