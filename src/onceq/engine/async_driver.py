@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from onceq.engine import session
 from onceq.engine.binding import BINDINGS, Binding
@@ -120,7 +121,7 @@ class AsyncPostgresDriver:
 
     async def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
-            async with self.connection.cursor(binary=True) as cursor:
+            async with self.connection.cursor(binary=True, row_factory=tuple_row) as cursor:
                 await cursor.execute(text, row.arguments(op), prepare=True)
                 return row.decode(await cursor.fetchall())
         except psycopg.Error as error:

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.rows import tuple_row
 
 from onceq.engine import session
 from onceq.engine.binding import BINDINGS, Binding
@@ -127,7 +128,7 @@ class PostgresDriver:
 
     def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
-            with self.connection.cursor(binary=True) as cursor:
+            with self.connection.cursor(binary=True, row_factory=tuple_row) as cursor:
                 cursor.execute(text, row.arguments(op), prepare=True)
                 return row.decode(cursor.fetchall())
         except psycopg.Error as error:

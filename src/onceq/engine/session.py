@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
     from onceq.model import ops
 
-SETTINGS = "set synchronous_commit = on; set client_connection_check_interval = '5s'"
-"""Of every session: roles and databases may default synchronous_commit to off."""
+SETTINGS = (
+    "set synchronous_commit = on; set default_transaction_isolation = 'read committed';"
+    " set client_connection_check_interval = '5s'"
+)
+"""Of every session: roles and databases may default to other commits and isolation levels."""
 
 
 def execution_settings(limit_s: int, server_version: int) -> str:

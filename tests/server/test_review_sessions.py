@@ -1,0 +1,78 @@
+"""Sessions whose settings, or whose database's, are not those that onceq would choose."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg.rows import dict_row
+
+import onceq
+from onceq.engine import faults
+from onceq.errors import EnvironmentFault
+from tests.parts import LIMIT_S, plain, serving
+
+if TYPE_CHECKING:
+    from onceq.engine.embedded import EmbeddedServer
+
+RAW = onceq.Queue("raw", bytes, bytes)
+
+
+def same(request: bytes, _context: onceq.Context) -> bytes:
+    return request
+
+
+def test_a_callers_row_factory_is_the_callers_affair(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    with psycopg.connect(conninfo, autocommit=True, row_factory=dict_row) as connection:
+        eid = onceq.enqueue(connection, RAW, b"x", repository=repository)
+    assert qm.read(eid) is not None
+
+
+def test_a_database_whose_default_is_serializable_is_served(
+    postgresql: EmbeddedServer, repository: str
+) -> None:
+    strict = f"{postgresql.conninfo} options='-c default_transaction_isolation=serializable'"
+    with onceq.open(strict, repository=repository) as qm:
+        qm.declare(RAW)
+        with (
+            serving(strict, repository, RAW.handled_by(same)),
+            qm.clerk("c", RAW) as clerk,
+        ):
+            assert clerk.transceive("1", b"x", timeout_s=LIMIT_S).value == b"x"
+
+
+def test_a_database_that_is_read_only_for_now_is_the_environments_fault(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """As after a failover, when a session reaches a standby: the server goes on when it is over."""
+    qm.declare(RAW)
+    with plain(conninfo) as connection:
+        connection.execute("set default_transaction_read_only = on")
+        with pytest.raises(EnvironmentFault), faults.translated():
+            connection.execute(f"select {repository}.settle()".encode())
+
+
+@pytest.mark.parametrize("weaker", ["off", "local"])
+def test_a_handler_cannot_make_its_commit_less_durable(
+    qm: onceq.QueueManager, conninfo: str, repository: str, weaker: str
+) -> None:
+    qm.declare(RAW)
+    with plain(conninfo) as connection:
+        connection.execute(
+            f"create function {repository}.note() returns trigger language plpgsql as"
+            " $$ begin new.code := current_setting('synchronous_commit'); return new; end $$;"
+            f" create trigger note before insert on {repository}.history for each row"
+            f" execute function {repository}.note()".encode()
+        )
+
+    def handler(request: bytes, context: onceq.Context) -> bytes:
+        context.connection.execute(f"set local synchronous_commit = {weaker}".encode())
+        return request
+
+    with serving(conninfo, repository, RAW.handled_by(handler)), qm.clerk("c", RAW) as clerk:
+        clerk.transceive("1", b"x", timeout_s=LIMIT_S)
+    assert {one.code for one in qm.lookup("1", state="finished")} == {"on"}
