@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from onceq.engine.migrate import apply_with
 from onceq.testing.memory import MemoryDriver, memory_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from onceq.model import ops
     from onceq.model.element import Element
@@ -41,6 +42,17 @@ def end_backend(conninfo: str, pid: int) -> None:
     """Ends a session, and returns when its locks are free."""
     with psycopg.connect(conninfo, autocommit=True) as connection:
         connection.execute("select pg_terminate_backend(%s, %s)", (pid, BOUND_MS))
+
+
+@contextlib.contextmanager
+def unsynced(conninfo: str) -> Generator[None]:
+    """Spares the disk while nothing is killed: commits are as visible, and much faster."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        for setting in ("fsync = off", "fsync = default"):
+            connection.execute(f"alter system set {setting}".encode())
+            connection.execute("select pg_reload_conf()")
+            if setting == "fsync = off":
+                yield
 
 
 class PostgresRepository:
@@ -91,6 +103,10 @@ class PostgresRepository:
     def empty(self) -> None:
         """Makes it as it was made, without making the schema again."""
         self.close()
+        self.truncate()
+
+    def truncate(self) -> None:
+        """Empties all tables; sessions may stay, if they have neither transactions nor locks."""
         with psycopg.connect(self.conninfo) as connection:
             connection.execute(EMPTY.format(self.name).encode())
 

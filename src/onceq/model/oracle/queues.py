@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from onceq.errors import ClaimLost, IllegalState, InvalidValue, QueueNotEmpty, QueueNotFound
+from onceq.errors import (
+    ClaimLost,
+    IllegalState,
+    InvalidValue,
+    QueueNotEmpty,
+    QueueNotFound,
+    StatementRefused,
+)
 from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate, KillAnswer
 from onceq.model.oracle import servers
@@ -212,6 +219,8 @@ def take(state: State, tx: Transaction, op: ops.Take) -> int:
     row = state.elements.get(tx, op.seq)
     if row is None or row.claimed_by != op.incarnation:
         raise ClaimLost(f"element {op.seq} is no longer claimed")
+    if (op.seq, op.incarnation) in tx.taken:
+        raise StatementRefused(f"element {op.seq} was taken already", "23505")
     tx.taken[op.seq, op.incarnation] = None
     return tx.xid
 

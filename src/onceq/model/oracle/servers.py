@@ -74,7 +74,7 @@ def open_incarnation(state: State, tx: Transaction, op: ops.OpenIncarnation) -> 
         _take_over_slot(state, tx, former, _broken_by(state, tx, former))
     _take_over_dead(state, tx, op.process)
     slot = 1
-    while slot in state.slots or state.servers.get(tx, slot) is not None:
+    while not _free(state, tx, slot) or state.servers.get(tx, slot) is not None:
         slot += 1
     state.slots[slot] = tx.backend
     state.markers[slot] = 0
