@@ -103,5 +103,8 @@ def test_example(name: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [], "an example leaves nothing behind"
 
 
-def test_every_example_is_run() -> None:
-    assert sorted(SHOWN) == sorted(path.stem for path in EXAMPLES.glob("*.py"))
+def test_every_example_is_run_and_listed() -> None:
+    names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
+    listed = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert sorted(SHOWN) == names
+    assert [name for name in names if f"[{name}.py]({name}.py)" not in listed] == []
