@@ -101,11 +101,15 @@ class Floor:
 
 @dataclasses.dataclass(slots=True)
 class Striker:
-    """Strikes one after the other. `step` is called again and again; it never waits."""
+    """Strikes one after the other. `step` is called again and again; it never waits.
+
+    until_s: when the last strike may begin, so that a slow machine has time to recover from it.
+    """
 
     floor: Floor
     display: Display
     pending: list[Strike]
+    until_s: float
     struck: list[Struck] = dataclasses.field(default_factory=list[Struck])
     _due_s: float | None = None
     _victim: Child | None = None
@@ -115,13 +119,16 @@ class Striker:
         """Strikes when a strike is due; then watches for the recovery."""
         if self._recovering:
             self._watch()
-        elif self.pending and self._is_due(self.pending[0]) and self._strike(self.pending[0]):
+        elif self._is_due() and self._strike(self.pending[0]):
             self.pending.pop(0)
             self._recovering = True
             self._due_s = None
 
-    def _is_due(self, strike: Strike) -> bool:
+    def _is_due(self) -> bool:
         now = self.display.seconds
+        if not self.pending or now >= self.until_s:
+            return False
+        strike = self.pending[0]
         if self._due_s is None and self.floor.booked >= strike.share * self.floor.orders:
             self._due_s = now + strike.delay_s
         return self._due_s is not None and now >= self._due_s

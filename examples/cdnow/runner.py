@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 STOP_S = 20.0
+STRIKING_SHARE = 0.55
+"""Of the limit, in which strikes may begin: the rest is for the last recovery and the last work."""
 
 
 @dataclasses.dataclass(slots=True, kw_only=True)
@@ -110,7 +112,8 @@ def work(run: Run, database: Database) -> None:
     floor = Floor(database, spark, clients, shares)
     schedule = faults.draw_schedule(run.options.seed, run.options.kills, _delay_max_s(run))
     run.display.note("kills: " + ("; ".join(map(str, schedule)) or "none"))
-    striker = Striker(floor, run.display, schedule)
+    until_s = run.display.seconds + STRIKING_SHARE * run.options.limit_s
+    striker = Striker(floor, run.display, schedule, until_s)
     with _ended(run, spark, clients), run.display.bars(len(run.orders)):
         for child in (spark, *clients):
             child.start()

@@ -187,6 +187,7 @@ def test_a_schedule_is_its_seeds(seed: int) -> None:
     assert schedule == draw_schedule(seed, kills, 0.5)
     assert schedule != draw_schedule(seed + 1, kills, 0.5)
     assert {kind: sum(s.kind == kind for s in schedule) for kind in KINDS} == kills
+    assert {strike.kind for strike in schedule[:3]} == set(KINDS)
     shares = [strike.share for strike in schedule]
     assert shares == sorted(shares)
     assert 0.04 <= shares[0] <= shares[-1] <= 0.80
