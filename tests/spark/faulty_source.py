@@ -67,6 +67,7 @@ class FaultySource(OnceqDataSource):
         return "onceq-faulty"
 
     def streamReader(self, schema: StructType) -> FaultyReader:  # noqa: N802, ARG002 - Spark's
+        (Path(self.options["faults"]) / "options").write_text(str(dict(self.options)))
         return FaultyReader(ServingOptions.from_spark(self.options), self.options["faults"])
 
     def streamWriter(  # noqa: N802 - Spark's name

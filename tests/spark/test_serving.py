@@ -51,10 +51,10 @@ def test_a_failure_at_every_point_changes_nothing(
     rids = []
     for number, point in enumerate(POINTS):
         rids += repository.send(5, first=5 * number)
-        (tmp_path / point).touch()
-        # One at `claim` ends a query that has nothing begun; one at `committed` has nothing left.
+        kind = f"{point}.exit" if number % 2 else point
+        (tmp_path / kind).touch()
         assert serve_once(spark, repository, tmp_path) == {"CRASH": 1}, point
-        assert (tmp_path / f"{point}.reached").exists()
+        assert (tmp_path / f"{kind}.reached").exists()
         assert repository.ask("select max(aborts) from {}.history") == [(0,)]
         check_all_done(repository, rids)
     assert repository.ask("select count(*) from {}.spark_group") == [(0,)]
@@ -161,6 +161,27 @@ def test_a_broken_and_a_strange_checkpoint_are_rebuilt(
     rids += repository.send(3, first=6)
     assert serve_once(spark, repository, tmp_path) == {"FORGET": 1}
     check_all_done(repository, rids)
+
+
+def test_a_password_is_in_nothing_that_spark_shows(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    rids = repository.send(1)
+    server = make_server(repository.name, tmp_path)
+    url = f"{repository.conninfo} password=s3cret"
+    server.run(
+        url,
+        repository=repository.name,
+        spark=spark,
+        checkpoint=tmp_path / "checkpoint",
+        once=True,
+    )
+    check_all_done(repository, rids)
+    options = (tmp_path / "options").read_text()
+    assert "passfile" in options
+    shown = [options, str(spark.sparkContext.getConf().getAll())]
+    shown += [path.read_text() for path in (tmp_path / "checkpoint").rglob("*") if path.is_file()]
+    assert not [text for text in shown if "s3cret" in text]
 
 
 def without_eid(requests: DataFrame) -> DataFrame:

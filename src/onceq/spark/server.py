@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceq.engine.spark_driver import SparkDriver, spark_driver
 from onceq.errors import (
-    ConnectionLost,
-    EnvironmentFault,
     Fenced,
     OperatingError,
     StatementRefused,
@@ -257,7 +255,7 @@ class Server:
                     server_id=options.server_id, grace_s=self.settings.grace_s
                 )
                 driver.perform(take_over)
-        except (ConnectionLost, EnvironmentFault) as error:
+        except OperatingError as error:
             return Verdict.ENVIRONMENT, str(error)
         finally:
             query.stop()
@@ -290,7 +288,8 @@ class Server:
         return getattr(__import__(module, fromlist=[name]), name)
 
     def _close(self, driver: SparkDriver, options: ServingOptions) -> None:
-        with contextlib.suppress(Fenced):
+        # Should the database be away just now, others take over what is held.
+        with contextlib.suppress(OperatingError):
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
 
 

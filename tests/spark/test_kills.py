@@ -1,0 +1,99 @@
+"""The Spark server's driver and its database killed with kill -9, at the points of a batch."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceq.engine.driver import connect
+from onceq.engine.embedded import open_embedded
+from onceq.engine.spark_driver import SparkDriver
+from tests.spark.serving import check_all_done, make_server
+from tests.spark.spark_parts import Repository, make_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parents[2]
+KILLS = ("claimed", "concluded", "committed")
+
+
+@pytest.fixture
+def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
+    made = make_repository(conninfo, repository_name, abort_limit=2)
+    yield made
+    made.close()
+
+
+def drive(repository: Repository, faults: Path, master: str = "local[2]") -> tuple[int, str]:
+    """Run a driver to its end; return its exit code and what it printed."""
+    arguments = [repository.conninfo, repository.name, str(faults), master]
+    with (faults / "errors").open("a") as log:
+        ran = subprocess.run(
+            [sys.executable, "-m", "tests.spark.serving_child", *arguments],
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            timeout=150,
+        )
+    return ran.returncode, ran.stdout
+
+
+@pytest.mark.timeout(600)
+def test_a_driver_killed_at_every_point_of_a_batch(repository: Repository, tmp_path: Path) -> None:
+    rids: list[str] = []
+    for number, point in enumerate(KILLS):
+        rids += repository.send(20, first=20 * number)
+        (tmp_path / f"{point}.kill").touch()
+        code, _ = drive(repository, tmp_path)
+        assert code == -signal.SIGKILL, (tmp_path / "errors").read_text()
+        assert (tmp_path / f"{point}.kill.reached").exists()
+        done = repository.replies().keys()
+        assert done <= set(rids)
+        # What had begun is halved: the first half of the first twenty is what commits then.
+        assert len(done) == (10 if point == "committed" else 0)
+    # A task that fails is run again within its batch: no failure of the query.
+    (tmp_path / "write").touch()
+    code, printed = drive(repository, tmp_path, "local[2,3]")
+    assert (code, printed.strip()) == (0, "failures {}"), (tmp_path / "errors").read_text()
+    assert (tmp_path / "write.reached").exists()
+    check_all_done(repository, rids)
+    assert repository.ask("select max(aborts) from {}.history") == [(0,)]
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("point", ["staged", "concluded"])
+def test_a_database_killed_in_a_batch(spark: SparkSession, tmp_path: Path, point: str) -> None:
+    with open_embedded(tmp_path / "postgresql") as server:
+        before = make_repository(server.conninfo, "shop", abort_limit=1)
+        rids = before.send(4)
+        before.close()
+        (tmp_path / "pids").write_text(str(server.postmaster_pid()))
+        (tmp_path / f"{point}.database").touch()
+        serving = make_server("shop", tmp_path)
+        serving.run(
+            f"embedded:{tmp_path / 'postgresql'}",
+            repository="shop",
+            spark=spark,
+            checkpoint=tmp_path / "checkpoint",
+            once=True,
+        )
+        assert (tmp_path / f"{point}.database.reached").exists()
+        assert serving.statistics().failures.keys() == {"ENVIRONMENT"}
+        server.ensure_running()
+        driver = SparkDriver(connect(server.conninfo), "shop")
+        after = dataclasses.replace(before, conninfo=server.conninfo, driver=driver, opened=[])
+        check_all_done(after, rids)
+        after.close()
