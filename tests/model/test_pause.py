@@ -1,0 +1,62 @@
+"""Waits grow from short to long, per series, and end at their deadline."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from onceq.engine.waiting import FIRST_S, GROWTH, LONGEST_DEFAULT_S, LONGEST_S, Pause
+from onceq.model.ops import Wait
+
+
+def series(pause: Pause, key: str, count: int, *, first: bool = True) -> list[float]:
+    delays: list[float] = []
+    for number in range(count):
+        delay = pause.next(Wait(key=key, first=first and number == 0), 0.0)
+        assert delay is not None
+        delays.append(delay)
+    return delays
+
+
+@pytest.mark.parametrize(
+    ("key", "longest"), [("receive", LONGEST_DEFAULT_S), ("environment", LONGEST_S["environment"])]
+)
+def test_waits_grow_to_their_longest(key: str, longest: float) -> None:
+    delays = series(Pause(), key, 100)
+    assert delays[0] == FIRST_S
+    assert delays[-1] == longest
+    grown = [later / earlier for earlier, later in pairwise(delays) if later < longest]
+    assert all(ratio == pytest.approx(GROWTH) for ratio in grown)
+
+
+def test_the_first_of_a_series_is_short_again() -> None:
+    pause = Pause()
+    series(pause, "idle", 20)
+    assert series(pause, "idle", 1, first=False)[0] > FIRST_S
+    assert series(pause, "idle", 1) == [FIRST_S]
+
+
+def test_series_do_not_disturb_each_other() -> None:
+    pause = Pause()
+    series(pause, "idle", 20)
+    assert series(pause, "receive", 1, first=False) == [FIRST_S]
+
+
+def test_a_wait_ends_at_its_deadline() -> None:
+    pause = Pause()
+    wait = Wait(key="receive", first=True, timeout_s=FIRST_S * 1.5)
+    later = Wait(key="receive", first=False, timeout_s=FIRST_S * 1.5)
+    assert pause.next(wait, 10.0) == FIRST_S
+    assert pause.next(later, 10.0 + FIRST_S) == pytest.approx(FIRST_S / 2)
+    assert pause.next(later, 10.0 + 2 * FIRST_S) is None
+
+
+def test_no_time_at_all_does_not_wait() -> None:
+    assert Pause().next(Wait(key="receive", first=True, timeout_s=0.0), 5.0) is None
+
+
+def test_without_a_deadline_it_waits_for_ever() -> None:
+    pause = Pause()
+    assert pause.next(Wait(key="idle", first=True), 0.0) == FIRST_S
+    assert pause.next(Wait(key="idle", first=False), 1e9) is not None
