@@ -27,7 +27,8 @@ def test_a_callers_row_factory_is_the_callers_affair(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
     qm.declare(RAW)
-    with psycopg.connect(conninfo, autocommit=True, row_factory=dict_row) as connection:
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        connection.row_factory = dict_row  # type: ignore[assignment] # as a caller may
         eid = onceq.enqueue(connection, RAW, b"x", repository=repository)
     assert qm.read(eid) is not None
 
@@ -76,3 +77,33 @@ def test_a_handler_cannot_make_its_commit_less_durable(
     with serving(conninfo, repository, RAW.handled_by(handler)), qm.clerk("c", RAW) as clerk:
         clerk.transceive("1", b"x", timeout_s=LIMIT_S)
     assert {one.code for one in qm.lookup("1", state="finished")} == {"on"}
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "serializable"])
+def test_what_a_handler_does_to_its_session_ends_with_its_commit(
+    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: str
+) -> None:
+    qm.declare(RAW)
+    names = ("lock_timeout", "synchronous_commit", "default_transaction_isolation", "search_path")
+    limits = ("default_transaction_read_only", "idle_in_transaction_session_timeout", "role")
+    seen: list[list[str]] = []
+
+    def handler(request: bytes, context: onceq.Context) -> bytes:
+        shown = [context.connection.execute(f"show {name}".encode()) for name in names + limits]
+        seen.append([cursor.fetchone()[0] for cursor in shown])  # type: ignore[index] # one row
+        context.connection.execute(
+            "set lock_timeout = 7; set synchronous_commit = off; set search_path = pg_catalog;"
+            " set default_transaction_isolation = serializable; set role pg_monitor; reset role;"
+            " set default_transaction_read_only = on; set idle_in_transaction_session_timeout = 0;"
+            " create temp table scratch (a integer); listen scratch;"
+            " declare kept cursor with hold for select 1"
+        )
+        return request
+
+    with (
+        serving(conninfo, repository, RAW.handled_by(handler, isolation=isolation)),
+        qm.clerk("c", RAW) as clerk,
+    ):
+        for rid in ("1", "2", "3"):
+            assert clerk.transceive(rid, b"x", timeout_s=LIMIT_S).value == b"x"
+    assert seen == [seen[0]] * 3

@@ -70,6 +70,7 @@ class AsyncPostgresDriver:
         | None = None,
         stop: threading.Event | None = None,
         gate: Gate | None = None,
+        limit_s: int | None = None,
     ) -> None:
         self.connection = connection
         self._repository = repository
@@ -77,6 +78,7 @@ class AsyncPostgresDriver:
         self._calls = calls or {}
         self._stop = stop or threading.Event()
         self._gate = gate or Gate()
+        self._commit_text = session.commit_text(limit_s, connection.info.server_version)
         self._entered = False
         self._pause = Pause()
         self._verdict = session.Verdict(connection)
@@ -140,7 +142,7 @@ class AsyncPostgresDriver:
     async def _commit(self, _: ops.Commit) -> None:
         try:
             with self._verdict:
-                await self._execute(b"commit", committing=True)
+                await self._execute(self._commit_text, committing=True)
         finally:
             self._leave()
         self._verdict.check()

@@ -66,7 +66,8 @@ class PostgresDriver:
     """Performs Ops on a connection.
 
     calls: for servers, queue name to what calls its handler with (element, connection).
-    stop: ends waits and is what `Stopping` answers. gate: of this process.
+    stop: ends waits and is what `Stopping` answers. gate: of this process. limit_s: the longest
+    execution; after each commit the session is made like new.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class PostgresDriver:
         calls: Mapping[str, Callable[[Element, psycopg.Connection[Any]], bytes]] | None = None,
         stop: threading.Event | None = None,
         gate: Gate | None = None,
+        limit_s: int | None = None,
     ) -> None:
         self.connection = connection
         self._repository = repository
@@ -84,6 +86,7 @@ class PostgresDriver:
         self._calls = calls or {}
         self._stop = stop or threading.Event()
         self._gate = gate or Gate()
+        self._commit_text = session.commit_text(limit_s, connection.info.server_version)
         self._entered = False
         self._pause = Pause()
         self._verdict = session.Verdict(connection)
@@ -142,7 +145,7 @@ class PostgresDriver:
     def _commit(self, _: ops.Commit) -> None:
         try:
             with self._verdict:
-                self._execute(b"commit", committing=True)
+                self._execute(self._commit_text, committing=True)
         finally:
             self._leave()
         self._verdict.check()

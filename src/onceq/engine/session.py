@@ -39,6 +39,18 @@ def execution_settings(limit_s: int, server_version: int) -> str:
     return "; ".join(f"set {name} = '{limit_s}s'" for name in limits)
 
 
+def commit_text(limit_s: int | None, server_version: int) -> bytes:
+    """Returns the SQL that commits an execution and leaves the session as the next must find it.
+
+    A handler's SET, temporary tables, LISTEN and open cursors outlive its commit; a rollback undoes
+    them by itself. limit_s: None where no handlers run.
+    """
+    if limit_s is None:
+        return b"commit"
+    clean = "discard temp; unlisten *; close all; reset session authorization; reset all"
+    return f"commit; {clean}; {SETTINGS}; {execution_settings(limit_s, server_version)}".encode()
+
+
 def cannot_connect(error: psycopg.Error) -> CannotConnect:
     """Returns the error for a connection that could not be made."""
     return CannotConnect(

@@ -153,7 +153,7 @@ def _boundary(*passed: type[Exception]) -> Generator[None]:
         yield
     except passed:
         raise
-    except Exception as error:  # noqa: BLE001 # the server's handler boundary
+    except Exception as error:  # the server's handler boundary
         raise HandlerFailed(type(error).__name__, _text(error)) from error
 
 

@@ -73,7 +73,7 @@ class _Delay:
 def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     """Lives until the stop, on this thread."""
     calls = {one.queue.name: handlers.sync_call(one, DatabaseError) for one in handled}
-    link = Link(site.located, site.repository, calls=calls, stop=site.stop, gate=site.gate)
+    link = Link(site.located, site.repository, calls=calls, **_options(site, handled))
     delay = _Delay()
     while not site.stop.is_set():
         try:
@@ -91,7 +91,7 @@ def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -
 
 async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     calls = {one.queue.name: handlers.async_call(one, DatabaseError) for one in handled}
-    link = AsyncLink(site.located, site.repository, calls=calls, stop=site.stop, gate=site.gate)
+    link = AsyncLink(site.located, site.repository, calls=calls, **_options(site, handled))
     delay = _Delay()
     while not site.stop.is_set():
         try:
@@ -113,6 +113,13 @@ def live_async(site: Site, session: ServerSession, handled: list[Handled[Any, An
     asyncio.run(_live(site, session, handled))
 
 
+def _options(site: Site, handled: list[Handled[Any, Any]]) -> dict[str, Any]:
+    return {"stop": site.stop, "gate": site.gate, "limit_s": _longest_s(handled)}
+
+
+def _longest_s(handled: list[Handled[Any, Any]]) -> int:
+    return max(one.queue.settings.execution_limit_s for one in handled)
+
+
 def _limits(handled: list[Handled[Any, Any]], server_version: int) -> bytes:
-    longest = max(one.queue.settings.execution_limit_s for one in handled)
-    return execution_settings(longest, server_version).encode()
+    return execution_settings(_longest_s(handled), server_version).encode()

@@ -25,12 +25,11 @@ do $$ begin
     end if;
 end $$;
 
--- Makes the commit of this transaction durable, on the standbys too, where a role, a database or
--- a handler turned that off.
+-- Makes the commit of this transaction durable where a role or database turned that off.
 create or replace function onceq.be_durable() returns void
 language plpgsql volatile as $$
 begin
-    if current_setting('synchronous_commit') in ('off', 'local') then
+    if current_setting('synchronous_commit') = 'off' then
         perform set_config('synchronous_commit', 'on', true);
     end if;
 end $$;

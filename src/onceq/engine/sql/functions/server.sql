@@ -280,7 +280,9 @@ begin
     if current_setting('onceq_setting.token', true) is distinct from p_token then
         raise exception 'the handler ended the transaction that it was given' using errcode = 'OQ012';
     end if;
-    perform onceq.be_durable();
+    if current_setting('synchronous_commit') in ('off', 'local') then  -- by the handler
+        perform set_config('synchronous_commit', 'on', true);
+    end if;
     delete from onceq.element where seq = p_seq and claimed_by = p_incarnation returning * into e;
     if e.seq is null then
         raise exception 'element % is no longer claimed by incarnation %', p_seq, p_incarnation
