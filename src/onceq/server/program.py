@@ -27,6 +27,8 @@ TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many turns."""
 TAKE_OVER_IDLE = 4
 """An idle session looks for dead ones at every so many looks for requests."""
+LOOK_AGAIN_IDLE = 64
+"""An idle session asks so often whether its queues were destroyed and made anew."""
 
 CHARGES: dict[type[errors.OnceqError], Charge] = {
     errors.Reject: Charge.REJECT,
@@ -91,7 +93,11 @@ def serve(session: ServerSession) -> ops.Program[None]:
         turn = (turn + 1) % TURNS
         at = turn % len(queue_ids)
         pending = yield from ops.Claim(
-            incarnation=life.incarnation, queue_id=queue_ids[at], n=1, turn=turn, alone=True
+            incarnation=life.incarnation,
+            queue_id=queue_ids[at],
+            n=1,
+            turn=turn // len(queue_ids),  # alternates for each queue, however many there are
+            alone=True,
         )
         misses = 0 if pending else misses + 1
         while pending and not (yield from ops.Stopping()):
@@ -103,6 +109,8 @@ def serve(session: ServerSession) -> ops.Program[None]:
         if misses >= len(queue_ids):
             if misses % TAKE_OVER_IDLE == 0:
                 yield from ops.TakeOver(process=session.process)
+            if misses % LOOK_AGAIN_IDLE == 0:
+                queue_ids = yield from _queue_ids(session.served)
             yield from ops.Wait(key="idle", first=misses == len(queue_ids))
     yield from ops.CloseIncarnation(incarnation=life.incarnation)
     session.incarnation = None
