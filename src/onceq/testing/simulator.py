@@ -95,7 +95,9 @@ class Simulation(Cast):
         version = self.oracle.version
         ready = [actor for actor in self._actors if actor.waits_at != version]
         if ready:
-            self._step(self._chance.choice(ready))
+            busy = [actor for actor in ready if actor.waits_at is None]
+            chosen = busy if busy and self.world.likely(0.75) else ready
+            self._step(self._chance.choice(chosen))
         elif self._ghosts:
             self._end_ghost()
         else:

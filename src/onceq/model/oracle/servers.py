@@ -250,7 +250,8 @@ def _take(
         if len(taken) == wanted:
             break
         row = replace(candidate, claimed_by=incarnation)
-        if _is_usable(state, tx, row):
+        is_there = state.elements.get(tx, row.seq) is candidate  # not expired in another group
+        if is_there and _is_usable(state, tx, row):
             state.elements.put(tx, row.seq, row)
             taken.append(row)
             wanted = len(taken) if row.lane == SUSPECT_LANE else wanted
