@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import struct
 import threading
@@ -50,6 +51,7 @@ class Backend:
         parts = conninfo_to_dict(conninfo)
         self.lock = threading.Lock()
         self.settings = b""
+        self._prepared: dict[bytes, bytes] = {}
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(f"{parts['host']}/.s.PGSQL.{parts['port']}")
         options = f"user\0{parts['user']}\0database\0{parts['dbname']}\0\0".encode()
@@ -60,14 +62,27 @@ class Backend:
             if kind == b"S":
                 self.settings += packed(kind, payload)
 
+    def statement(self, kind: bytes, payload: bytes) -> bytes:
+        """Returns the text that this unit executes; nothing, where it only prepares."""
+        parts = payload.split(b"\0")
+        if kind == b"P":
+            self._prepared[parts[0]] = parts[1]
+        if kind == b"B":
+            return self._prepared.get(parts[1], b"")
+        return payload if kind == b"Q" else b""
+
     def send(self, unit: bytes) -> None:
         self._socket.sendall(unit)
 
-    def relay(self, client: socket.socket) -> bytes:
-        """Sends the answers to the client up to the point where it may ask again; the status."""
+    def relay(self, client: socket.socket | None) -> bytes:
+        """Sends the answers to the client up to the point where it may ask again; the status.
+
+        client: None keeps them from it.
+        """
         while True:
             kind, payload = read_one(self._socket)
-            client.sendall(packed(kind, payload))
+            if client is not None:
+                client.sendall(packed(kind, payload))
             if kind == b"Z":
                 return payload
 
@@ -76,9 +91,14 @@ class Backend:
 
 
 class Pooler:
-    """A listening pooler. mode: 'transaction' or 'session'."""
+    """A listening pooler. mode: 'transaction' or 'session'.
+
+    cut: (pattern, side) cuts the next statement that has the pattern: 'before' PostgreSQL sees it,
+    or 'after' it has answered. The client sees the same either way.
+    """
 
     def __init__(self, conninfo: str, mode: str) -> None:
+        self.cut: tuple[bytes, str] | None = None
         self._conninfo = conninfo
         self._shared = Backend(conninfo) if mode == "transaction" else None
         self._keys = itertools.count(900_000)
@@ -120,13 +140,28 @@ class Pooler:
     def _transact(self, client: socket.socket, backend: Backend) -> None:
         """Passes on one transaction of the client."""
         kind, payload = read_one(client)
+        side = ""
         with backend.lock:
             while kind != b"X":
+                side = side or self._side(backend.statement(kind, payload))
+                if side == "before":
+                    break
                 backend.send(packed(kind, payload))
-                if kind in {b"Q", b"S"} and backend.relay(client) == b"I":
-                    return
+                if kind in {b"Q", b"S"}:
+                    status = backend.relay(None if side else client)
+                    if side:
+                        break
+                    if status == b"I":
+                        return
                 kind, payload = read_one(client)
-        raise ConnectionError("the client has said goodbye")
+        raise ConnectionError("the client has said goodbye, or is cut off")
+
+    def _side(self, statement: bytes) -> str:
+        """Returns on which side of this statement to cut; once."""
+        if self.cut is None or not re.search(self.cut[0], statement):
+            return ""
+        side, self.cut = self.cut[1], None
+        return side
 
     def close(self) -> None:
         for one in self._open:
@@ -136,10 +171,10 @@ class Pooler:
 
 
 @contextlib.contextmanager
-def pooling(conninfo: str, mode: str) -> Generator[str]:
-    """Runs a pooler; its URL."""
+def pooling(conninfo: str, mode: str) -> Generator[Pooler]:
+    """Runs a pooler."""
     pooler = Pooler(conninfo, mode)
     try:
-        yield pooler.url
+        yield pooler
     finally:
         pooler.close()
