@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.embedded import EmbeddedServer
 
-EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "50"))
+EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "30"))
 STEPS = int(os.environ.get("ORACLE_STEPS", "30"))
 
 
