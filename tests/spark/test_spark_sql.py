@@ -345,3 +345,24 @@ def wait_gone(repository: Repository) -> None:
         if held == [(0,)]:
             return
     raise AssertionError("the dead session still holds its lock")
+
+
+def test_native_servers_and_spark_share_a_queue(repository: Repository, life: Life) -> None:
+    rids = repository.send(6)
+    driver = SparkDriver(connect(repository.conninfo), repository.name)
+    repository.opened.append(driver.connection)
+    native = driver.perform(ops.OpenIncarnation(process=uuid4(), host="here", pid=1))
+    claim = ops.Claim(
+        incarnation=native.incarnation, queue_id=life.who.queue_id, n=2, turn=1, alone=True
+    )
+    assert len(driver.perform(claim)) == 2
+    group = life.claim()
+    requests = life.plan(group)
+    assert [request.rid for request in requests] == rids[2:]
+    # What looks for dead native servers leaves claim groups alone.
+    assert driver.perform(ops.TakeOver(process=uuid4())) in (0, 1)
+    assert len(life.plan(group)) == 4
+    driver.perform(ops.CloseIncarnation(incarnation=native.incarnation))
+    assert life.commit(life.stage(requests)).done == 4
+    rest = life.plan(life.claim(group))
+    assert [request.rid for request in rest] == rids[:2]

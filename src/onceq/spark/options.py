@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 __all__ = ["ServingOptions"]
 
-_NUMBERS = ("server_id", "epoch", "batch_rows", "partitions")
+_NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingOptions:
     """A life of a Spark server, as its source and its sink know it.
 
-    batch_rows: most requests in a micro-batch. partitions: most tasks that read one.
+    batch_rows: most requests in a micro-batch. partitions: most tasks that read one. idle_ms: how
+    long a source with nothing to read waits before it looks again.
     content_type: of replies. tables: column of the sink to change of a table.
     """
 
@@ -37,6 +38,7 @@ class ServingOptions:
     epoch: int
     batch_rows: int = 50_000
     partitions: int = 2
+    idle_ms: int = 100
     content_type: str | None = None
     tables: Mapping[str, TableChange]
 
@@ -77,4 +79,5 @@ class ServingOptions:
             epoch=int(options["epoch"]),
             batch_rows=int(options["batch_rows"]),
             partitions=int(options["partitions"]),
+            idle_ms=int(options["idle_ms"]),
         )

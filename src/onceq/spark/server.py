@@ -54,7 +54,7 @@ class ServerSettings:
     """How a Spark server goes about it.
 
     partitions: most tasks that read a batch; 0: as many as Spark runs at once. trigger_ms: from
-    the start of one batch to the next, at least; how soon a request is seen by an idle server.
+    the start of one batch to the next, at least. idle_ms: how soon an idle server sees a request.
     hold_s: how long a request that its batch does not answer is held for later ones; 0: it is an
     abort at once. grace_s: how long after its death another server's requests are taken over.
     backoff_s: before a query that failed begins again, doubled up to backoff_max_s by failures in
@@ -62,7 +62,8 @@ class ServerSettings:
     """
 
     partitions: int = 0
-    trigger_ms: int = 100
+    trigger_ms: int = 0
+    idle_ms: int = 100
     hold_s: float = 0.0
     grace_s: float = 60.0
     backoff_s: float = 0.1
@@ -72,6 +73,7 @@ class ServerSettings:
     def __post_init__(self) -> None:
         check_range("partitions", self.partitions, 0, 10_000)
         check_range("trigger_ms", self.trigger_ms, 0, 86_400_000)
+        check_range("idle_ms", self.idle_ms, 0, 60_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +230,7 @@ class Server:
                     batch_rows=self.batch_rows,
                     partitions=self.settings.partitions
                     or home.spark.sparkContext.defaultParallelism,
+                    idle_ms=self.settings.idle_ms,
                     content_type=content_type_of(self.queue.reply_type),
                     tables=self.tables,
                 ),

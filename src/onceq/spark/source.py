@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -125,18 +126,20 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Claims the next group, or finds one left unfinished. Fenced, FileMismatch."""
-        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch_rows
-        self.at("claim")
-        group = self._planner().perform(
-            SparkClaim(
-                server_id=self.options.server_id,
-                epoch=self.options.epoch,
-                start=start["claim"],
-                n=rows,
-                bound=self.bound,
-            )
+        claim = SparkClaim(
+            server_id=self.options.server_id,
+            epoch=self.options.epoch,
+            start=start["claim"],
+            n=limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch_rows,
+            bound=self.bound,
         )
-        if group != start["claim"]:
+        self.at("claim")
+        group = self._planner().perform(claim)
+        if group == claim.start and self.bound is None:
+            # Spark would ask 90 times a second.
+            threading.Event().wait(self.options.idle_ms / 1000)
+            group = self._planner().perform(claim)
+        if group != claim.start:
             self.at("claimed")
         return {"claim": group}
 
