@@ -17,9 +17,7 @@ from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-Rows = list[dict[str, Any]]
+    from collections.abc import Iterator, Sequence
 
 
 @pytest.fixture
@@ -30,7 +28,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
 
 
 def apply(
-    repository: Repository, change: TableChange, rows: list[Rows] | Rows, kind: pa.DataType
+    repository: Repository, change: TableChange, rows: Sequence[Any], kind: pa.DataType
 ) -> None:
     """Send a request for each entry of `rows`, and commit them with these rows of one table."""
     life = Life(repository)
