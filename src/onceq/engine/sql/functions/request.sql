@@ -139,7 +139,7 @@ begin
         from onceq.element e
         where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.role <> 'failed';
     if state is distinct from 'queued' then
-        select coalesce(sent_before.eid, h.eid), coalesce(state, 'done'), h.sha256
+        select h.eid, coalesce(state, 'done'), h.sha256
             into eid, state, known
             from onceq.history h where h.rid = p_rid collate "C" and h.registrant_id = p_registrant
             order by h.finished_at limit 1;
