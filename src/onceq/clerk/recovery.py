@@ -45,6 +45,8 @@ def _last_request(session: Session[Any, Any]) -> tuple[str, str]:
         return "D", "the registration: the rid of the last send is that of the last receive"
     if session.s_state == "done":
         return "D", "the registration: nothing is outstanding, its replies were acknowledged"
+    if session.s_rid in session.received:
+        return "D", "this session, which was handed its reply"
     if session.s_state == "request":
         return "B", "the registration and the request, which is not finished"
     return "C", "the registration and the reply, which is in the reply queue"

@@ -114,7 +114,9 @@ def spark_serve(
         while not wait((running,), timeout=LOOK_EVERY_S).done:
             pass
     running.result()
-    place.output.item({"event": "stopped"})
+    if place.as_json:
+        place.output.line({"event": "stopped"})
+    hint("onceq: stopped")
     return OK
 
 

@@ -43,12 +43,15 @@ def encode(kind: type[Any], value: Any, what: str) -> bytes:
     return body
 
 
-def decode(kind: type[Any], body: bytes, what: str) -> Any:
-    """Returns the value that was encoded. Raises InvalidValue when it is of another type."""
+def decode(kind: type[Any], body: bytes, what: str, *, strict: bool = True) -> Any:
+    """Returns the value that was encoded. Raises InvalidValue when it is of another type.
+
+    strict: False takes text for a number, as the fields of a CSV file are.
+    """
     if kind is bytes:
         return body
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=kind, strict=strict)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error
 
@@ -161,8 +164,9 @@ class Queue(Generic[Request, Reply]):
         return encode(self.request_type, value, f"request for queue {self.name!r}")
 
     def decode_request(self, body: bytes) -> Request:
-        """Returns the request in these bytes. Raises InvalidValue."""
-        return decode(self.request_type, body, f"request in queue {self.name!r}")  # type: ignore[no-any-return] # typed by request_type
+        """Returns the request in these bytes; numbers may be text. Raises InvalidValue."""
+        what = f"request in queue {self.name!r}"
+        return decode(self.request_type, body, what, strict=False)  # type: ignore[no-any-return] # typed by request_type
 
     def encode_reply(self, value: Reply) -> bytes:
         """Returns the bytes of a reply. Raises InvalidValue; nothing happened."""

@@ -35,7 +35,7 @@ from onceq.spark.registration import find_place
 from onceq.spark.scratch import claim_scratch
 from onceq.spark.session import build_session
 from onceq.spark.tables import TableChange, check_tables
-from onceq.spark.verdicts import Verdict, judge
+from onceq.spark.verdicts import UNMENDABLE, Verdict, judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -189,7 +189,7 @@ class Server:
                 if verdict is None or verdict in (Verdict.PROGRAM, Verdict.FENCED):
                     self._close(driver, options)
         except OperatingError as error:
-            if isinstance(error, Fenced) or home.lives == 1:
+            if isinstance(error, (Fenced, *UNMENDABLE)) or home.lives == 1:
                 raise
             verdict, text = Verdict.ENVIRONMENT, str(error)
         return self._conclude(home, verdict, text)

@@ -11,7 +11,7 @@ import re
 
 from onceq import errors
 
-__all__ = ["Verdict", "judge"]
+__all__ = ["UNMENDABLE", "Verdict", "judge"]
 
 
 class Verdict(enum.Enum):
@@ -23,6 +23,15 @@ class Verdict(enum.Enum):
     PROGRAM = "the program or the schema is wrong for every request: stop"
     CRASH = "something in the batch may be to blame: begin again, in halves"
 
+
+UNMENDABLE = (
+    errors.SchemaMismatch,
+    errors.SchemaMissing,
+    errors.SchemaTooNew,
+    errors.PostgresTooOld,
+    errors.PoolerDetected,
+)
+"""What no later attempt mends."""
 
 _RAISED = re.compile(r"onceq\.errors\.([A-Za-z]+)")
 _CHECKPOINT = re.compile(
@@ -42,6 +51,8 @@ def judge(text: str) -> Verdict:
         return Verdict.FENCED
     if kind is errors.FileMismatch or (kind is None and _CHECKPOINT.search(text)):
         return Verdict.FORGET
+    if kind in UNMENDABLE:
+        return Verdict.PROGRAM
     if isinstance(kind, type) and issubclass(kind, errors.OperatingError):
         return Verdict.ENVIRONMENT
     if kind is errors.StatementRefused and _FOR_ALL.search(text):
