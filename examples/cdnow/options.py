@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     parser.add_argument("--clients", type=int, default=8)
     for kind in faults.KINDS:
         option = f"--{kind.split()[-1]}-kills"
-        parser.add_argument(option, type=int, default=KILLS[kind], dest=kind)
+        parser.add_argument(option, type=int, default=KILLS[kind], dest=kind, metavar="N")
     parser.add_argument("--limit-s", type=float, default=270.0)
     parser.add_argument("--runs", type=Path, default=DATA / "run")
     parser.add_argument("--server", default=SERVER, help="the module that serves, for tests")

@@ -155,8 +155,9 @@ def _times(facts: Facts, verdict: Verdict) -> Table:
 
 
 def _end(facts: Facts, verdict: Verdict) -> Iterator[str]:
-    for one in facts.missed:
-        yield f"not struck, as the work, or the time for strikes, was over before: {one}"
+    if facts.missed:
+        which = "; ".join(map(str, facts.missed))
+        yield f"not struck, as the work, or the time for strikes, was over before: {which}"
     for text in facts.unasked:
         yield f"ended without being killed, and was started again: {escape(text)}"
     if facts.cut_short:

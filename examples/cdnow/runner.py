@@ -176,6 +176,8 @@ def carry_out(options: Options, display: Display) -> int:
     with display.phase("prepare"):
         source = options.orders or prepare_orders()
         orders = list(read_orders(source))
+        if not orders:
+            raise errors.FileMismatch(f"{source}: there is no order in it")
         tell_of_former(options.runs, display)
     with fresh_directory(options.runs, options.seed) as root:
         run = Run(

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 STAND_IN = "tests.examples.shop_stand_in"
+ODD = (
+    '"a,""b""","c [red]x[/]",1998-12-31,0,-3.50\n'
+    "\u00fc-2,\\N,1999-01-02,999999999,999999999999.99\n"
+)
 SMALL = 500
 LIMIT_S = 280
 """Of one run; with Spark it takes half a minute on two idle cores."""
@@ -27,10 +31,10 @@ NO_KILLS = ["--client-kills=0", "--driver-kills=0", "--postmaster-kills=0"]
 
 @pytest.fixture
 def orders(tmp_path: Path) -> Path:
-    """The first orders of the data set."""
+    """The first orders of the data set, and two whose texts and numbers are hard to carry."""
     path = tmp_path / "small.csv"
     lines = prepare_orders().read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[: SMALL + 1]))
+    path.write_text("".join([*lines[: SMALL - 1], ODD]), encoding="utf-8")
     return path
 
 
@@ -102,6 +106,13 @@ def test_orders_without_a_column_are_refused(tmp_path: Path) -> None:
     code, report, shown = ran(tmp_path, ORDERS=str(tmp_path / "bad.csv"))
     assert (code, report) == (2, {})
     assert "the header lacks amount" in shown
+
+
+def test_a_file_without_orders_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "none.csv").write_text("order_id,customer_id,date,quantity,amount\n")
+    code, _, shown = ran(tmp_path, ORDERS=str(tmp_path / "none.csv"))
+    assert code == 2
+    assert "there is no order in it" in shown
 
 
 def alive(root: str) -> list[str]:
