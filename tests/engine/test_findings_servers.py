@@ -37,6 +37,7 @@ from tests.parts import (
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 
 DELETE = "    delete from onceq.element where eid = p_eid and role in"
+FENCE = "    delete from onceq.element where seq = p_seq and claimed_by = p_incarnation"
 READ_KILLS = """
     if exists (select from onceq.killed) then
         raise exception 'killed' using errcode = 'OQ002';
@@ -190,7 +191,7 @@ def test_8_the_decision_of_a_kill_is_the_lock_on_the_row(
             conninfo,
             repository,
             "finish",
-            ("    perform onceq.be_durable();\n", READ_KILLS),
+            (FENCE, f"{READ_KILLS}{FENCE}"),
         )
     with living(conninfo, repository) as life:
         element = life.claim_one("raw")
