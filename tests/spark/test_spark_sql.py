@@ -336,6 +336,23 @@ def test_a_dead_server_is_taken_over_by_a_spark_server_in_halves(repository: Rep
     assert zombie.perform(late).done == 0
 
 
+def test_a_native_server_takes_over_from_a_dead_spark_server(repository: Repository) -> None:
+    repository.send(4)
+    dead = Life(repository)
+    dead.plan(dead.claim())
+    native = SparkDriver(connect(repository.conninfo), repository.name)
+    repository.opened.append(native.connection)
+    dead.driver.connection.close()
+    wait_gone(repository)
+    held = "select count(*) from {}.element where claimed_by is not null"
+    native.perform(ops.TakeOver(process=uuid4()))
+    assert repository.ask(held) == [(4,)]  # not yet: one of its own name may come
+    repository.ask("update {}.spark_server set seen_at = seen_at - interval '1 hour' returning 1")
+    native.perform(ops.TakeOver(process=uuid4()))
+    assert repository.ask(held) == [(0,)]
+    assert repository.ask("select distinct lane, aborts from {}.element") == [(11, 0)]
+
+
 def wait_gone(repository: Repository) -> None:
     for _ in range(1000):
         held = repository.ask(

@@ -24,7 +24,7 @@ from onceq.model import ops
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from onceq.model.element import Element
+    from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
 
@@ -86,6 +86,7 @@ class AsyncPostgresDriver:
             ops.Begin: self._begin,
             ops.Commit: self._commit,
             ops.Rollback: self._rollback,
+            ops.AbortElement: self._abort,
             ops.Call: self._call,
             ops.Wait: self._wait,
             ops.Stopping: self._stopping,
@@ -113,6 +114,10 @@ class AsyncPostgresDriver:
         local = self._local.get(type(op))
         if local is not None:
             return await local(op)  # type: ignore[no-any-return] # typed by the Op
+        return await self._state(op)
+
+    async def _state(self, op: ops.Op[T]) -> T:
+        """Performs an Op that is a statement."""
         row, text = self._statements.of(op)
         if not (row.writes and session.commits_at_once(self.connection)):
             return await self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
@@ -148,9 +153,13 @@ class AsyncPostgresDriver:
         self._verdict.check()
 
     async def _rollback(self, _: ops.Rollback) -> None:
+        if session.in_transaction(self.connection) and not session.is_broken(self.connection):
+            await self._execute(b"rollback", committing=False)
+
+    async def _abort(self, op: ops.AbortElement) -> Fate:
+        """Leaves the gate only now: until then the marker still names this element."""
         try:
-            if session.in_transaction(self.connection) and not session.is_broken(self.connection):
-                await self._execute(b"rollback", committing=False)
+            return await self._state(op)
         finally:
             self._leave()
 

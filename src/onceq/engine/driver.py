@@ -25,7 +25,7 @@ from onceq.model import ops
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from onceq.model.element import Element
+    from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
 
@@ -94,6 +94,7 @@ class PostgresDriver:
             ops.Begin: self._begin,
             ops.Commit: self._commit,
             ops.Rollback: self._rollback,
+            ops.AbortElement: self._abort,
             ops.Call: self._call,
             ops.Wait: self._wait,
             ops.Stopping: lambda _: self._stop.is_set(),
@@ -121,6 +122,10 @@ class PostgresDriver:
         local = self._local.get(type(op))
         if local is not None:
             return local(op)  # type: ignore[no-any-return] # typed by the Op
+        return self._state(op)
+
+    def _state(self, op: ops.Op[T]) -> T:
+        """Performs an Op that is a statement."""
         row, text = self._statements.of(op)
         if not (row.writes and session.commits_at_once(self.connection)):
             return self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
@@ -151,9 +156,13 @@ class PostgresDriver:
         self._verdict.check()
 
     def _rollback(self, _: ops.Rollback) -> None:
+        if session.in_transaction(self.connection) and not session.is_broken(self.connection):
+            self._execute(b"rollback", committing=False)
+
+    def _abort(self, op: ops.AbortElement) -> Fate:
+        """Leaves the gate only now: until then the marker still names this element."""
         try:
-            if session.in_transaction(self.connection) and not session.is_broken(self.connection):
-                self._execute(b"rollback", committing=False)
+            return self._state(op)
         finally:
             self._leave()
 

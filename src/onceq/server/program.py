@@ -178,15 +178,13 @@ def _abort(
 ) -> ops.Program[None]:
     """Returns or fails what was rolled back, and waits when the environment is to blame."""
     charge = CHARGES.get(type(error), Charge.CHARGE)
-    fate = Fate.LOST
-    if not isinstance(error, errors.ClaimLost):
-        fate = yield from ops.AbortElement(
-            seq=element.seq,
-            incarnation=life.incarnation,
-            charge=charge,
-            code=_storable(code_of(error)),
-            error=_storable(text_of(error)[:ERROR_CHARS_MAX]),
-        )
+    fate = yield from ops.AbortElement(
+        seq=element.seq,
+        incarnation=life.incarnation,
+        charge=charge,
+        code=_storable(code_of(error)),
+        error=_storable(text_of(error)[:ERROR_CHARS_MAX]),
+    )
     session.counts.failed += fate is Fate.FAILED
     session.counts.returned += fate is Fate.RETURNED
     session.counts.claims_lost += fate is Fate.LOST

@@ -104,6 +104,7 @@ begin
         perform onceq.take_over_slot(x, dead.process, charges) from unnest(dead.slots) x;
         taken := taken + 1;
     end loop;
+    perform onceq.spark_take_over(null, 60);  -- a Spark server of the same name has the first minute
     return taken;
 end $$;
 
