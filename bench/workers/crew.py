@@ -47,6 +47,23 @@ class Post:
         return self._line.poll(0)
 
 
+class Tally:
+    """A count that the processes of a crew share."""
+
+    def __init__(self) -> None:
+        self._count = multiprocessing.get_context("spawn").Value("q", 0)
+
+    def add(self, number: int) -> int:
+        """Add to it, and return what it is now."""
+        with self._count.get_lock():
+            self._count.value += number
+            return int(self._count.value)
+
+    def total(self) -> int:
+        """Return what it is now."""
+        return int(self._count.value)
+
+
 def _run_role(line: Connection[Any, Any], role: Callable[..., object], arguments: Any) -> None:
     try:
         result = role(Post(line), *arguments)
