@@ -38,9 +38,10 @@ class Post:
             raise WrongError("the others did not become ready")
         self._line.recv()
 
-    def fileno(self) -> int:
-        """What becomes readable when the crew is asked to stop, or has gone."""
-        return self._line.fileno()
+    def wait_for_stop(self) -> None:
+        """Wait until the crew is asked to stop, or has gone."""
+        if not self._line.poll(RESULT_S):
+            raise WrongError(f"was not asked to stop within {RESULT_S:g} s")
 
     def is_stopped(self) -> bool:
         """Say, without waiting, whether the crew was asked to stop, or has gone."""

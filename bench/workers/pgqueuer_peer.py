@@ -87,12 +87,12 @@ async def _serve(post: Post, place: Place, claimed: int, insert: str) -> float:
             if insert:
                 await own.execute(insert, element.payload)
 
-        queries.log_jobs = noted
-        manager = QueueManager(queries)
-        manager.entrypoint(ENTRY)(handle)
+        vars(queries).update(log_jobs=noted)  # in front of the method of that name
+        server = QueueManager(queries)
+        server.entrypoint(ENTRY)(handle)
         try:
             await asyncio.to_thread(post.wait_for_go)
-            await manager.run(batch_size=claimed, mode=QueueExecutionMode.drain)
+            await server.run(batch_size=claimed, mode=QueueExecutionMode.drain)
         finally:
             await connection.close()
         return ended[0]
