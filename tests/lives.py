@@ -51,9 +51,9 @@ class Life:
     def finish(self, element: Element, reply: bytes = b"", *, n: int = 0) -> list[Element]:
         return self.driver.perform(
             ops.Finish(
-                seq=element.seq,
+                seqs=[element.seq],
                 incarnation=self.incarnation,
-                reply=reply,
+                replies=[reply],
                 content_type=None,
                 token="test",
                 queue_id=element.queue_id,

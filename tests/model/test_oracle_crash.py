@@ -89,9 +89,9 @@ def test_a_kill_waits_for_a_finish_that_has_begun() -> None:
     (queue,) = driver.perform(ops.ListQueues(queue="q"))
     driver.perform(
         ops.Finish(
-            seq=seq,
+            seqs=[seq],
             incarnation=life.incarnation,
-            reply=b"",
+            replies=[b""],
             content_type=None,
             token="1",
             queue_id=queue.queue_id,

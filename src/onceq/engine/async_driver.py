@@ -85,6 +85,7 @@ class AsyncPostgresDriver:
         self._local: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
             ops.Begin: self._begin,
             ops.Commit: self._commit,
+            ops.Finish: self._finish,
             ops.Rollback: self._rollback,
             ops.AbortElement: self._abort,
             ops.Call: self._call,
@@ -143,6 +144,12 @@ class AsyncPostgresDriver:
             self._gate.withdraw(alone=op.alone)
         self._entered = True
         await self._execute(session.begin_text(op, self._repository), committing=False)
+
+    async def _finish(self, op: ops.Finish) -> list[Element]:
+        following = await self._state(op)
+        if op.commit:
+            await self._commit(ops.Commit())
+        return following
 
     async def _commit(self, _: ops.Commit) -> None:
         try:

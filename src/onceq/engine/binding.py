@@ -120,6 +120,23 @@ def _each(make: Callable[[Row], Any]) -> Callable[[Sequence[Row]], Any]:
     return lambda rows: [make(row) for row in rows]
 
 
+def _each_named(make: Callable[[Row], Any]) -> Callable[[Sequence[Row]], Any]:
+    """Of the rows whose first column is not null; the others are bells."""
+    return lambda rows: [make(row) for row in rows if row[0] is not None]
+
+
+def _bells_in(column: int) -> Callable[[Sequence[Row]], list[str]]:
+    return lambda rows: [row[column] for row in rows if row[column] is not None]
+
+
+def _unnamed(column: int) -> Callable[[Sequence[Row]], list[str]]:
+    return lambda rows: [row[column] for row in rows if row[0] is None]
+
+
+def _no_bells(_: Sequence[Row]) -> list[str]:
+    return []
+
+
 def _value(row: Row) -> Any:
     return row[0]
 
@@ -145,13 +162,15 @@ class Binding:
     """How an Op is said in SQL.
 
     sql: with {schema}. and one %s a parameter. parameters: (field of the Op, SQL type).
-    decode: rows to answer. writes: a lost connection leaves its effect unknown.
+    decode: rows to answer. writes: a lost connection leaves its effect unknown. bells: rows to the
+    bells to ring once what the statement did has committed.
     """
 
     sql: str
     parameters: tuple[tuple[str, str], ...]
     decode: Callable[[Sequence[Row]], Any]
     writes: bool = True
+    bells: Callable[[Sequence[Row]], list[str]] = _no_bells
 
     def text(self, schema: str) -> str:
         """Returns the statement for a repository."""
@@ -176,6 +195,7 @@ def call(
     columns: str = "*",
     *,
     writes: bool = True,
+    bells: Callable[[Sequence[Row]], list[str]] = _no_bells,
 ) -> Binding:
     """Returns the binding to a function. parameters: 'field type, field type, ...'."""
     pairs = [part.split(maxsplit=1) for part in parameters.split(",") if part.strip()]
@@ -184,6 +204,7 @@ def call(
         parameters=tuple((name, kind) for name, kind in pairs),
         decode=decode,
         writes=writes,
+        bells=bells,
     )
 
 
@@ -221,11 +242,13 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         f"queue text, body bytea, rid text, priority smallint, {_ATTRIBUTES}"
         " correlation_id text, content_type text, properties jsonb, own_transaction boolean",
         _scalar,
+        bells=_bells_in(1),
     ),
     ops.EnqueueMany: call(
         "enqueue_many",
         "queue text, bodies bytea[], content_type text, own_transaction boolean",
-        _each(_value),
+        _each_named(_value),
+        bells=_unnamed(1),
     ),
     ops.Dequeue: call(
         "dequeue",
@@ -295,16 +318,19 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         f"{_WHO} queue text, {_SENT} {_ATTRIBUTES} content_type text, properties jsonb,"
         " own_transaction boolean",
         _one(lambda row: ops.Sent(eid=row[0], state=row[1])),
+        bells=_bells_in(2),
     ),
     ops.SendMany: call(
         "send_many",
         f"{_WHO} queue text, rids text[], bodies bytea[], send_no bigint, ack text[],"
         " content_type text, own_transaction boolean",
         _each(lambda row: ops.Sent(eid=row[0], state=row[1])),
+        bells=_bells_in(2),
     ),
     ops.Receive: call(
         "receive",
-        f"{_WHO} rid text, skip text[], limit integer, ckpt bytea, s_rid text, s_no bigint",
+        f"{_WHO} rid text, skip text[], limit integer, ckpt bytea, s_rid text, s_no bigint,"
+        " asleep boolean",
         _ELEMENTS,
         ELEMENT_COLUMNS,
     ),
@@ -326,9 +352,22 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.TakeOver: call("take_over", "process uuid", _scalar),
     ops.Claim: call(
         "claim",
-        "incarnation bigint, queue_id integer, n integer, turn integer, alone boolean",
+        "incarnation bigint, queue_id integer, n integer, turn integer, alone boolean,"
+        " everything boolean, may_lose boolean, slot integer, asleep integer[]",
         _ELEMENTS,
         ELEMENT_COLUMNS,
+    ),
+    ops.FallAsleep: call(
+        "fall_asleep",
+        "slot integer, queue_ids integer[], registrant_id integer",
+        _scalar,
+        writes=False,
+    ),
+    ops.Sweep: call(
+        "sweep",
+        "queue_ids integer[], value bigint, holders text[]",
+        _one(lambda row: ops.Observation(value=row[0], holders=row[1])),
+        writes=False,
     ),
     ops.ClaimEid: call(
         "claim_eid",
@@ -338,10 +377,11 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ),
     ops.Finish: call(
         "finish",
-        "seq bigint, incarnation bigint, reply bytea, content_type text, token text,"
-        " queue_id integer, n integer, turn integer, alone boolean",
-        _ELEMENTS,
+        "seqs bigint[], incarnation bigint, replies bytea[], content_type text, token text,"
+        " must integer, effects boolean, queue_id integer, n integer, turn integer, alone boolean",
+        _each_named(element),
         ELEMENT_COLUMNS,
+        bells=_unnamed(2),
     ),
     ops.AbortElement: call(
         "abort",

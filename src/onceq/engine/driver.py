@@ -93,6 +93,7 @@ class PostgresDriver:
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Begin: self._begin,
             ops.Commit: self._commit,
+            ops.Finish: self._finish,
             ops.Rollback: self._rollback,
             ops.AbortElement: self._abort,
             ops.Call: self._call,
@@ -146,6 +147,12 @@ class PostgresDriver:
         self._gate.enter(alone=op.alone)
         self._entered = True
         self._execute(session.begin_text(op, self._repository), committing=False)
+
+    def _finish(self, op: ops.Finish) -> list[Element]:
+        following = self._state(op)
+        if op.commit:
+            self._commit(ops.Commit())
+        return following
 
     def _commit(self, _: ops.Commit) -> None:
         try:

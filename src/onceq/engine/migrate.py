@@ -29,7 +29,9 @@ SCHEMA_VERSION = 1
 OLDEST_POSTGRES = 15
 FUNCTION_FILES = (
     "base",
+    "bell",
     "conclude",
+    "cursor",
     "queue",
     "request",
     "element",

@@ -27,6 +27,8 @@ TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many turns."""
 TAKE_OVER_IDLE = 4
 """An idle session looks for dead ones at every so many looks for requests."""
+LOOK_AT_EVERYTHING = 16
+"""An idle session looks below the low-water marks too at every so many looks."""
 LOOK_AGAIN_IDLE = 64
 """An idle session asks so often whether its queues were destroyed and made anew."""
 
@@ -79,6 +81,21 @@ class ServerSession:
     counts: Counts = field(default_factory=Counts)
 
 
+@dataclass(slots=True, kw_only=True)
+class Looks:
+    """How a session looks for requests. misses: looks in a row that found nothing.
+
+    asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
+    """
+
+    queue_ids: list[int]
+    turn: int = 0
+    misses: int = 0
+    claims: int = 0
+    asleep: list[int] | None = None
+    seen: ops.Observation | None = None
+
+
 def serve(session: ServerSession) -> ops.Program[None]:
     """Serves the session's queues until a stop is due; raises when this life is over."""
     life = yield from ops.OpenIncarnation(
@@ -86,34 +103,73 @@ def serve(session: ServerSession) -> ops.Program[None]:
     )
     session.incarnation = life.incarnation
     session.counts.lives += 1
-    queue_ids = yield from _queue_ids(session.served)
-    turn = 0
-    misses = 0
+    looks = Looks(queue_ids=(yield from _queue_ids(session.served)))
     while not (yield from ops.Stopping()):
-        turn = (turn + 1) % TURNS
-        at = turn % len(queue_ids)
-        pending = yield from ops.Claim(
-            incarnation=life.incarnation,
-            queue_id=queue_ids[at],
-            n=1,
-            turn=turn // len(queue_ids),  # alternates for each queue, however many there are
-            alone=True,
-        )
-        misses = 0 if pending else misses + 1
+        at, pending = yield from _look(life, looks)
         while pending and not (yield from ops.Stopping()):
-            turn = (turn + 1) % TURNS
-            run = Execution(session.served[at], queue_ids[at], pending[0], turn)
+            looks.turn = (looks.turn + 1) % TURNS
+            run = Execution(session.served[at], looks.queue_ids[at], pending[0], looks.turn)
             pending = yield from _execute(session, life, run)
-            if turn % TAKE_OVER_EVERY == 0:
+            if looks.turn % TAKE_OVER_EVERY == 0:
                 yield from ops.TakeOver(process=session.process)
-        if misses >= len(queue_ids):
-            if misses % TAKE_OVER_IDLE == 0:
-                yield from ops.TakeOver(process=session.process)
-            if misses % LOOK_AGAIN_IDLE == 0:
-                queue_ids = yield from _queue_ids(session.served)
-            yield from ops.Wait(key="idle", first=misses == len(queue_ids))
+                yield from _sweep(looks)
+        if looks.misses >= len(looks.queue_ids):
+            yield from _idle(session, life, looks)
     yield from ops.CloseIncarnation(incarnation=life.incarnation)
     session.incarnation = None
+
+
+def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[Element]]]:
+    """Claims from the next queue; returns its place and what was claimed.
+
+    The claim of an idle session may be lost in a crash of the database, but for its first: a
+    request that brings the database down would otherwise be claimed so for ever.
+    """
+    looks.turn = (looks.turn + 1) % TURNS
+    at = looks.turn % len(looks.queue_ids)
+    pending = yield from ops.Claim(
+        incarnation=life.incarnation,
+        queue_id=looks.queue_ids[at],
+        n=1,
+        turn=looks.turn // len(looks.queue_ids),  # alternates for each queue, however many there are
+        alone=True,
+        everything=looks.misses % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
+        may_lose=looks.claims > 0,
+        slot=life.slot,
+        asleep=looks.asleep,
+    )
+    looks.misses = 0 if pending else looks.misses + 1
+    if pending:
+        looks.claims += 1
+        looks.asleep = None
+    return at, pending
+
+
+def _sweep(looks: Looks) -> ops.Program[None]:
+    seen = looks.seen
+    looks.seen = yield from ops.Sweep(
+        queue_ids=looks.queue_ids,
+        value=None if seen is None else seen.value,
+        holders=[] if seen is None else seen.holders,
+    )
+
+
+def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
+    """Does what there is time for now, and waits to be rung, or a little.
+
+    A session that falls asleep looks once more before it waits: what came meanwhile rang nobody.
+    """
+    misses, queues = looks.misses, len(looks.queue_ids)
+    if misses % TAKE_OVER_IDLE == 0:
+        yield from ops.TakeOver(process=session.process)
+        yield from _sweep(looks)
+    if misses % LOOK_AGAIN_IDLE == 0:
+        looks.queue_ids = yield from _queue_ids(session.served)
+    if looks.asleep is None:
+        yield from ops.FallAsleep(slot=life.slot, queue_ids=looks.queue_ids)
+        looks.asleep = list(looks.queue_ids)
+        return
+    yield from ops.Wait(key="idle", first=misses <= 2 * queues)
 
 
 def _queue_ids(served: tuple[Served, ...]) -> ops.Program[list[int]]:
@@ -151,17 +207,17 @@ def _execute(
         )
         reply = yield from ops.Call(queue=served.queue, element=element)
         following = yield from ops.Finish(
-            seq=element.seq,
+            seqs=[element.seq],
             incarnation=life.incarnation,
-            reply=reply,
+            replies=[reply],
             content_type=None,
             token=token,
             queue_id=run.queue_id,
             n=int(chained),
             turn=run.turn,
             alone=True,
+            commit=True,
         )
-        yield from ops.Commit()
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:

@@ -143,9 +143,9 @@ def begin(connection: Connection, life: ops.Incarnation, element: Element) -> No
 def finish(life: ops.Incarnation, element: Element, token: str = TOKEN) -> ops.Finish:
     """Returns the Op that finishes an element."""
     return ops.Finish(
-        seq=element.seq,
+        seqs=[element.seq],
         incarnation=life.incarnation,
-        reply=b"done",
+        replies=[b"done"],
         content_type=None,
         token=token,
         queue_id=element.queue_id,

@@ -84,6 +84,7 @@ class MemoryDriver:
             ops.Begin: self._begin,
             ops.Commit: self._ending,
             ops.Rollback: self._ending,
+            ops.Finish: self._finish,
             ops.Call: lambda op: self._calls[op.queue](op.element, self),
             ops.Wait: self._wait,
             ops.Stopping: lambda _: self._stop(),
@@ -142,6 +143,12 @@ class MemoryDriver:
             raise Blocked
         self._entered = True
         self.oracle.perform(self.session, op)
+
+    def _finish(self, op: ops.Finish) -> list[Element]:
+        answer = self.oracle.perform(self.session, op)
+        if op.commit:
+            self._leave()
+        return answer
 
     def _ending(self, op: ops.Op[None]) -> None:
         try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from onceq import errors
@@ -196,7 +196,7 @@ class Simulation(Cast):
 
     def _suffer(self, actor: Actor, op: ops.Op[Any], fault: str) -> Any:
         session = actor.driver.session
-        is_inside = session.transaction is not None and not isinstance(op, ops.Commit)
+        is_inside = session.transaction is not None and not commits(op)
         match fault:
             case "die before":
                 raise Death
@@ -245,7 +245,9 @@ class Simulation(Cast):
         if alone:
             self.oracle.begin(session)
         try:
-            if not isinstance(op, (ops.Commit, ops.Call)):
+            if isinstance(op, ops.Finish):
+                actor.driver.perform_once(replace(op, commit=False))
+            elif not isinstance(op, (ops.Commit, ops.Call)):
                 actor.driver.perform_once(op)
         except (Blocked, errors.OnceqError):
             if alone:
@@ -317,6 +319,11 @@ class Simulation(Cast):
             name = "" if actor is None else actor.name
             text = what if isinstance(what, str) else repr(what)[:160]
             self._say(f"{self.world.step:5} {name:12} {'' if op is None else op} -> {text}")
+
+
+def commits(op: ops.Op[Any]) -> bool:
+    """Returns whether an Op ends the transaction that it is performed in."""
+    return isinstance(op, ops.Commit) or (isinstance(op, ops.Finish) and op.commit)
 
 
 def simulate(seed: int, variant: Variant | None = None) -> Result:

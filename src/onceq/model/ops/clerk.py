@@ -102,7 +102,8 @@ class SendMany(Op[list[Sent]]):
 class Receive(Op[list[Element]]):
     """The replies that wait, oldest first, without those in `skip`; they stay until acknowledged.
 
-    rid: only that one. ckpt: makes (rid, ckpt) stable before it returns. Fenced.
+    rid: only that one. ckpt: makes (rid, ckpt) stable before it returns. asleep: this registrant is
+    asleep, and wakes when there is a reply. Fenced.
     """
 
     registrant_id: int
@@ -113,6 +114,7 @@ class Receive(Op[list[Element]]):
     skip: list[str]
     limit: int = 1
     ckpt: bytes | None = None
+    asleep: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

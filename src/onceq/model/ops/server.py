@@ -44,13 +44,48 @@ class TakeOver(Op[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Op[list[Element]]):
-    """Claims up to n elements; turn alternates between lanes; alone: suspects may be claimed."""
+    """Claims up to n elements; turn alternates between lanes; alone: suspects may be claimed.
+
+    everything: looks below the low-water marks too. may_lose: a crash of the database may undo the
+    claim of what has never failed. slot, asleep: of a session that is asleep on these queues, and
+    wakes when it gets something.
+    """
 
     incarnation: int
     queue_id: int
     n: int
     turn: int
     alone: bool
+    everything: bool = False
+    may_lose: bool = False
+    slot: int | None = None
+    asleep: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FallAsleep(Op[bool]):
+    """Registers this session as asleep, so that it is rung: a server's, or a registrant's."""
+
+    slot: int | None = None
+    queue_ids: list[int] | None = None
+    registrant_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """What a sweep saw: a number that elements have reached, and who may still insert below it."""
+
+    value: int
+    holders: list[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep(Op[Observation]):
+    """Moves the low-water marks of queues by the former observation, and makes a new one."""
+
+    queue_ids: list[int]
+    value: int | None
+    holders: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,17 +137,25 @@ class Call(Op[bytes]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finish(Op[list[Element]]):
-    """Removes a claimed element, writes reply and history, claims n more. ClaimLost."""
+    """Removes claimed elements, writes their replies and history, and claims n more.
 
-    seq: int
+    commit: and commits, in the same round trip. must: how many of them must still be claimed; else
+    ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
+    elements be asynchronous. InDoubt as Commit.
+    """
+
+    seqs: list[int]
     incarnation: int
-    reply: bytes
+    replies: list[bytes]
     content_type: str | None
     token: str
+    must: int = 1
+    effects: bool = True
     queue_id: int
     n: int
     turn: int
     alone: bool
+    commit: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

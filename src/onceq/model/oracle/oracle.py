@@ -61,6 +61,8 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.ClaimEid: servers.claim_eid,
     ops.Finish: servers.finish,
     ops.AbortElement: servers.abort_element,
+    ops.FallAsleep: servers.fall_asleep,
+    ops.Sweep: servers.sweep,
 }
 """What answers each Op; a test may give an Oracle another table, to see it caught."""
 
@@ -120,7 +122,10 @@ class Oracle:
             self.begin(session, token=op.token)
             self.state.markers[op.slot] = op.seq
             return cast("T", None)
-        return cast("T", self._answer(session, op))
+        answer = cast("T", self._answer(session, op))
+        if isinstance(op, ops.Finish) and op.commit:
+            self.commit(session)
+        return answer
 
     def _answer(self, session: Session, op: ops.Op[Any]) -> Any:
         tx = session.transaction

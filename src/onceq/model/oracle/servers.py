@@ -311,13 +311,24 @@ def fence(state: State, tx: Transaction, seq: int, incarnation: int) -> ElementR
     raise ClaimLost(f"element {seq} is no longer claimed by incarnation {incarnation}")
 
 
+def _holds(state: State, tx: Transaction, seq: int, incarnation: int) -> bool:
+    row = state.elements.get(tx, seq)
+    return row is not None and row.claimed_by == incarnation
+
+
 def finish(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
     """Answers Finish."""
     if tx.token != op.token:
         raise HandlerMisuse("the handler ended the transaction that it was given")
-    row = fence(state, tx, op.seq, op.incarnation)
-    state.elements.put(tx, row.seq, None)
-    conclude(state, tx, row, "done", reply=op.reply)
+    concluded = 0
+    for seq, reply in zip(op.seqs, op.replies, strict=True):
+        if _holds(state, tx, seq, op.incarnation):
+            row = fence(state, tx, seq, op.incarnation)
+            state.elements.put(tx, seq, None)
+            conclude(state, tx, row, "done", reply=reply)
+            concluded += 1
+    if concluded < op.must:
+        raise ClaimLost(f"of elements {op.seqs} only {concluded} are still claimed")
     what = Turn(op.queue_id, op.n, op.turn, op.alone)
     return [to_element(one) for one in claim_rows(state, tx, op.incarnation, what)]
 
@@ -346,3 +357,18 @@ def abort_element(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """Answers AbortElement."""
     held = (op.seq, op.incarnation)
     return abort(state, tx, held, charge=op.charge, failure=(op.code, op.error))
+
+
+# --- what costs time only, and has no meaning here ------------------------------------------------
+
+
+def fall_asleep(state: State, tx: Transaction, op: ops.FallAsleep) -> bool:
+    """Answers FallAsleep: nobody is rung here, sleepers look by themselves."""
+    del state, tx, op
+    return True
+
+
+def sweep(state: State, tx: Transaction, op: ops.Sweep) -> ops.Observation:
+    """Answers Sweep: there are no low-water marks here, every claim looks at everything."""
+    del state, tx
+    return ops.Observation(value=op.value or 0, holders=[])

@@ -95,7 +95,7 @@ create or replace function onceq.open_queue(p_name text, p_body bytea) returns o
 language plpgsql volatile as $$
 declare q onceq.queue := onceq.find_queue(p_name);
 begin
-    perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, q.queue_id);
+    perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_name));
     select * into q from onceq.queue where queue_id = q.queue_id and destroyed_at is null;
     if q.queue_id is null then
         raise exception 'queue "%" does not exist', p_name using errcode = 'OQ003';
@@ -109,3 +109,15 @@ begin
     end if;
     return q;
 end $$;
+
+-- The turn of an element that waits for this moment.
+create or replace function onceq.turn_at(p_moment timestamptz) returns bigint
+language sql stable parallel safe as $$ select (extract(epoch from p_moment) * 1000000)::bigint $$;
+
+-- Notes that a fresh lane of a queue is in use, in the transaction that uses it first; claims look
+-- at no other. It holds the queue's row until that transaction ends, once in the life of a lane.
+create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) returns void
+language sql volatile as $$
+    update onceq.queue set lanes = array(select distinct l from unnest(lanes || p_lane::smallint) l order by l)
+        where queue_id = p_queue_id and p_lane <= 9 and p_lane <> all (lanes)
+$$;

@@ -1,33 +1,57 @@
 -- The end of an element: its reply, its history row, or its return to a lane.
 -- Tables: element, history (written), queue (read). Locks: the element's row, held by the caller.
 
--- Writes the reply that an element owes and its history row; the caller has removed it from
--- its queue in this same transaction. Returns the reply's eid, or null where none is owed.
+-- Concludes claimed elements: removes those that p_incarnation still claims (null: whoever does), and
+-- writes their replies, where one is owed, and their history rows: one statement for one or many.
+-- p_replies: one a seq, or null. Answers how many there were, and the bells to ring after the commit.
 create or replace function onceq.conclude(
-    e onceq.element, p_outcome onceq.outcome, p_code text, p_error text,
-    p_reply bytea, p_content_type text, p_server bigint
-) returns uuid
-language plpgsql volatile as $$
-declare
-    reply_id uuid;
-    keep boolean;
+    p_seqs bigint[], p_incarnation bigint, p_outcome onceq.outcome, p_replies bytea[], p_content_type text,
+    p_code text default null, p_error text default null, p_aborts smallint default null,
+    p_server bigint default null,
+    out concluded bigint, out bells text[], out is_volatile boolean
+)
+language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+set plan_cache_mode = force_generic_plan as $$
+declare moment timestamptz := onceq.now();
 begin
-    if e.reply_queue_id is not null then
-        reply_id := onceq.new_eid();
-        insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no,
-                rid, ack_rid, eid, correlation_id, enqueued_at, aborts, code, error,
-                content_type, sha256, body)
-            values (e.reply_queue_id, 9 - e.priority, e.priority, 'reply', p_outcome, e.registrant_id,
-                e.send_no, e.rid, e.ack_rid, reply_id, e.eid::text, onceq.now(), e.aborts,
-                p_code, p_error, p_content_type, sha256(coalesce(p_reply, '')), coalesce(p_reply, ''));
-    end if;
-    select keep_body into keep from onceq.queue where queue_id = e.queue_id;
-    insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
-            aborts, role, outcome, eid, reply_eid, rid, correlation_id, code, error, sha256, body, reply)
-        values (onceq.now(), e.enqueued_at, e.send_no, p_server, e.queue_id, e.registrant_id,
-            e.aborts, e.role, p_outcome, e.eid, reply_id, e.rid, e.correlation_id, p_code, p_error,
-            e.sha256, case when keep then e.body end, case when keep then p_reply end);
-    return reply_id;
+    with gone as (
+        delete from onceq.element e using unnest(p_seqs, p_replies) as x (seq, reply)
+            where e.seq = x.seq and (e.claimed_by = p_incarnation or p_incarnation is null)
+            returning e.*, x.reply
+    ), ended as materialized (
+        select g.*, q.keep_body, r.bell,
+            case when g.reply_queue_id is not null then onceq.new_eid() end as reply_eid
+        from gone g join onceq.queue q on q.queue_id = g.queue_id
+        left join onceq.registrant r on r.registrant_id = g.registrant_id
+    ), replied as (
+        insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
+                ack_rid, eid, correlation_id, enqueued_at, aborts, life, code, error, content_type,
+                sha256, body)
+            select reply_queue_id, 0, priority, 'reply', p_outcome, registrant_id, send_no, rid, ack_rid,
+                reply_eid, eid::text, moment, coalesce(p_aborts, aborts), life, p_code, p_error,
+                p_content_type, sha256(coalesce(reply, '')), coalesce(reply, '')
+            from ended where reply_queue_id is not null
+    ), recorded as (
+        insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
+                aborts, role, outcome, eid, reply_eid, rid, correlation_id, code, error, sha256, body, reply)
+            select moment, enqueued_at, send_no, coalesce(p_incarnation, p_server), queue_id, registrant_id,
+                coalesce(p_aborts, aborts), role, p_outcome, eid, reply_eid, rid, correlation_id, p_code,
+                p_error, sha256, case when keep_body then body end, case when keep_body then reply end
+            from ended
+    )
+    select count(*), array_agg(distinct onceq.clerk_bell(registrant_id, bell)) filter (where bell is not null),
+        bool_and(life is not null) into concluded, bells, is_volatile from ended;
+end $$;
+
+-- Concludes an element whose row the caller has locked, whoever claims it, with no body to reply.
+create or replace function onceq.conclude_one(
+    e onceq.element, p_outcome onceq.outcome, p_code text, p_error text, p_server bigint
+) returns void
+language plpgsql volatile as $$
+begin
+    perform onceq.conclude(array[e.seq], null, p_outcome, array[null::bytea], null, p_code, p_error,
+        e.aborts, p_server);
 end $$;
 
 -- Fails an element for good: to its error queue, with its one failure reply, in one transaction.
@@ -36,12 +60,11 @@ create or replace function onceq.fail_element(
 ) returns void
 language plpgsql volatile as $$
 begin
-    update onceq.element set
-        role = 'failed', lane = 12, claimed_by = null, not_before = null, aborts = e.aborts,
-        code = p_code, error = p_error,
-        queue_id = (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id)
-        where seq = e.seq;
-    perform onceq.conclude(e, 'failed', p_code, p_error, null, null, p_server);
+    perform onceq.conclude_one(e, 'failed', p_code, p_error, p_server);
+    e.role := 'failed'; e.lane := 12; e.claimed_by := null; e.not_before := null;
+    e.code := p_code; e.error := p_error;
+    e.queue_id := (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id);
+    insert into onceq.element overriding system value values (e.*);
 end $$;
 
 -- Returns a claimed element, charged as the evidence says (G7):
@@ -59,6 +82,7 @@ declare
     q onceq.queue;
     is_suspect boolean := e.lane = 11;
     delay_ms double precision := 0;
+    due timestamptz;
 begin
     select * into q from onceq.queue where queue_id = e.queue_id;
     if p_charge = 'environment' then
@@ -76,10 +100,11 @@ begin
         end if;
         delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, least(e.aborts - 1, 20)));
     end if;
+    due := onceq.now() + delay_ms * interval '1 millisecond';
     update onceq.element set
         claimed_by = null, aborts = e.aborts, faults = e.faults,
         lane = case when is_suspect or p_charge = 'suspect' then 11 else 10 end,
-        not_before = onceq.now() + delay_ms * interval '1 millisecond',
+        not_before = due, turn = onceq.turn_at(due),
         code = coalesce(p_code, code), error = coalesce(p_error, error)
         where seq = e.seq;
     return 'returned';
@@ -89,7 +114,7 @@ end $$;
 create or replace function onceq.expire_element(e onceq.element) returns void
 language plpgsql volatile as $$
 begin
-    delete from onceq.element where seq = e.seq;
-    perform onceq.conclude(e, 'expired', 'expired',
-        format('expired at %s before it took effect', e.expires_at), null, null, null);
+    perform onceq.be_durable();
+    perform onceq.conclude_one(e, 'expired', 'expired',
+        format('expired at %s before it took effect', e.expires_at), null);
 end $$;

@@ -6,37 +6,66 @@
 create or replace function onceq.enqueue(
     p_queue text, p_body bytea, p_rid text, p_priority smallint, p_not_before timestamptz,
     p_expires_at timestamptz, p_correlation_id text, p_content_type text, p_properties jsonb,
-    p_own_transaction boolean
-) returns uuid
-language plpgsql volatile as $$
+    p_own_transaction boolean, out eid uuid, out bell text
+)
+language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
-    q onceq.queue := onceq.open_queue(p_queue, p_body);
     id uuid := onceq.new_eid();
+    at_lane smallint := case when p_not_before is null then 9 - p_priority else 10 end;
+    is_volatile boolean;
+begin
+    perform onceq.be_durable();
+    for try in 1 .. 3 loop
+        perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue));
+        insert into onceq.element (seq, turn, queue_id, lane, priority, role, rid, eid, correlation_id,
+                enqueued_at, not_before, expires_at, content_type, properties, life, sha256, body)
+                overriding system value
+            select s.seq, coalesce(onceq.turn_at(p_not_before), s.seq), s.queue_id, at_lane, p_priority,
+                'datagram', coalesce(p_rid, id::text), id, p_correlation_id, onceq.now(), p_not_before,
+                p_expires_at, p_content_type, p_properties,
+                case when not s.durable then onceq.current_life() end, sha256(p_body), p_body
+            from (select nextval('onceq.element_seq_seq') as seq, q.queue_id, q.durable from onceq.queue q
+                where q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+                  and octet_length(p_body) <= q.body_bytes_max
+                  and (at_lane = any (q.lanes) or at_lane = 10)) s
+            returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
+            into eid, is_volatile, bell;
+        exit when eid is not null;
+        perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, at_lane);
+    end loop;
+    if is_volatile and p_own_transaction then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+end $$;
+
+-- Enqueues many in one transaction, in the order given.
+create or replace function onceq.enqueue_many(
+    p_queue text, p_bodies bytea[], p_content_type text, p_own_transaction boolean
+) returns table (eid uuid, bell text)
+language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
+declare
+    q onceq.queue := onceq.open_queue(p_queue, (select b from unnest(p_bodies) b
+        order by octet_length(b) desc limit 1));
 begin
     if q.durable then
         perform onceq.be_durable();
     elsif p_own_transaction then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    insert into onceq.element (queue_id, lane, priority, role, rid, eid, correlation_id, enqueued_at,
-            not_before, expires_at, content_type, properties, life, sha256, body)
-        values (q.queue_id, case when p_not_before is null then 9 - p_priority else 10 end, p_priority,
-            'datagram', coalesce(p_rid, id::text), id, p_correlation_id, onceq.now(), p_not_before,
-            p_expires_at, p_content_type, p_properties,
-            case when not q.durable then onceq.current_life() end, sha256(p_body), p_body);
-    return id;
-end $$;
-
--- Enqueues many in one transaction.
-create or replace function onceq.enqueue_many(
-    p_queue text, p_bodies bytea[], p_content_type text, p_own_transaction boolean
-) returns setof uuid
-language plpgsql volatile as $$
-begin
-    for i in 1 .. cardinality(p_bodies) loop
-        return next onceq.enqueue(p_queue, p_bodies[i], null, 4::smallint, null, null, null,
-            p_content_type, null, p_own_transaction);
-    end loop;
+    return query insert into onceq.element (seq, turn, queue_id, lane, role, rid, eid, enqueued_at,
+                content_type, life, sha256, body) overriding system value
+            select s.seq, s.seq, q.queue_id, 5, 'datagram', s.id::text, s.id, onceq.now(), p_content_type,
+                case when not q.durable then onceq.current_life() end, sha256(s.body), s.body
+            from (select nextval('onceq.element_seq_seq') as seq, onceq.new_eid() as id, body
+                  from unnest(p_bodies) body) s
+            returning element.eid, null::text;
+    eid := null;
+    bell := onceq.queue_bell(q.queue_id, p_own_transaction);
+    if bell is not null then
+        return next;
+    end if;
 end $$;
 
 -- Reads an element wherever it is, dequeuing nothing; null when it is in no queue.
@@ -97,7 +126,7 @@ declare
     t onceq.taken;
 begin
     delete from onceq.taken where seq = new.seq and incarnation = new.incarnation returning * into t;
-    delete from onceq.element where seq = new.seq and claimed_by = new.incarnation returning * into e;
+    select * into e from onceq.element where seq = new.seq and claimed_by = new.incarnation for update;
     if e.seq is null then
         raise exception 'element % is no longer claimed', new.seq using errcode = 'OQ002';
     end if;
@@ -105,8 +134,8 @@ begin
         raise exception 'element % owes a reply', e.eid using errcode = 'OQ011',
             hint = 'reply to it in the transaction that dequeued it';
     end if;
-    perform onceq.conclude(e, case when t.replied then 'done' else 'dequeued' end::onceq.outcome,
-        null, null, t.reply, t.content_type, new.incarnation);
+    perform onceq.conclude(array[e.seq], new.incarnation,
+        case when t.replied then 'done' else 'dequeued' end::onceq.outcome, array[t.reply], t.content_type);
     return null;
 end $$;
 do $$ begin
@@ -129,9 +158,9 @@ declare
 begin
     perform onceq.be_durable();
     perform onceq.wait_at_most(p_timeout_s);
-    delete from onceq.element where eid = p_eid and role in ('request', 'datagram') returning * into e;
+    select * into e from onceq.element where eid = p_eid and role in ('request', 'datagram') for update;
     if e.seq is not null then
-        perform onceq.conclude(e, 'cancelled', 'killed', 'cancelled before it took effect', null, null, null);
+        perform onceq.conclude_one(e, 'cancelled', 'killed', 'cancelled before it took effect', null);
         return 'KILLED';
     end if;
     select outcome into was from onceq.history where eid = p_eid order by finished_at desc limit 1;
@@ -191,9 +220,9 @@ begin
         insert into onceq.redrive (old_eid, new_eid, new_rid) values (e.eid, eid, rid);
     end if;
     delete from onceq.element where seq = e.seq;
-    insert into onceq.element (queue_id, lane, priority, role, rid, eid, correlation_id, enqueued_at,
+    insert into onceq.element (queue_id, lane, turn, priority, role, rid, eid, correlation_id, enqueued_at,
             not_before, content_type, properties, sha256, body)
-        values (home, 10, e.priority, 'datagram', rid, eid,
+        values (home, 10, onceq.turn_at(onceq.now()), e.priority, 'datagram', rid, eid,
             case when e.reply_queue_id is null then e.correlation_id else e.eid::text end,
             onceq.now(), onceq.now(), e.content_type, e.properties, e.sha256, e.body);
 end $$;

@@ -64,7 +64,7 @@ declare q onceq.queue := onceq.find_queue(p_name);
 begin
     perform onceq.wait_at_most(10);
     perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, 0);
-    perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, q.queue_id);
+    perform pg_advisory_xact_lock('onceq.queue'::regclass::oid::integer, hashtext(p_name));
     if exists (select from onceq.element where queue_id = q.queue_id) then
         raise exception 'queue "%" is not empty', p_name using errcode = 'OQ008';
     end if;
@@ -75,7 +75,8 @@ begin
     if exists (select from onceq.queue where error_queue_id = q.queue_id and destroyed_at is null) then
         raise exception 'queue "%" is the error queue of another', p_name using errcode = 'OQ008';
     end if;
-    update onceq.queue set destroyed_at = onceq.now() where queue_id = q.queue_id;
+    update onceq.queue set destroyed_at = onceq.now(), lanes = '{}', low = '{}' where queue_id = q.queue_id;
+    perform onceq.drop_marks(q.low);
     update onceq.queue e set destroyed_at = onceq.now()
         where e.queue_id = q.error_queue_id and e.kind = 'error' and e.destroyed_at is null
         and not exists (select from onceq.element where queue_id = e.queue_id)

@@ -86,8 +86,8 @@ declare
     q onceq.queue;
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
-    id := onceq.enqueue(p_queue, p_body, null, 4::smallint, null, null, null, null, null,
-        p_own_transaction);
+    id := (onceq.enqueue(p_queue, p_body, null, 4::smallint, null, null, null, null, null,
+        p_own_transaction)).eid;
     q := onceq.find_queue(p_queue);
     perform onceq.record_operation(p_registrant, q.queue_id, 'enqueue', id, p_tag, p_body);
     return id;
@@ -119,8 +119,7 @@ begin
         raise exception 'element % owes a reply: dequeue it inside a transaction and reply, or serve it',
             e.eid using errcode = 'OQ011';
     end if;
-    delete from onceq.element where seq = e.seq;
-    perform onceq.conclude(e, 'dequeued', null, null, null, null, null);
+    perform onceq.conclude_one(e, 'dequeued', null, null, null);
     if p_registrant is not null then
         perform onceq.record_operation(p_registrant, q.queue_id, 'dequeue', e.eid, p_tag, e.body);
     end if;

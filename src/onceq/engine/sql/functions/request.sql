@@ -42,7 +42,8 @@ begin
             returning queue_id into who.reply_queue_id;
     end if;
     update onceq.registrant r set epoch = who.epoch + 1, state = 'connected',
-        reply_queue_id = who.reply_queue_id where r.registrant_id = connect.registrant_id;
+        reply_queue_id = who.reply_queue_id, bell = current_setting('onceq_setting.bell', true)
+        where r.registrant_id = connect.registrant_id;
     epoch := who.epoch + 1;
     reply_queue := 'reply-' || registrant_id;
     select * into last_sent from onceq.element e
@@ -150,59 +151,147 @@ begin
 end $$;
 
 -- Sends a request: stable when it returns (G6). Removes the replies that it acknowledges (C17).
--- `state` is 'new', or of a rid sent before what `sent_before` says.
+-- `state` is 'new', or of a rid sent before what `sent_before` says. One statement does it where
+-- nothing is in the way; it is a later one than the locks. Where something is, others say what.
 create or replace function onceq.send(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea,
     p_send_no bigint, p_ack text[], p_priority smallint, p_not_before timestamptz,
     p_expires_at timestamptz, p_content_type text, p_properties jsonb, p_own_transaction boolean,
-    out eid uuid, out state text
+    out eid uuid, out state text, out bell text
 )
-language plpgsql volatile as $$
+language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
-    q onceq.queue;
-    sha bytea := sha256(p_body);
+    at_lane smallint := case when p_not_before is null then 9 - p_priority else 10 end;
+    is_volatile boolean;
 begin
-    perform onceq.check_epoch(p_registrant, p_epoch);
-    q := onceq.open_queue(p_queue, p_body);
-    if q.durable then
-        perform onceq.be_durable();
-    elsif p_own_transaction then
-        perform set_config('synchronous_commit', 'off', true);
-    end if;
-    select s.eid, s.state into eid, state from onceq.sent_before(p_registrant, p_rid, sha) s;
-    if state is not null then
-        return;
-    end if;
-    if cardinality(p_ack) > 0 then
+    perform onceq.prepare_tagged(p_registrant, p_queue);
+    for try in 1 .. 3 loop
+        insert into onceq.element (seq, turn, queue_id, reply_queue_id, lane, priority, role, registrant_id,
+                send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
+                properties, life, sha256, body) overriding system value
+            select s.seq, coalesce(onceq.turn_at(p_not_before), s.seq), s.queue_id, s.reply_queue_id,
+                at_lane, p_priority, 'request', p_registrant, p_send_no, p_rid,
+                p_ack[cardinality(p_ack)], onceq.new_eid(), onceq.now(), p_not_before, p_expires_at,
+                p_content_type, p_properties, case when not s.durable then onceq.current_life() end,
+                sha256(p_body), p_body
+            from (select nextval('onceq.element_seq_seq') as seq, q.queue_id, q.durable, r.reply_queue_id
+                from onceq.registrant r, onceq.queue q
+                where r.registrant_id = p_registrant and r.epoch = p_epoch
+                  and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+                  and octet_length(p_body) <= q.body_bytes_max
+                  and (at_lane = any (q.lanes) or at_lane = 10)
+                  and not exists (select from onceq.history h
+                                  where h.rid = p_rid collate "C" and h.registrant_id = p_registrant)) s
+            on conflict (registrant_id, rid) where registrant_id is not null and role <> 'failed' do nothing
+            returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
+            into eid, is_volatile, bell;
+        state := case when eid is not null then 'new' end;
+        exit when state is not null;
+        select b.eid, b.state into eid, state
+            from onceq.why_not_sent(p_registrant, p_epoch, p_queue, p_rid, p_body, at_lane) b;
+        exit when state is not null;
+    end loop;
+    if state = 'new' and cardinality(p_ack) > 0 then
         delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply'
             and e.rid = any (p_ack);
     end if;
-    state := 'new';
-    insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
-            send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
-            properties, life, sha256, body)
-        select q.queue_id, r.reply_queue_id,
-            case when p_not_before is null then 9 - p_priority else 10 end, p_priority, 'request',
-            p_registrant, p_send_no, p_rid, p_ack[cardinality(p_ack)], onceq.new_eid(), onceq.now(),
-            p_not_before, p_expires_at, p_content_type, p_properties,
-            case when not q.durable then onceq.current_life() end, sha, p_body
-        from onceq.registrant r where r.registrant_id = p_registrant
-        returning element.eid into eid;
+    if is_volatile and p_own_transaction then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+end $$;
+
+-- What every tagged enqueue needs first: READ COMMITTED, a durable commit, and the shared locks of
+-- the anchor and of the queue.
+create or replace function onceq.prepare_tagged(p_registrant integer, p_queue text) returns void
+language plpgsql volatile as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'tagged operations need a READ COMMITTED transaction' using errcode = 'OQ007';
+    end if;
+    perform onceq.be_durable();
+    perform pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer, p_registrant),
+            pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue));
+end $$;
+
+-- Why a send wrote nothing: an error, or the answer about a rid sent before. Nothing is returned
+-- when the reason is gone: the lane is in use now, or the rid is in no place any more.
+create or replace function onceq.why_not_sent(
+    p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea, p_lane smallint,
+    out eid uuid, out state text
+)
+language plpgsql volatile as $$
+begin
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, p_lane);
+    select s.eid, s.state into eid, state from onceq.sent_before(p_registrant, p_rid, sha256(p_body)) s;
 end $$;
 
 -- Sends many requests in one transaction, in the order given; the first acknowledges p_ack.
 create or replace function onceq.send_many(
     p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
     p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean
-) returns table (eid uuid, state text)
-language plpgsql volatile as $$
+) returns table (eid uuid, state text, bell text)
+language plpgsql volatile
+set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
+declare
+    sent integer;
+    ids uuid[] := array(select onceq.new_eid() from generate_subscripts(p_rids, 1));
 begin
-    for i in 1 .. cardinality(p_rids) loop
-        return query select s.eid, s.state from onceq.send(
-            p_registrant, p_epoch, p_queue, p_rids[i], p_bodies[i], p_send_no + i - 1,
-            case when i = 1 then p_ack end, 4::smallint, null, null, p_content_type, null,
-            p_own_transaction) s;
-    end loop;
+    perform onceq.prepare_tagged(p_registrant, p_queue);
+    insert into onceq.element (seq, turn, queue_id, reply_queue_id, lane, role, registrant_id,
+            send_no, rid, ack_rid, eid, enqueued_at, content_type, life, sha256, body)
+            overriding system value
+        select s.seq, s.seq, s.queue_id, s.reply_queue_id, 5, 'request', p_registrant,
+            p_send_no + s.n - 1, s.rid, case when s.n = 1 then p_ack[cardinality(p_ack)] end,
+            ids[s.n], onceq.now(), p_content_type, case when not s.durable then onceq.current_life() end,
+            sha256(s.body), s.body
+        from (select nextval('onceq.element_seq_seq') as seq, q.queue_id, q.durable, r.reply_queue_id, x.*
+            from onceq.registrant r, onceq.queue q,
+                unnest(p_rids, p_bodies) with ordinality as x (rid, body, n)
+            where r.registrant_id = p_registrant and r.epoch = p_epoch
+              and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+              and octet_length(x.body) <= q.body_bytes_max
+              and not exists (select from onceq.history h
+                              where h.rid = x.rid collate "C" and h.registrant_id = p_registrant)) s
+        on conflict (registrant_id, rid) where registrant_id is not null and role <> 'failed' do nothing;
+    get diagnostics sent = row_count;
+    return query select b.eid, b.state, b.bell from onceq.end_send_many(p_registrant, p_epoch, p_queue,
+        p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent) b;
+end $$;
+
+-- Answers send_many. What its one statement did not insert, for whatever reason, is sent alone.
+create or replace function onceq.end_send_many(
+    p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
+    p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean,
+    p_ids uuid[], p_sent integer
+) returns table (eid uuid, state text, bell text)
+language plpgsql volatile as $$
+declare q onceq.queue := onceq.find_queue(p_queue);
+begin
+    if p_sent < cardinality(p_rids) then
+        for i in 1 .. cardinality(p_rids) loop
+            select e.eid, 'new', null into eid, state, bell from onceq.element e where e.eid = p_ids[i];
+            if eid is null then
+                select x.eid, x.state, x.bell into eid, state, bell from onceq.send(p_registrant,
+                    p_epoch, p_queue, p_rids[i], p_bodies[i], p_send_no + i - 1,
+                    case when i = 1 then p_ack end, 4::smallint, null, null, p_content_type, null,
+                    p_own_transaction) x;
+            end if;
+            return next;
+        end loop;
+    else
+        if not q.durable and p_own_transaction then
+            perform set_config('synchronous_commit', 'off', true);
+        end if;
+        return query select x, 'new', case when n = 1 then onceq.queue_bell(q.queue_id, p_own_transaction) end
+            from unnest(p_ids) with ordinality as y (x, n);
+    end if;
+    if cardinality(p_ack) > 0 and exists (select from onceq.element e
+            where e.registrant_id = p_registrant and e.rid = p_rids[1] and e.eid = p_ids[1]) then
+        delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply'
+            and e.rid = any (p_ack);
+    end if;
 end $$;
 
 -- Expires the requests of a registrant whose time has come, also where no server runs.
@@ -220,25 +309,50 @@ begin
 end $$;
 
 -- The replies that wait for a registrant, oldest first, without those in p_skip; of one rid when
--- p_rid is given. With a checkpoint, the reply's rid and that checkpoint become stable first.
+-- p_rid is given. With a checkpoint, the reply's rid and that checkpoint become stable first. A
+-- plain read tests the epoch in its own snapshot, so it takes no lock. p_asleep: this session is
+-- registered as asleep, and wakes when there is a reply.
 create or replace function onceq.receive(
     p_registrant integer, p_epoch bigint, p_rid text, p_skip text[], p_limit integer,
-    p_ckpt bytea, p_s_rid text, p_s_no bigint
+    p_ckpt bytea, p_s_rid text, p_s_no bigint, p_asleep boolean default false
 ) returns setof onceq.element
-language plpgsql volatile as $$
-declare e onceq.element;
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set plan_cache_mode = force_generic_plan as $$
+declare
+    e onceq.element;
+    is_found boolean := false;
 begin
-    perform onceq.be_durable();
-    perform onceq.check_epoch(p_registrant, p_epoch);
-    perform onceq.expire_requests(p_registrant);
-    for e in select x.* from onceq.element x where x.registrant_id = p_registrant and x.role = 'reply'
-            and (p_rid is null or x.rid = p_rid collate "C") and x.rid <> all (coalesce(p_skip, '{}'))
-            order by x.seq + 0 limit p_limit loop  -- else the planner may walk all elements by seq
-        if p_ckpt is not null then
+    if p_ckpt is not null then
+        perform onceq.be_durable();
+        perform onceq.check_epoch(p_registrant, p_epoch);
+        for e in select * from onceq.receive(p_registrant, p_epoch, p_rid, p_skip, p_limit, null, null,
+                null, p_asleep) loop
             perform onceq.record_receive(p_registrant, e.rid, e.send_no, e.eid, p_ckpt, p_s_rid, p_s_no);
+            return next e;
+        end loop;
+        return;
+    end if;
+    for try in 1 .. 2 loop
+        if p_rid is null then
+            return query select x.* from onceq.element x where x.lane = 0 and x.queue_id = (
+                    select r.reply_queue_id from onceq.registrant r
+                    where r.registrant_id = p_registrant and r.epoch = p_epoch)
+                and x.rid not in (select unnest(p_skip)) order by x.turn limit p_limit;
+        else
+            return query select x.* from onceq.element x where x.registrant_id = (
+                    select r.registrant_id from onceq.registrant r
+                    where r.registrant_id = p_registrant and r.epoch = p_epoch)
+                and x.rid = p_rid collate "C" and x.role = 'reply' and x.rid not in (select unnest(p_skip));
         end if;
-        return next e;
+        is_found := found;
+        exit when is_found or try = 2;
+        perform onceq.check_epoch(p_registrant, p_epoch);
+        perform onceq.expire_requests(p_registrant);
     end loop;
+    if is_found and p_asleep then
+        perform onceq.wake_up(null, null, p_registrant);
+    end if;
 end $$;
 
 -- Removes the replies that the client has recorded (C6), keeping the rid of the last as received;

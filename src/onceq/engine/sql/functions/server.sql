@@ -36,8 +36,10 @@ begin
     perform setval(('onceq.started_' || slot)::regclass, 0);
     incarnation := nextval('onceq.incarnation_seq');
     backend_pid := pg_backend_pid();
-    insert into onceq.server (slot, incarnation, process, host, pid, backend_pid, postmaster_start)
-        values (slot, incarnation, p_process, p_host, p_pid, backend_pid, pg_postmaster_start_time());
+    insert into onceq.server (slot, incarnation, process, host, pid, backend_pid, postmaster_start,
+            queue_ids, bell)
+        values (slot, incarnation, p_process, p_host, p_pid, backend_pid, pg_postmaster_start_time(),
+            '{}', current_setting('onceq_setting.bell', true));
 end $$;
 
 -- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
@@ -170,81 +172,115 @@ begin
             from onceq.element where claimed_by = p_incarnation);
 end $$;
 
--- The seqs to claim next from one lane group, locked. Fresh: lanes 0 to 9 in order; due: lane
--- 10, by not_before; suspect: lane 11, one at a time. The planner is held to the index order: with
--- the statistics of a queue that was just empty it would sort the whole queue for every claim.
-create or replace function onceq.pick(p_queue_id integer, p_group text, p_n integer)
-returns setof bigint
-language plpgsql volatile rows 10
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
-declare
-    due timestamptz := onceq.now();  -- a variable bounds the index scan; a call would filter it
-begin
-    if p_group = 'fresh' then
-        return query select seq from onceq.element
-            where queue_id = p_queue_id and lane <= 9 and claimed_by is null
-            order by lane, seq limit p_n for update skip locked;
-    elsif p_group = 'due' then
-        return query select seq from onceq.element
-            where queue_id = p_queue_id and lane = 10 and claimed_by is null and not_before <= due
-            order by not_before, seq limit p_n for update skip locked;
-    else
-        return query select seq from onceq.element
-            where queue_id = p_queue_id and lane = 11 and claimed_by is null
-              and not_before <= due - case p_group when 'suspect' then interval '0'
-                                                           else interval '1 second' end
-            order by not_before, seq limit 1 for update skip locked;
-    end if;
-end $$;
-
 -- Claims up to p_n elements of a queue for an incarnation. p_turn alternates: even turns look at
 -- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
 -- having waited for a second, on every second turn; never where p_alone is false. What has
--- expired is not returned: it gets its expired reply here.
+-- expired is not returned: it gets its expired reply here. Fresh lanes are read from their
+-- low-water marks on; p_everything: from the beginning. p_may_lose: alone in its transaction, the
+-- claim of what never failed need not be durable. p_slot, p_asleep: of a session that is asleep on
+-- these queues; it wakes when it gets something.
 create or replace function onceq.claim(
-    p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
+    p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
+    p_everything boolean default false, p_may_lose boolean default false,
+    p_slot integer default null, p_asleep integer[] default null
 ) returns setof onceq.element
 language plpgsql volatile
-set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off as $$
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set plan_cache_mode = force_generic_plan as $$
 declare
-    groups text[] := case p_turn % 2 when 0 then array['due', 'fresh'] else array['fresh', 'due'] end;
     wanted integer := p_n;
+    due bigint := onceq.turn_at(onceq.now());
     removed boolean;
     e onceq.element;
-    q onceq.queue;
-    g text;
 begin
-    select * into q from onceq.queue where queue_id = p_queue_id and dequeue_started;
-    if q.queue_id is null then
-        return;
-    elsif q.kind = 'reply' then
-        raise exception 'queue "%" is a client''s own: only its clerk receives from it', q.name
+    if p_may_lose and pg_current_xact_id_if_assigned() is null then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+    if p_alone and p_turn % 2 = 0 then
+        return query select * from onceq.claim_suspect(p_incarnation, p_queue_id, due - 1000000);
+        wanted := case when found then 0 else wanted end;
+    end if;
+    for try in 1 .. 1000 loop  -- what has expired must not hide what has not
+        exit when wanted = 0;
+        removed := false;
+        for e in update onceq.element x set claimed_by = p_incarnation where x.seq = any (array(
+                select p.seq from onceq.queue q,
+                    unnest(case p_turn % 2 when 0 then 10::smallint || q.lanes
+                           else q.lanes || 10::smallint end) as l (lane),
+                    lateral (select s.seq from onceq.element s
+                        where s.queue_id = q.queue_id and s.lane = l.lane and s.claimed_by is null
+                          and s.turn >= case when p_everything then 0
+                              else coalesce(pg_sequence_last_value(q.low[l.lane + 1]), 0) end
+                          and s.turn <= case l.lane when 10 then due else 9223372036854775807 end
+                        order by s.turn limit wanted for update skip locked) p
+                where q.queue_id = p_queue_id and q.dequeue_started and q.kind <> 'reply' limit wanted))
+                returning x.* loop
+            if e.life is not null and e.life < onceq.current_life() then
+                delete from onceq.element where seq = e.seq;
+                removed := true;
+            elsif e.expires_at is not null and e.expires_at <= onceq.now() then
+                perform onceq.expire_element(e);
+                removed := true;
+            else
+                wanted := wanted - 1;
+                if e.lane = 10 and p_may_lose then
+                    perform onceq.be_durable();
+                end if;
+                return next e;
+            end if;
+        end loop;
+        exit when not removed;
+    end loop;
+    if wanted = p_n then
+        perform onceq.refuse_reply_queue(p_queue_id);
+        if p_alone then
+            return query select * from onceq.claim_suspect(p_incarnation, p_queue_id, due);
+            wanted := case when found then 0 else wanted end;
+        end if;
+    end if;
+    if wanted < p_n and p_asleep is not null then
+        perform onceq.wake_up(p_slot, p_asleep, null);
+    end if;
+    if wanted < p_n and p_everything then
+        perform onceq.check_marks(p_queue_id, p_incarnation);
+    end if;
+end $$;
+
+-- A client's own queue has no servers.
+create or replace function onceq.refuse_reply_queue(p_queue_id integer) returns void
+language plpgsql stable as $$
+begin
+    if exists (select from onceq.queue where queue_id = p_queue_id and kind = 'reply') then
+        raise exception 'queue "reply-%" is a client''s own: only its clerk receives from it', p_queue_id
             using errcode = 'OQ011';
     end if;
-    if p_alone then
-        groups := case p_turn % 2 when 0 then array['suspect waiting'] || groups else groups end || array['suspect'];
+end $$;
+
+-- Claims one suspect of a queue that was due by then: durably, for from now on a death is charged.
+create or replace function onceq.claim_suspect(p_incarnation bigint, p_queue_id integer, p_due bigint)
+returns setof onceq.element
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
+set plan_cache_mode = force_generic_plan as $$
+declare e onceq.element;
+begin
+    update onceq.element x set claimed_by = p_incarnation where x.seq = (
+            select s.seq from onceq.element s
+            where s.queue_id = p_queue_id and s.lane = 11 and s.claimed_by is null and s.turn <= p_due
+            order by s.turn limit 1 for update skip locked)
+        and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started)
+        returning x.* into e;
+    if e.seq is null then
+        return;
     end if;
-    foreach g in array groups loop
-        exit when wanted <= 0 or (g = 'suspect' and wanted < p_n);
-        for try in 1 .. 1000 loop  -- what has expired must not hide what has not
-            removed := false;
-            for e in update onceq.element x set claimed_by = p_incarnation
-                    from onceq.pick(p_queue_id, g, wanted) as picked (seq)
-                    where x.seq = picked.seq returning x.* loop
-                if e.life is not null and e.life < onceq.current_life() then
-                    delete from onceq.element where seq = e.seq;
-                    removed := true;
-                elsif e.expires_at <= onceq.now() then
-                    perform onceq.expire_element(e);
-                    removed := true;
-                else
-                    wanted := case when e.lane = 11 then 0 else wanted - 1 end;
-                    return next e;
-                end if;
-            end loop;
-            exit when not removed or wanted <= 0;
-        end loop;
-    end loop;
+    perform onceq.be_durable();
+    if e.life is not null and e.life < onceq.current_life() then
+        delete from onceq.element where seq = e.seq;
+    elsif e.expires_at <= onceq.now() then
+        perform onceq.expire_element(e);
+    else
+        return next e;
+    end if;
 end $$;
 
 -- Claims one element of a queue by its eid, if its time has come and nobody holds it.
@@ -268,31 +304,52 @@ begin
     end if;
 end $$;
 
--- Finishes a claimed element: removes it, writes its reply and history, and claims the next, in
--- the handler's transaction. The fence: only if this incarnation still holds it. p_token was set
--- at begin; it is gone when the handler ended the transaction and its effects are outside (G2).
+-- Finishes claimed elements: removes them, writes their replies and history, and claims the next, in
+-- the handler's transaction. The fence: only what this incarnation still holds is concluded, and at
+-- least p_must of them must be. p_token was set at begin; it is gone when the handler ended the
+-- transaction and its effects are outside (G2). p_effects: the handler may have written something,
+-- so that the commit is durable even where all elements are volatile. A row without a seq is a bell
+-- to ring after the commit: its rid.
 create or replace function onceq.finish(
-    p_seq bigint, p_incarnation bigint, p_reply bytea, p_content_type text, p_token text,
-    p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
+    p_seqs bigint[], p_incarnation bigint, p_replies bytea[], p_content_type text, p_token text,
+    p_must integer, p_effects boolean, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
 ) returns setof onceq.element
 language plpgsql volatile as $$
-declare e onceq.element;
+declare
+    done record;
+    e onceq.element;
 begin
     if current_setting('onceq_setting.token', true) is distinct from p_token then
         raise exception 'the handler ended the transaction that it was given' using errcode = 'OQ012';
     end if;
-    if current_setting('synchronous_commit') in ('off', 'local') then  -- by the handler
+    select * into done from onceq.conclude(p_seqs, p_incarnation, 'done', p_replies, p_content_type);
+    if done.concluded < p_must then
+        raise exception 'of elements % only % are still claimed by incarnation %',
+            p_seqs, done.concluded, p_incarnation using errcode = 'OQ002';
+    end if;
+    if current_setting('synchronous_commit') in ('off', 'local')
+            and (p_effects or done.is_volatile is distinct from true) then  -- by the handler
         perform set_config('synchronous_commit', 'on', true);
     end if;
-    delete from onceq.element where seq = p_seq and claimed_by = p_incarnation returning * into e;
-    if e.seq is null then
-        raise exception 'element % is no longer claimed by incarnation %', p_seq, p_incarnation
-            using errcode = 'OQ002';
-    end if;
-    perform onceq.conclude(e, 'done', null, null, p_reply, p_content_type, p_incarnation);
     if p_n > 0 then
         return query select * from onceq.claim(p_incarnation, p_queue_id, p_n, p_turn, p_alone);
     end if;
+    if done.bells is not null then
+        foreach e.rid in array done.bells loop
+            return next e;
+        end loop;
+    end if;
+end $$;
+
+-- The fence of one request of a batch, before its handler runs: from here on a kill waits.
+create or replace function onceq.fence(p_seq bigint, p_incarnation bigint) returns boolean
+language plpgsql volatile as $$
+begin
+    if not exists (select from onceq.element where seq = p_seq and claimed_by = p_incarnation for update) then
+        raise exception 'element % is no longer claimed by incarnation %', p_seq, p_incarnation
+            using errcode = 'OQ002';
+    end if;
+    return true;
 end $$;
 
 -- Ends an execution that failed: after the rollback, in a transaction of its own, so that the

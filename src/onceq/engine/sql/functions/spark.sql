@@ -106,7 +106,7 @@ language plpgsql volatile as $$
 declare released integer;
 begin
     update onceq.element set claimed_by = null, lane = case when lane = 11 then 11 else 10 end,
-        not_before = onceq.now() where seq = any (g.seqs) and claimed_by = g.group_no;
+        not_before = onceq.now(), turn = onceq.turn_at(onceq.now()) where seq = any (g.seqs) and claimed_by = g.group_no;
     get diagnostics released = row_count;
     delete from onceq.spark_group where group_no = g.group_no;
     return released;
@@ -170,7 +170,9 @@ create or replace function onceq.spark_pick(
     s onceq.spark_server, p_n integer, p_bound bigint, out picked bigint[], out is_suspect boolean
 )
 language plpgsql volatile as $$
-declare waited interval := case when s.ran_alone then null else interval '1 second' end;
+declare
+    waited interval := case when s.ran_alone then null else interval '1 second' end;
+    due bigint := onceq.turn_at(onceq.now());
 begin
     is_suspect := false;
     if not exists (select from onceq.queue where queue_id = s.queue_id and dequeue_started) then
@@ -180,11 +182,11 @@ begin
     is_suspect := picked is not null;
     if not is_suspect then
         picked := onceq.spark_sound(array(select seq from onceq.element
-            where queue_id = s.queue_id and lane = 10 and claimed_by is null and not_before <= onceq.now()
-              and seq <= p_bound order by not_before, seq limit p_n for update skip locked));
+            where queue_id = s.queue_id and lane = 10 and claimed_by is null and turn <= due
+              and seq <= p_bound order by turn limit p_n for update skip locked));
         picked := picked || onceq.spark_sound(array(select seq from onceq.element
             where queue_id = s.queue_id and lane <= 9 and claimed_by is null and seq <= p_bound
-            order by lane, seq limit p_n - cardinality(picked) for update skip locked));
+            order by lane, turn limit p_n - cardinality(picked) for update skip locked));
     end if;
     if picked = '{}' then
         picked := onceq.spark_suspect(s.queue_id, p_bound, interval '0');
@@ -199,8 +201,8 @@ language plpgsql volatile as $$
 begin
     return nullif(onceq.spark_sound(array(select seq from onceq.element
         where queue_id = p_queue_id and lane = 11 and claimed_by is null and seq <= p_bound
-          and not_before <= onceq.now() - p_waited
-        order by not_before, seq limit 1 for update skip locked)), '{}');
+          and turn <= onceq.turn_at(onceq.now() - p_waited)
+        order by turn limit 1 for update skip locked)), '{}');
 end $$;
 
 -- These seqs without what has expired, which gets its expired reply here, and without what died

@@ -141,7 +141,7 @@ begin
     ), written as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no,
                 rid, ack_rid, eid, correlation_id, enqueued_at, aborts, content_type, sha256, body)
-            select reply_queue_id, 9 - priority, priority, 'reply', 'done', registrant_id, send_no,
+            select reply_queue_id, 0, priority, 'reply', 'done', registrant_id, send_no,
                 rid, ack_rid, reply_eid, eid::text, moment, aborts, p_content_type,
                 sha256(coalesce(reply, '')), coalesce(reply, '')
             from ended where reply_queue_id is not null

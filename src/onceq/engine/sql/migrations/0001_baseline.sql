@@ -25,6 +25,8 @@ create sequence onceq.life_seq;
 
 create table onceq.queue (
     queue_id        integer generated always as identity primary key,
+    lanes           smallint[] not null default '{5}',  -- the fresh lanes in use, in order
+    low             regclass[] not null default '{}',   -- by lane + 1: the sequence that holds its low-water mark
     name            text collate "C" not null check (name ~ '^[A-Za-z0-9_.-]{1,63}$'),
     kind            text not null check (kind in ('request', 'reply', 'error')),
     enqueue_started boolean not null default true,
@@ -50,6 +52,7 @@ create table onceq.registrant (
     thread         text collate "C" not null default '',
     epoch          bigint not null default 0,
     state          text not null default 'new' check (state in ('new', 'connected', 'disconnected')),
+    bell           text,  -- of its clerk's process, in this life: where to ring when a reply has come
     reply_queue_id integer references onceq.queue,
     created_at     timestamptz not null default clock_timestamp(),
     unique (name, thread)
@@ -57,9 +60,11 @@ create table onceq.registrant (
 
 -- One row a queue element, for all queues. Lanes: 0..9 fresh, by priority (9 - priority);
 -- 10 waiting for not_before (delayed, backing off or returned); 11 suspect; 12 held in an
--- error queue.
+-- error queue. `turn` orders a lane: it is seq while fresh, and later not_before, in microseconds.
+-- It stands in one index only, so that no plan for "the next of a lane" can take another.
 create table onceq.element (
     seq            bigint generated always as identity primary key,
+    turn           bigint not null default currval('onceq.element_seq_seq'),
     claimed_by     bigint,
     send_no        bigint,
     life           bigint,  -- of a volatile element only: the life of the database it belongs to
@@ -69,7 +74,7 @@ create table onceq.element (
     queue_id       integer not null,
     reply_queue_id integer,
     registrant_id  integer,
-    lane           smallint not null check (lane between 0 and 12),
+    lane           smallint not null,
     priority       smallint not null default 4 check (priority between 0 and 9),
     aborts         smallint not null default 0,
     faults         smallint not null default 0,
@@ -92,8 +97,7 @@ create table onceq.element (
     autovacuum_analyze_scale_factor = 0.0, autovacuum_analyze_threshold = 20000,
     autovacuum_vacuum_cost_delay = 0
 );
-create index element_ready on onceq.element (queue_id, lane, seq);
-create index element_due on onceq.element (queue_id, lane, not_before, seq) where lane in (10, 11);
+create index element_ready on onceq.element (queue_id, lane, turn);
 create unique index element_eid on onceq.element (eid);
 -- A rid is in one place: as a request, or as its reply. What failed is held beside its reply.
 create unique index element_rid on onceq.element (registrant_id, rid)
@@ -164,6 +168,8 @@ create table onceq.server (
     pid              integer not null,
     backend_pid      integer not null,
     postmaster_start timestamptz not null,
+    queue_ids        integer[] not null,
+    bell             text,  -- of its process: where to ring when it sleeps
     started_at       timestamptz not null default clock_timestamp()
 );
 -- Never reused: the fence of every claim, of native servers and of Spark's claim groups.

@@ -1,0 +1,85 @@
+-- Wake-up (ADR 9): who sleeps, and where to ring. A hint only: whoever sleeps also looks by itself.
+-- Tables: server (read, queue_ids written), registrant (read). Locks, advisory, of the session, held
+-- while it sleeps: (oid of element_ready, queue) shared, (oid of server_pkey, slot),
+-- (oid of registrant_pkey, registrant). They are in memory, and go with the session.
+
+-- Registers this session as asleep: a server's on its queues, or a clerk's.
+create or replace function onceq.fall_asleep(p_slot integer, p_queue_ids integer[], p_registrant integer)
+returns boolean
+language plpgsql volatile as $$
+begin
+    if p_slot is not null then
+        update onceq.server set queue_ids = p_queue_ids where slot = p_slot and queue_ids <> p_queue_ids;
+        perform pg_advisory_lock('onceq.server_pkey'::regclass::oid::integer, p_slot);
+        perform pg_advisory_lock_shared('onceq.element_ready'::regclass::oid::integer, id)
+            from unnest(p_queue_ids) id;
+    end if;
+    if p_registrant is not null then
+        perform pg_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
+    end if;
+    return true;
+end $$;
+
+-- Ends that.
+create or replace function onceq.wake_up(p_slot integer, p_queue_ids integer[], p_registrant integer)
+returns boolean
+language plpgsql volatile as $$
+begin
+    if p_slot is not null then
+        perform pg_advisory_unlock('onceq.server_pkey'::regclass::oid::integer, p_slot);
+        perform pg_advisory_unlock_shared('onceq.element_ready'::regclass::oid::integer, id)
+            from unnest(p_queue_ids) id;
+    end if;
+    if p_registrant is not null then
+        perform pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
+    end if;
+    return true;
+end $$;
+
+-- The bell to ring once this transaction has committed: of one server session that sleeps on this
+-- queue. Null when none does, or when it was called through the database.
+create or replace function onceq.server_bell(p_queue_id integer, p_own_transaction boolean) returns text
+language plpgsql volatile as $$
+declare
+    class integer := 'onceq.server_pkey'::regclass::oid::integer;
+    s record;
+begin
+    for s in select slot, bell from onceq.server
+            where p_queue_id = any (queue_ids) and bell is not null order by random() loop
+        continue when pg_try_advisory_lock(class, s.slot) and pg_advisory_unlock(class, s.slot);
+        return onceq.call(s.bell, p_own_transaction);
+    end loop;
+    return null;
+end $$;
+
+-- The same, where a test in memory first says that somebody sleeps at all. The test takes the lock
+-- for an instant; another test at that instant rings in vain.
+create or replace function onceq.queue_bell(p_queue_id integer, p_own_transaction boolean) returns text
+language sql volatile as $$
+    select case when pg_try_advisory_lock('onceq.element_ready'::regclass::oid::integer, p_queue_id)
+        then case when pg_advisory_unlock('onceq.element_ready'::regclass::oid::integer, p_queue_id)
+             then null end
+        else onceq.server_bell(p_queue_id, p_own_transaction) end
+$$;
+
+-- A bell is "host port channel token". On this session's host it is returned, to be rung by a
+-- datagram after the commit; elsewhere, or where somebody else commits, the channel is notified.
+create or replace function onceq.call(p_bell text, p_own_transaction boolean) returns text
+language plpgsql volatile as $$
+begin
+    if p_own_transaction
+            and split_part(p_bell, ' ', 1) = current_setting('onceq_setting.host', true) then
+        return p_bell;
+    end if;
+    perform pg_notify(split_part(p_bell, ' ', 3), split_part(p_bell, ' ', 2));
+    return null;
+end $$;
+
+-- The bell of a registrant that sleeps.
+create or replace function onceq.clerk_bell(p_registrant integer, p_bell text) returns text
+language sql volatile as $$
+    select case when pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
+        then case when pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
+             then null end
+        else onceq.call(p_bell, true) end
+$$;

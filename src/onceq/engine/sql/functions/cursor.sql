@@ -1,0 +1,96 @@
+-- The low-water marks: below its mark a fresh lane holds nothing to claim, so that claims need not
+-- step over what was removed, also while an old snapshot keeps the dead in the index (ADR 10).
+-- An optimisation: a mark too low costs time, one too high would hide elements. It is an UNLOGGED
+-- sequence: changed in place, and 0 again after a crash, which is safe.
+-- Tables: queue (low written), element (read), pg_locks. Locks: the queue's row, by the first mark.
+
+-- Moves the marks of these queues, and observes for the next sweep. p_value, p_holders: what the
+-- former sweep observed: a value of element's sequence, and who held the lock that an insert takes
+-- before it draws its number. When all of them have ended, whatever has a number up to that value
+-- has committed, or never will. Answers the observation to give to the next sweep.
+create or replace function onceq.sweep(
+    p_queue_ids integer[], p_value bigint, p_holders text[], out value bigint, out holders text[]
+)
+language plpgsql volatile as $$
+begin
+    holders := onceq.inserters();
+    if p_value is not null and holders && p_holders then
+        value := p_value;
+        holders := p_holders;
+        return;
+    end if;
+    perform onceq.advance(id, p_value) from unnest(p_queue_ids) id where p_value is not null;
+    value := coalesce(pg_sequence_last_value('onceq.element_seq_seq'), 0);
+    holders := onceq.inserters();  -- after the value, not before
+end $$;
+
+-- The transactions, by virtual id, that may have drawn a number and not ended.
+create or replace function onceq.inserters() returns text[]
+language sql volatile as $$
+    select coalesce(array_agg(virtualtransaction), '{}') from pg_locks
+    where locktype = 'relation' and relation = 'onceq.element'::regclass and mode = 'RowExclusiveLock'
+      and database = (select oid from pg_database where datname = current_database())
+$$;
+
+-- Moves the marks of a queue: to the first element that nobody has claimed, as a plain read shows
+-- it, locked or not, so that a claim that rolls back leaves nothing behind; past p_value never.
+create or replace function onceq.advance(p_queue_id integer, p_value bigint) returns void
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
+declare
+    q onceq.queue;
+    first bigint;
+    mark regclass;
+    old bigint;
+begin
+    select * into q from onceq.queue where queue_id = p_queue_id and destroyed_at is null;
+    for i in 1 .. coalesce(cardinality(q.lanes), 0) loop
+        mark := q.low[q.lanes[i] + 1];
+        old := coalesce(pg_sequence_last_value(mark), 0);
+        select e.turn into first from onceq.element e
+            where e.queue_id = p_queue_id and e.lane = q.lanes[i] and e.turn >= old and e.claimed_by is null
+            order by e.turn limit 1;
+        first := least(coalesce(first, p_value + 1), p_value + 1);
+        if first > old then
+            mark := coalesce(mark, onceq.make_mark(p_queue_id, q.lanes[i]));
+            perform setval(mark, first);
+        end if;
+    end loop;
+end $$;
+
+-- Makes the mark of a lane; null when somebody else is about to.
+create or replace function onceq.make_mark(p_queue_id integer, p_lane integer) returns regclass
+language plpgsql volatile as $$
+declare mark text := format('onceq.%I', 'low_' || p_queue_id || '_' || p_lane);
+begin
+    perform from onceq.queue where queue_id = p_queue_id and destroyed_at is null for update skip locked;
+    if not found or to_regclass(mark) is not null then
+        return to_regclass(mark);
+    end if;
+    execute format('create unlogged sequence %s minvalue 0 start 0', mark);
+    update onceq.queue set low[p_lane + 1] = mark::regclass where queue_id = p_queue_id;
+    return mark;
+end $$;
+
+-- Drops the marks of a queue that is destroyed.
+create or replace function onceq.drop_marks(p_low regclass[]) returns void
+language plpgsql volatile as $$
+declare mark regclass;
+begin
+    foreach mark in array p_low loop
+        if mark is not null then
+            execute format('drop sequence %s', mark);
+        end if;
+    end loop;
+end $$;
+
+-- Takes back the marks above an element that this incarnation has just claimed: those of a dump are
+-- of a later moment than its rows, and a restored repository is where this matters.
+create or replace function onceq.check_marks(p_queue_id integer, p_incarnation bigint) returns void
+language plpgsql volatile as $$
+begin
+    perform setval(q.low[l + 1], 0) from onceq.queue q, unnest(q.lanes) l
+        where q.queue_id = p_queue_id and exists (select from onceq.element e
+            where e.queue_id = q.queue_id and e.lane = l and e.claimed_by = p_incarnation
+              and e.turn < coalesce(pg_sequence_last_value(q.low[l + 1]), 0));
+end $$;
