@@ -267,7 +267,7 @@ create or replace function onceq.end_send_many(
     p_ids uuid[], p_sent integer
 ) returns table (eid uuid, state text, bell text)
 language plpgsql volatile as $$
-declare q onceq.queue := onceq.find_queue(p_queue);
+declare q onceq.queue;
 begin
     if p_sent < cardinality(p_rids) then
         for i in 1 .. cardinality(p_rids) loop
@@ -281,6 +281,7 @@ begin
             return next;
         end loop;
     else
+        q := onceq.find_queue(p_queue);
         if not q.durable and p_own_transaction then
             perform set_config('synchronous_commit', 'off', true);
         end if;
