@@ -31,6 +31,9 @@ RAW = onceq.Queue("raw", bytes, bytes)
 broken = pytest.mark.parametrize("broken", [False, True], ids=["as it is", "broken"])
 
 ANCHOR_LOCK = "perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, "
+SHARED_LOCK = (
+    "pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer, p_registrant)"
+)
 
 
 def send_op(life: ops.Connection, rid: str, body: bytes = b"x") -> ops.Send:
@@ -78,8 +81,7 @@ def test_1_an_older_life_has_no_effect_after_connect(
 ) -> None:
     qm.declare(RAW)
     if broken:
-        change = ("current is distinct from p_epoch", "current is null")
-        install_variant(conninfo, repository, "check_epoch", change)
+        install_variant(conninfo, repository, "send", (" and r.epoch = p_epoch", ""))
     with driving(conninfo, repository) as old, qm.clerk("till", RAW) as clerk:
         life = old.perform(ops.Connect(name="till"))
         clerk.connect()
@@ -99,15 +101,11 @@ def test_1_the_epoch_is_read_after_the_lock(
     """In one statement with the lock, its snapshot is older than what the lock waited for."""
     qm.declare(RAW)
     if broken:
-        lock = f"{ANCHOR_LOCK}p_registrant);".replace("lock(", "lock_shared(")
-        read = "select epoch into current from onceq.registrant where registrant_id = p_registrant;"
-        one = (
-            "select r.epoch into current from (select"
-            " pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer,"
-            " p_registrant) offset 0) l cross join onceq.registrant r"
-            " where r.registrant_id = p_registrant;"
-        )
-        install_variant(conninfo, repository, "check_epoch", (lock, ""), (read, one))
+        earlier = f"{SHARED_LOCK},\n            pg_advisory", "pg_advisory"
+        install_variant(conninfo, repository, "prepare_tagged", earlier)
+        tables = "from onceq.registrant r, onceq.queue q\n"
+        at_once = f"from (select {SHARED_LOCK} offset 0) l, onceq.registrant r, onceq.queue q\n"
+        install_variant(conninfo, repository, "send", (tables, at_once))
     with driving(conninfo, repository) as old, driving(conninfo, repository) as new:
         life = old.perform(ops.Connect(name="till"))
         new.connection.execute("begin")
@@ -129,10 +127,11 @@ def test_2_a_kill_leaves_a_cancelled_reply(
     qm.declare(RAW)
     if broken:
         conclude = (
-            "perform onceq.conclude(e, 'cancelled', 'killed', 'cancelled before it took effect',"
-            " null, null, null);"
+            "perform onceq.conclude_one(e, 'cancelled', 'killed', 'cancelled before it took effect',"
+            " null);"
         )
-        install_variant(conninfo, repository, "kill", (conclude, ""))
+        remove = "delete from onceq.element where seq = e.seq;"
+        install_variant(conninfo, repository, "kill", (conclude, remove))
     with qm.clerk("till", RAW) as clerk:
         eid = clerk.send("1", b"x").eid
         assert qm.kill(eid) is KillAnswer.KILLED

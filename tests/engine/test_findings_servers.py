@@ -36,8 +36,8 @@ from tests.parts import (
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 
-DELETE = "    delete from onceq.element where eid = p_eid and role in"
-FENCE = "    delete from onceq.element where seq = p_seq and claimed_by = p_incarnation"
+LOCK = "    select * into e from onceq.element where eid = p_eid and role in"
+CONCLUDE = "    select * into done from onceq.conclude("
 READ_KILLS = """
     if exists (select from onceq.killed) then
         raise exception 'killed' using errcode = 'OQ002';
@@ -110,11 +110,8 @@ def test_5_a_finish_checks_its_incarnation(
     with plain(conninfo) as connection:
         connection.execute(f"create table {repository}.booked (n integer)".encode())
     if broken:
-        fence = (
-            "where seq = p_seq and claimed_by = p_incarnation returning",
-            "where seq = p_seq returning",
-        )
-        install_variant(conninfo, repository, "finish", fence)
+        fence = " and (e.claimed_by = p_incarnation or p_incarnation is null)"
+        install_variant(conninfo, repository, "conclude", (fence, ""))
     with living(conninfo, repository) as stopped, living(conninfo, repository) as other:
         element = stopped.claim_one("once")
         stopped.begin(element)
@@ -185,13 +182,13 @@ def test_8_the_decision_of_a_kill_is_the_lock_on_the_row(
             conninfo,
             repository,
             "kill",
-            (DELETE, f"    insert into onceq.killed values (p_eid); return 'KILLED';\n{DELETE}"),
+            (LOCK, f"    insert into onceq.killed values (p_eid); return 'KILLED';\n{LOCK}"),
         )
         install_variant(
             conninfo,
             repository,
             "finish",
-            (FENCE, f"{READ_KILLS}{FENCE}"),
+            (CONCLUDE, f"{READ_KILLS}{CONCLUDE}"),
         )
     with living(conninfo, repository) as life:
         element = life.claim_one("raw")
