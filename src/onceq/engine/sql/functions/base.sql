@@ -117,7 +117,11 @@ language sql stable parallel safe as $$ select (extract(epoch from p_moment) * 1
 -- Notes that a fresh lane of a queue is in use, in the transaction that uses it first; claims look
 -- at no other. It holds the queue's row until that transaction ends, once in the life of a lane.
 create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) returns void
-language sql volatile as $$
+language plpgsql volatile as $$
+begin
+    if p_lane not between 0 and 10 then
+        raise exception 'a priority is from 0 to 9, not %', 9 - p_lane using errcode = '23514';
+    end if;
     update onceq.queue set lanes = array(select distinct l from unnest(lanes || p_lane::smallint) l order by l)
-        where queue_id = p_queue_id and p_lane <= 9 and p_lane <> all (lanes)
-$$;
+        where queue_id = p_queue_id and p_lane <= 9 and p_lane <> all (lanes);
+end $$;

@@ -62,6 +62,7 @@ language plpgsql volatile as $$
 begin
     perform onceq.conclude_one(e, 'failed', p_code, p_error, p_server);
     e.role := 'failed'; e.lane := 12; e.claimed_by := null; e.not_before := null;
+    e.failed_of := e.registrant_id; e.registrant_id := null;
     e.code := p_code; e.error := p_error;
     e.queue_id := (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id);
     insert into onceq.element overriding system value values (e.*);

@@ -18,22 +18,24 @@ begin
     perform onceq.be_durable();
     for try in 1 .. 3 loop
         perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue));
-        insert into onceq.element (seq, turn, queue_id, lane, priority, role, rid, eid, correlation_id,
+        insert into onceq.element (queue_id, lane, priority, role, rid, eid, correlation_id,
                 enqueued_at, not_before, expires_at, content_type, properties, life, sha256, body)
-                overriding system value
-            select s.seq, coalesce(onceq.turn_at(p_not_before), s.seq), s.queue_id, at_lane, p_priority,
+            select q.queue_id, at_lane, p_priority,
                 'datagram', coalesce(p_rid, id::text), id, p_correlation_id, onceq.now(), p_not_before,
                 p_expires_at, p_content_type, p_properties,
-                case when not s.durable then onceq.current_life() end, sha256(p_body), p_body
-            from (select nextval('onceq.element_seq_seq') as seq, q.queue_id, q.durable from onceq.queue q
-                where q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
-                  and octet_length(p_body) <= q.body_bytes_max
-                  and (at_lane = any (q.lanes) or at_lane = 10)) s
+                case when not q.durable then onceq.current_life() end, sha256(p_body), p_body
+            from onceq.queue q
+            where q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+              and octet_length(p_body) <= q.body_bytes_max
+              and (at_lane = any (q.lanes) or p_not_before is not null)
             returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
             into eid, is_volatile, bell;
         exit when eid is not null;
         perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, at_lane);
     end loop;
+    if p_not_before is not null then
+        update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = id;
+    end if;
     if is_volatile and p_own_transaction then
         perform set_config('synchronous_commit', 'off', true);
     end if;
@@ -54,12 +56,11 @@ begin
     elsif p_own_transaction then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    return query insert into onceq.element (seq, turn, queue_id, lane, role, rid, eid, enqueued_at,
-                content_type, life, sha256, body) overriding system value
-            select s.seq, s.seq, q.queue_id, 5, 'datagram', s.id::text, s.id, onceq.now(), p_content_type,
+    return query insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at,
+                content_type, life, sha256, body)
+            select q.queue_id, 5, 'datagram', s.id::text, s.id, onceq.now(), p_content_type,
                 case when not q.durable then onceq.current_life() end, sha256(s.body), s.body
-            from (select nextval('onceq.element_seq_seq') as seq, onceq.new_eid() as id, body
-                  from unnest(p_bodies) body) s
+            from (select onceq.new_eid() as id, body from unnest(p_bodies) body) s
             returning element.eid, null::text;
     eid := null;
     bell := onceq.queue_bell(q.queue_id, p_own_transaction);

@@ -138,7 +138,7 @@ begin
            case e.role when 'request' then e.sha256 end
         into eid, state, known
         from onceq.element e
-        where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.role <> 'failed';
+        where e.registrant_id = p_registrant and e.rid = p_rid collate "C";
     if state is distinct from 'queued' then
         select h.eid, coalesce(state, 'done'), h.sha256
             into eid, state, known
@@ -163,67 +163,77 @@ language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
     at_lane smallint := case when p_not_before is null then 9 - p_priority else 10 end;
-    is_volatile boolean;
+    x record;
 begin
-    perform onceq.prepare_tagged(p_registrant, p_queue);
+    state := onceq.prepare_tagged(p_registrant, p_queue);
     for try in 1 .. 3 loop
-        insert into onceq.element (seq, turn, queue_id, reply_queue_id, lane, priority, role, registrant_id,
-                send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
-                properties, life, sha256, body) overriding system value
-            select s.seq, coalesce(onceq.turn_at(p_not_before), s.seq), s.queue_id, s.reply_queue_id,
-                at_lane, p_priority, 'request', p_registrant, p_send_no, p_rid,
-                p_ack[cardinality(p_ack)], onceq.new_eid(), onceq.now(), p_not_before, p_expires_at,
-                p_content_type, p_properties, case when not s.durable then onceq.current_life() end,
-                sha256(p_body), p_body
-            from (select nextval('onceq.element_seq_seq') as seq, q.queue_id, q.durable, r.reply_queue_id
-                from onceq.registrant r, onceq.queue q
-                where r.registrant_id = p_registrant and r.epoch = p_epoch
-                  and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
-                  and octet_length(p_body) <= q.body_bytes_max
-                  and (at_lane = any (q.lanes) or at_lane = 10)
-                  and not exists (select from onceq.history h
-                                  where h.rid = p_rid collate "C" and h.registrant_id = p_registrant)) s
-            on conflict (registrant_id, rid) where registrant_id is not null and role <> 'failed' do nothing
-            returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
-            into eid, is_volatile, bell;
-        state := case when eid is not null then 'new' end;
-        exit when state is not null;
-        select b.eid, b.state into eid, state
-            from onceq.why_not_sent(p_registrant, p_epoch, p_queue, p_rid, p_body, at_lane) b;
-        exit when state is not null;
+        select q.queue_id, r.reply_queue_id, case when not q.durable then onceq.current_life() end as life
+            into x from onceq.registrant r, onceq.queue q
+            where r.registrant_id = p_registrant and r.epoch = p_epoch
+              and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+              and octet_length(p_body) <= q.body_bytes_max
+              and (at_lane = any (q.lanes) or p_not_before is not null)
+              and (r.expires or p_expires_at is null)
+              and not exists (select from onceq.history h
+                              where h.rid = p_rid collate "C" and h.registrant_id = p_registrant);
+        if found then
+            insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
+                    send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
+                    properties, life, sha256, body)
+                values (x.queue_id, x.reply_queue_id, at_lane, p_priority, 'request', p_registrant,
+                    p_send_no, p_rid, p_ack[cardinality(p_ack)], onceq.new_eid(), onceq.now(),
+                    p_not_before, p_expires_at, p_content_type, p_properties, x.life, sha256(p_body), p_body)
+                on conflict (registrant_id, rid) do nothing returning element.eid into eid;
+            exit when eid is not null;
+        end if;
+        select b.eid, b.state into eid, state from onceq.why_not_sent(p_registrant, p_epoch, p_queue,
+            p_rid, p_body, at_lane, p_expires_at is not null) b;
+        if state is not null then
+            return;
+        end if;
     end loop;
-    if state = 'new' and cardinality(p_ack) > 0 then
+    state := 'new';
+    bell := onceq.queue_bell(x.queue_id, p_own_transaction);
+    if p_not_before is not null then
+        update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = send.eid;
+    end if;
+    if cardinality(p_ack) > 0 then
         delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply'
             and e.rid = any (p_ack);
     end if;
-    if is_volatile and p_own_transaction then
+    if x.life is not null and p_own_transaction then
         perform set_config('synchronous_commit', 'off', true);
     end if;
 end $$;
 
 -- What every tagged enqueue needs first: READ COMMITTED, a durable commit, and the shared locks of
 -- the anchor and of the queue.
-create or replace function onceq.prepare_tagged(p_registrant integer, p_queue text) returns void
+create or replace function onceq.prepare_tagged(p_registrant integer, p_queue text) returns text
 language plpgsql volatile as $$
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'tagged operations need a READ COMMITTED transaction' using errcode = 'OQ007';
     end if;
-    perform onceq.be_durable();
-    perform pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer, p_registrant),
-            pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue));
+    if current_setting('synchronous_commit') = 'off' then
+        perform onceq.be_durable();
+    end if;
+    return concat(
+        pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer, p_registrant),
+        pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue)));
 end $$;
 
 -- Why a send wrote nothing: an error, or the answer about a rid sent before. Nothing is returned
 -- when the reason is gone: the lane is in use now, or the rid is in no place any more.
 create or replace function onceq.why_not_sent(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea, p_lane smallint,
-    out eid uuid, out state text
+    p_expires boolean, out eid uuid, out state text
 )
 language plpgsql volatile as $$
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
     perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, p_lane);
+    update onceq.registrant set expires = true
+        where registrant_id = p_registrant and p_expires and not expires;
     select s.eid, s.state into eid, state from onceq.sent_before(p_registrant, p_rid, sha256(p_body)) s;
 end $$;
 
@@ -239,14 +249,13 @@ declare
     ids uuid[] := array(select onceq.new_eid() from generate_subscripts(p_rids, 1));
 begin
     perform onceq.prepare_tagged(p_registrant, p_queue);
-    insert into onceq.element (seq, turn, queue_id, reply_queue_id, lane, role, registrant_id,
+    insert into onceq.element (queue_id, reply_queue_id, lane, role, registrant_id,
             send_no, rid, ack_rid, eid, enqueued_at, content_type, life, sha256, body)
-            overriding system value
-        select s.seq, s.seq, s.queue_id, s.reply_queue_id, 5, 'request', p_registrant,
+        select s.queue_id, s.reply_queue_id, 5, 'request', p_registrant,
             p_send_no + s.n - 1, s.rid, case when s.n = 1 then p_ack[cardinality(p_ack)] end,
             ids[s.n], onceq.now(), p_content_type, case when not s.durable then onceq.current_life() end,
             sha256(s.body), s.body
-        from (select nextval('onceq.element_seq_seq') as seq, q.queue_id, q.durable, r.reply_queue_id, x.*
+        from (select q.queue_id, q.durable, r.reply_queue_id, x.*
             from onceq.registrant r, onceq.queue q,
                 unnest(p_rids, p_bodies) with ordinality as x (rid, body, n)
             where r.registrant_id = p_registrant and r.epoch = p_epoch
@@ -254,7 +263,7 @@ begin
               and octet_length(x.body) <= q.body_bytes_max
               and not exists (select from onceq.history h
                               where h.rid = x.rid collate "C" and h.registrant_id = p_registrant)) s
-        on conflict (registrant_id, rid) where registrant_id is not null and role <> 'failed' do nothing;
+        on conflict (registrant_id, rid) do nothing;
     get diagnostics sent = row_count;
     return query select b.eid, b.state, b.bell from onceq.end_send_many(p_registrant, p_epoch, p_queue,
         p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent) b;
@@ -349,6 +358,7 @@ begin
         is_found := found;
         exit when is_found or try = 2;
         perform onceq.check_epoch(p_registrant, p_epoch);
+        exit when not (select expires from onceq.registrant where registrant_id = p_registrant);
         perform onceq.expire_requests(p_registrant);
     end loop;
     if is_found and p_asleep then

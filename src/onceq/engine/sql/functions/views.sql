@@ -46,7 +46,7 @@ select e.rid, r.name as registrant, r.thread, e.eid,
        e.correlation_id, octet_length(e.body) as body_bytes
 from onceq.element e
 join onceq.queue q on q.queue_id = e.queue_id
-left join onceq.registrant r on r.registrant_id = e.registrant_id
+left join onceq.registrant r on r.registrant_id = coalesce(e.registrant_id, e.failed_of)
 left join onceq.server s on s.incarnation = e.claimed_by
 union all
 select h.rid, r.name, r.thread, h.eid, 'finished', h.role::text, h.outcome::text, q.name, h.aborts,

@@ -52,6 +52,7 @@ create table onceq.registrant (
     thread         text collate "C" not null default '',
     epoch          bigint not null default 0,
     state          text not null default 'new' check (state in ('new', 'connected', 'disconnected')),
+    expires        boolean not null default false,  -- has sent a request that expires
     bell           text,  -- of its clerk's process, in this life: where to ring when a reply has come
     reply_queue_id integer references onceq.queue,
     created_at     timestamptz not null default clock_timestamp(),
@@ -74,8 +75,9 @@ create table onceq.element (
     queue_id       integer not null,
     reply_queue_id integer,
     registrant_id  integer,
+    failed_of      integer,  -- of what is held: its registrant; its reply has the rid now
     lane           smallint not null,
-    priority       smallint not null default 4 check (priority between 0 and 9),
+    priority       smallint not null default 4,
     aborts         smallint not null default 0,
     faults         smallint not null default 0,
     role           onceq.role not null,
@@ -99,12 +101,9 @@ create table onceq.element (
 );
 create index element_ready on onceq.element (queue_id, lane, turn);
 create unique index element_eid on onceq.element (eid);
--- A rid is in one place: as a request, or as its reply. What failed is held beside its reply.
-create unique index element_rid on onceq.element (registrant_id, rid)
-    where registrant_id is not null and role <> 'failed';
-create index element_expiring on onceq.element (registrant_id, expires_at)
-    where role = 'request' and expires_at is not null;
-create index element_lookup on onceq.element (rid);
+-- A rid is in one place: as a request, or as its reply.
+create unique index element_rid on onceq.element (registrant_id, rid);
+-- No CHECK and no partial index here: an INSERT would prepare its expression anew each time.
 
 -- The queue manager's record of a registrant's last operation on a queue (BHM90 4.3):
 -- appended, the previous row deleted; read by a statement after the anchor lock.
