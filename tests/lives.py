@@ -49,7 +49,7 @@ class Life:
         )
 
     def finish(self, element: Element, reply: bytes = b"", *, n: int = 0) -> list[Element]:
-        return self.driver.perform(
+        finished = self.driver.perform(
             ops.Finish(
                 seqs=[element.seq],
                 incarnation=self.incarnation,
@@ -62,6 +62,7 @@ class Life:
                 alone=True,
             )
         )
+        return finished.following
 
     def commit(self) -> None:
         self.driver.perform(ops.Commit())

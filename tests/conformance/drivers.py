@@ -12,6 +12,7 @@ import psycopg
 
 from onceq.engine import async_driver, driver
 from onceq.engine.migrate import apply_with
+from onceq.server.handlers import HandlerConnection
 from onceq.testing.memory import MemoryDriver, memory_repository
 
 if TYPE_CHECKING:
@@ -125,8 +126,9 @@ class SyncSession:
         self.connection = driver.connect(place.conninfo)
         self.connection.execute(LIMITS)
 
-        def call(element: Element, connection: psycopg.Connection[Any]) -> bytes:
-            reply: bytes = handle(element, lambda key: connection.execute(place.insert, (key,)))
+        def call(element: Element, connection: Any) -> bytes:
+            guarded: Any = HandlerConnection(connection)
+            reply: bytes = handle(element, lambda key: guarded.execute(place.insert, (key,)))
             return reply
 
         calls = Calls({"*": call})

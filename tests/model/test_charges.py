@@ -8,7 +8,7 @@ import pytest
 
 from onceq import errors
 from onceq.model.element import SUSPECT_LANE, Charge
-from onceq.server.program import CHARGES, LIFE_IS_OVER, code_of, text_of
+from onceq.server.execution import CHARGES, LIFE_IS_OVER, code_of, text_of
 from onceq.testing.memory import MemoryDriver, memory_repository
 
 ALL = [
@@ -16,7 +16,7 @@ ALL = [
     for _, kind in inspect.getmembers(errors, inspect.isclass)
     if issubclass(kind, errors.OnceqError)
 ]
-UNCHARGED = {"Retry", "EnvironmentFault", "DeadlineExceeded"}
+UNCHARGED = {"ClaimLost", "Retry", "EnvironmentFault", "DeadlineExceeded"}
 REJECTED = {"Reject", "HandlerMisuse", "InvalidValue"}
 
 

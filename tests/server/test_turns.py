@@ -57,6 +57,8 @@ def idle_claims(
             case ops.Claim():
                 claims.append(op)
                 answer = []
+            case ops.Sweep():
+                answer = ops.Observation(value=0, holders=[])
             case ops.Stopping():
                 answer = False
             case _:

@@ -25,26 +25,49 @@ if TYPE_CHECKING:
 SEEDS_MAX = 1500
 
 
-def finish_without_fence(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
-    row = state.elements.get(tx, op.seq)
-    if row is not None and row.role != "failed":
-        state.elements.put(tx, op.seq, None)
-        conclude(state, tx, row, "done", reply=op.reply)
-    return []
+NOTHING_CLAIMED = ops.Finished(following=[])
 
 
-def reply_outside_the_transaction(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
-    row = servers.fence(state, tx, op.seq, op.incarnation)
+def finish_without_fence(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
+    for seq, reply in zip(op.seqs, op.replies, strict=True):
+        row = state.elements.get(tx, seq)
+        if row is not None and row.role != "failed":
+            state.elements.put(tx, seq, None)
+            conclude(state, tx, row, "done", reply=reply)
+    return NOTHING_CLAIMED
+
+
+def reply_outside_the_transaction(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
     at_once = Transaction(tx.backend, tx.xid, is_open=False)
-    conclude(state, at_once, row, "done", reply=op.reply)
-    state.elements.put(tx, op.seq, None)
-    return []
+    for seq, reply in zip(op.seqs, op.replies, strict=True):
+        row = servers.fence(state, tx, seq, op.incarnation)
+        conclude(state, at_once, row, "done", reply=reply)
+        state.elements.put(tx, seq, None)
+    return NOTHING_CLAIMED
 
 
-def finish_without_history(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
-    servers.fence(state, tx, op.seq, op.incarnation)
-    state.elements.put(tx, op.seq, None)
-    return []
+def finish_without_history(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
+    for seq in op.seqs:
+        servers.fence(state, tx, seq, op.incarnation)
+        state.elements.put(tx, seq, None)
+    return NOTHING_CLAIMED
+
+
+def start_without_fence(state: State, tx: Transaction, op: ops.Start) -> None:
+    """Marked, and not locked: the claim may go while the rest of the batch runs."""
+    state.markers[op.slot] = op.seq
+    tx.part = len(tx.log)
+
+
+def finish_what_is_left(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
+    """Fenced ones that are gone are tolerated."""
+    return servers.finish(state, tx, dataclasses.replace(op, must=0))
+
+
+def undo_nothing(state: State, tx: Transaction, op: ops.Undo) -> None:
+    """What a request of a batch wrote before it failed stays in the transaction."""
+    del state, op
+    tx.part, tx.failed = None, False
 
 
 def abort_inside_the_transaction(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
@@ -162,6 +185,8 @@ ANSWERS: dict[str, dict[type[Any], Any]] = {
     "no fence": {ops.Finish: finish_without_fence},
     "reply outside the transaction": {ops.Finish: reply_outside_the_transaction},
     "no history, no reply": {ops.Finish: finish_without_history},
+    "no fence in a batch": {ops.Start: start_without_fence, ops.Finish: finish_what_is_left},
+    "no savepoint in a batch": {ops.Undo: undo_nothing},
     "abort count in the transaction": {ops.AbortElement: abort_inside_the_transaction},
     "environment charged": {ops.AbortElement: never_suspicious},
     "no new epoch": {ops.Connect: connect_without_epoch},
@@ -216,4 +241,30 @@ def test_forgetting_a_broken_session_while_its_ghost_lives_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(servers, "_take_over_slot", forget_the_row)
+    assert "G12" in found_within(Variant(), SEEDS_MAX)
+
+
+def charge_all_of_a_batch(state: State, tx: Transaction, dead: list[ServerRow]) -> servers.Charges:
+    """A batch of which nobody knows more is charged as a whole."""
+    charges = STARTED_BY(state, tx, dead)
+    unclear = any((state.markers.get(row.slot) or 0) < 0 for row in dead)
+    return dict.fromkeys(charges, Charge.CHARGE) if unclear else charges
+
+
+def release_all_of_a_batch(marker: int | None, claims: list[int]) -> list[int]:
+    """A batch of which nobody knows more is innocent, for ever."""
+    del marker, claims
+    return []
+
+
+STARTED_BY = servers._started_by
+
+
+def test_charging_all_of_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_started_by", charge_all_of_a_batch)
+    assert "G7" in found_within(Variant(), SEEDS_MAX)
+
+
+def test_releasing_all_of_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers, "_batch_of", release_all_of_a_batch)
     assert "G12" in found_within(Variant(), SEEDS_MAX)

@@ -20,6 +20,7 @@ Reply = TypeVar("Reply")
 JSON = "application/json"
 BINARY = "application/octet-stream"
 
+BATCH_MAX = 1000
 ISOLATION_LEVELS = ("read committed", "repeatable read", "serializable")
 
 
@@ -114,11 +115,16 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True)
 class Handled(Generic[Request, Reply]):
-    """A queue with the function that handles its requests."""
+    """A queue with the function that handles its requests.
+
+    batch: how many requests may share a transaction. effects: whether the handler may write.
+    """
 
     queue: Queue[Request, Reply]
     handler: Callable[..., Any]
     isolation: str
+    batch: int = 1
+    effects: bool = True
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -148,16 +154,25 @@ class Queue(Generic[Request, Reply]):
         object.__setattr__(self, "settings", chosen)
 
     def handled_by(
-        self, handler: Callable[..., Any], *, isolation: str = "read committed"
+        self,
+        handler: Callable[..., Any],
+        *,
+        isolation: str = "read committed",
+        batch: int = 1,
+        effects: bool = True,
     ) -> Handled[Request, Reply]:
         """Returns this queue with the function that handles its requests, for `Server([...])`.
 
         The handler is called with (request, context) and returns the reply; `async def` runs on
-        an event loop. isolation: of the transaction that it is given.
+        an event loop. isolation: of the transaction that it is given. batch: up to so many
+        requests that wait, 1 to 1,000, share one transaction, each in a savepoint of its own; a
+        server never waits for more. effects: False declares that the handler writes nothing, so
+        that what is volatile need not wait for the disk. Raises InvalidValue.
         """
+        names.check_range("batch", batch, 1, BATCH_MAX)
         if isolation not in ISOLATION_LEVELS:
             raise InvalidValue(f"isolation is one of {ISOLATION_LEVELS}, not {isolation!r}")
-        return Handled(self, handler, isolation)
+        return Handled(self, handler, isolation, batch, effects)
 
     def encode_request(self, value: Request) -> bytes:
         """Returns the bytes of a request. Raises InvalidValue; nothing happened."""

@@ -14,6 +14,7 @@ import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from onceq.engine.parts import Unstarted
 from onceq.errors import (
     EnvironmentFault,
     HandlerFailed,
@@ -67,7 +68,7 @@ class HandlerConnection:
 
     __slots__ = ("_inner",)
 
-    def __init__(self, inner: psycopg.BaseConnection[Any]) -> None:
+    def __init__(self, inner: psycopg.BaseConnection[Any] | Unstarted) -> None:
         object.__setattr__(self, "_inner", inner)
 
     def __getattr__(self, name: str) -> Any:
@@ -75,6 +76,9 @@ class HandlerConnection:
         inner = object.__getattribute__(self, "_inner")
         if inner is None:
             raise HandlerMisuse("this execution is over: its connection cannot be used any more")
+        if isinstance(inner, Unstarted):
+            inner = inner.start()
+            object.__setattr__(self, "_inner", inner)
         return getattr(inner, name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -146,15 +150,9 @@ def _text(error: BaseException) -> str:
         return f"its text cannot be had: {type(second).__name__}"
 
 
-@contextlib.contextmanager
-def _boundary(*passed: type[Exception]) -> Generator[None]:
-    """Raises HandlerFailed in place of whatever a user's code raised, but for what is passed."""
-    try:
-        yield
-    except passed:
-        raise
-    except Exception as error:  # the server's handler boundary
-        raise HandlerFailed(type(error).__name__, _text(error)) from error
+def _failed(error: BaseException) -> HandlerFailed:
+    """Returns what stands in place of whatever a user's code raised."""
+    return HandlerFailed(type(error).__name__, _text(error))
 
 
 @contextlib.contextmanager
@@ -166,35 +164,44 @@ def _own_cancellation() -> Generator[None]:
         ours = asyncio.current_task()
         if ours is None or ours.cancelling():
             raise
-        raise HandlerFailed("CancelledError", _text(error)) from error
+        raise _failed(error) from error
 
 
 def _decoded(handled: Handled[Any, Any], element: Element) -> Any:
-    with _boundary(InvalidValue):
+    try:
         return handled.queue.decode_request(element.body)
+    except InvalidValue:
+        raise
+    except Exception as error:  # a type's own decoding
+        raise _failed(error) from error
 
 
 def _encoded(handled: Handled[Any, Any], element: Element, value: Any) -> bytes:
     if value is None and not element.owes_reply:
         return b""
     try:
-        with _boundary(InvalidValue):
-            return handled.queue.encode_reply(value)
+        return handled.queue.encode_reply(value)
     except InvalidValue as error:
         raise HandlerFailed("InvalidReply", str(error)) from error
+    except Exception as error:  # a type's own encoding
+        raise _failed(error) from error
 
 
 def sync_call(
     handled: Handled[Any, Any], database_error: type[Exception]
-) -> Callable[[Element, psycopg.Connection[Any]], bytes]:
+) -> Callable[[Element, psycopg.Connection[Any] | Unstarted], bytes]:
     """Returns what the driver calls for an element of this queue."""
+    passed = (*ACTED_UPON, database_error)
 
-    def call(element: Element, connection: psycopg.Connection[Any]) -> bytes:
+    def call(element: Element, connection: psycopg.Connection[Any] | Unstarted) -> bytes:
         request = _decoded(handled, element)
         guarded = HandlerConnection(connection)
         try:
-            with _boundary(*ACTED_UPON, database_error):
-                value = handled.handler(request, _context(handled, element, guarded))
+            value = handled.handler(request, _context(handled, element, guarded))
+        except passed:
+            raise
+        except Exception as error:  # the server's handler boundary
+            raise _failed(error) from error
         finally:
             guarded.expire()
         return _encoded(handled, element, value)
@@ -206,13 +213,18 @@ def async_call(
     handled: Handled[Any, Any], database_error: type[Exception]
 ) -> Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]:
     """Returns what the async driver awaits for an element of this queue."""
+    passed = (*ACTED_UPON, database_error)
 
     async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
         request = _decoded(handled, element)
         guarded = HandlerConnection(connection)
         try:
-            with _boundary(*ACTED_UPON, database_error), _own_cancellation():
+            with _own_cancellation():
                 value = await handled.handler(request, _context(handled, element, guarded))
+        except passed:
+            raise
+        except Exception as error:  # the server's handler boundary
+            raise _failed(error) from error
         finally:
             guarded.expire()
         return _encoded(handled, element, value)

@@ -70,15 +70,17 @@ class Cast:
         self.world = World(self._chance, clock)
         self._actors: list[Actor] = []
         self._processes = 0
+        self._batch = self._chance.choice((1, 1, 3, 4, 5))
+        self._is_lazy = self.world.likely(0.5)
         self._handle = handler(self.world)
 
     def _set_up(self) -> None:
         self._driver(None).run(declare(QUEUE))
         clients = [
             Client(name, [(f"{name}{n}", self._chance.choice(KINDS)) for n in range(requests)])
-            for name, requests in zip("ab", (self._chance.randint(1, 3), 1), strict=True)
+            for name, requests in zip("abcdef", (self._chance.randint(1, 3), *[1] * 5), strict=True)
         ]
-        for client in clients[: self._chance.choice((1, 2))]:
+        for client in clients[: self._chance.choice((1, 2, 2, 4, 6))]:
             self._add_client(client)
         for _ in range(self._chance.choice((1, 1, 2))):
             self._add_process(self._chance.choice((1, 2)))
@@ -93,6 +95,7 @@ class Cast:
             calls={QUEUE.name: self._handle},
             stop=lambda: process is not None and process.stopping,
             gate=None if process is None else process.gate,
+            lazy=process is not None and process.lazy,
         )
 
     def _add_client(self, client: Client) -> None:
@@ -102,7 +105,7 @@ class Cast:
     def _add_process(self, sessions: int) -> None:
         self._processes += 1
         number = UUID(int=self._chance.getrandbits(128))
-        process = ServerProcess(self._processes, number, Gate())
+        process = ServerProcess(self._processes, number, Gate(), self._batch, self._is_lazy)
         for index in range(sessions):
             session = process.session()
             life = lambda session=session: self._variant.serve(session)  # noqa: E731 # a start

@@ -38,6 +38,9 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
     server_behaviours.only_what_was_started_is_charged,
     server_behaviours.a_broken_connection_is_not_a_death,
     server_behaviours.effects_commit_with_their_request,
+    server_behaviours.requests_of_a_batch_fail_alone,
+    server_behaviours.a_kill_costs_a_batch_only_its_request,
+    server_behaviours.a_death_in_a_batch_charges_what_ran,
     server_behaviours.a_caller_takes_an_element,
 )
 """Every behaviour; each is given an empty repository of its own."""

@@ -124,19 +124,22 @@ def live(connection: Connection, process: UUID = PROCESS) -> ops.Incarnation:
     return connection.perform(ops.OpenIncarnation(process=process, host="here", pid=1))
 
 
-def claim(connection: Connection, life: ops.Incarnation, turn: int = 1) -> list[Element]:
+def claim(
+    connection: Connection, life: ops.Incarnation, turn: int = 1, n: int = 1
+) -> list[Element]:
     """Claims from the queue."""
     info = connection.run(show("orders"))
     return connection.perform(
-        ops.Claim(incarnation=life.incarnation, queue_id=info.queue_id, n=1, turn=turn, alone=True)
+        ops.Claim(incarnation=life.incarnation, queue_id=info.queue_id, n=n, turn=turn, alone=True)
     )
 
 
-def begin(connection: Connection, life: ops.Incarnation, element: Element) -> None:
-    """Begins the handler's transaction."""
-    begin = ops.Begin(
-        slot=life.slot, seq=element.seq, token=TOKEN, isolation="read committed", alone=False
-    )
+def begin(
+    connection: Connection, life: ops.Incarnation, element: Element, *, several: bool = False
+) -> None:
+    """Begins the handler's transaction; several: of a batch, whose first this is."""
+    seq = -element.seq if several else element.seq
+    begin = ops.Begin(slot=life.slot, seq=seq, token=TOKEN, isolation="read committed", alone=False)
     connection.perform(begin)
 
 

@@ -61,7 +61,11 @@ def memory_repository(
 
 
 class MemoryDriver:
-    """A session with an oracle. calls: queue to handler; stop: what `Stopping` answers."""
+    """A session with an oracle. calls: queue to handler; stop: what `Stopping` answers.
+
+    lazy: puts off the start of a part of a batch until the handler's first effect, as the sync
+    driver does.
+    """
 
     def __init__(
         self,
@@ -71,6 +75,7 @@ class MemoryDriver:
         calls: Mapping[str, Callable[[Element, MemoryDriver], bytes]] | None = None,
         stop: Callable[[], bool] = lambda: False,
         gate: Gate | None = None,
+        lazy: bool = False,
     ) -> None:
         self.oracle = oracle
         self.session = oracle.session()
@@ -79,9 +84,13 @@ class MemoryDriver:
         self._stop = stop
         self._gate = gate or Gate()
         self._entered = False
+        self._is_lazy = lazy
+        self._is_named = False
+        self._due: ops.Start | None = None
         self._pause = Pause()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Begin: self._begin,
+            ops.Start: self._start,
             ops.Commit: self._ending,
             ops.Rollback: self._ending,
             ops.Finish: self._finish,
@@ -127,6 +136,8 @@ class MemoryDriver:
 
     def effect(self, key: str, element: Element) -> None:
         """Records an effect of a handler in the transaction that it was given."""
+        if self._due is not None:
+            self._start_part(self._due)
         self.oracle.effect(self.session, key, element)
 
     def end(self) -> None:
@@ -139,12 +150,25 @@ class MemoryDriver:
         self._leave()
 
     def _begin(self, op: ops.Begin) -> None:
+        self._leave()
         if not self._gate.try_enter(alone=op.alone):
             raise Blocked
         self._entered = True
+        self._is_named = False
+        self._due = None
         self.oracle.perform(self.session, op)
 
-    def _finish(self, op: ops.Finish) -> list[Element]:
+    def _start(self, op: ops.Start) -> None:
+        self._due = op
+        if not self._is_lazy or self._is_named:
+            self._start_part(op)
+
+    def _start_part(self, op: ops.Start) -> None:
+        self.oracle.perform(self.session, op)  # Blocked: it stays due
+        self._due = None
+        self._is_named = True
+
+    def _finish(self, op: ops.Finish) -> ops.Finished:
         answer = self.oracle.perform(self.session, op)
         if op.commit:
             self._leave()

@@ -38,12 +38,13 @@ EXPECTS: dict[str, str | None] = {
     "retry": "done",
     "poison": "failed",
     "deadly": "failed",
+    "sudden": "failed",
     "reject": "failed",
     "hasty": None,
 }
-"""How a request of each kind must end. flaky: raises once; deadly: kills its server; hasty: soon
-expires."""
-KINDS = ("ok", "ok", "ok", "ok", "flaky", "retry", "poison", "deadly", "reject", "hasty")
+"""How a request of each kind must end. flaky: raises once; deadly: kills its server; sudden: before
+it has done anything; hasty: soon expires."""
+KINDS = ("ok", "ok", "ok", "ok", "flaky", "retry", "poison", "deadly", "sudden", "reject", "hasty")
 RETRIES = 5
 HASTE = timedelta(milliseconds=5)
 
@@ -86,27 +87,35 @@ class Client:
 
 @dataclass(slots=True)
 class ServerProcess:
-    """A process with some sessions, which live and die together."""
+    """A process with some sessions, which live and die together. lazy: of its drivers."""
 
     number: int
     process: UUID
     gate: Gate
+    batch: int = 1
+    lazy: bool = False
     stopping: bool = False
 
     def session(self) -> ServerSession:
         """Returns a session of this process, not yet born."""
-        served = (Served(QUEUE.name, "read committed"),)
+        served = (Served(QUEUE.name, "read committed", self.batch),)
         return ServerSession(process=self.process, host="here", pid=self.number, served=served)
 
 
 def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
-    """Returns the handler: writes its effect first, then does what the kind of request says."""
+    """Returns the handler: writes its effect, then does what the kind of request says.
+
+    The effect comes first: what is Blocked there is called again.
+    """
 
     def handle(element: Element, driver: MemoryDriver) -> bytes:
         rid, kind = element.rid, element.body.decode()
-        eid = str(element.eid)
-        world.record(ev.Executed, "server", rid=rid, eid=eid, attempt=element.aborts + 1)
+        executed = {"rid": rid, "eid": str(element.eid), "attempt": element.aborts + 1}
+        if kind == "sudden":
+            world.record(ev.Executed, "server", **executed)
+            raise Death
         driver.effect("booked", element)
+        world.record(ev.Executed, "server", **executed)
         times = world.raised[rid] = world.raised.get(rid, 0) + 1
         match kind:
             case "poison":

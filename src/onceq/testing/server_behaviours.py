@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from onceq import errors
@@ -157,6 +158,99 @@ def effects_commit_with_their_request(place: Repository) -> None:
     states = sorted(str(row.outcome) for row in connection.perform(ops.LookUp()))
     same(states, ["None", "done", "failed"])
     same((session.counts.done, session.counts.failed), (1, 1))
+
+
+def requests_of_a_batch_fail_alone(place: Repository) -> None:
+    """One transaction; what raised leaves no effect, is accounted for, and costs nobody else."""
+
+    def handle(element: Element, effect: Callable[[str], None]) -> bytes:
+        effect(element.body.decode())
+        match element.body:
+            case b"poison":
+                raise errors.HandlerFailed("ValueError", "poison")
+            case b"reject":
+                raise errors.Reject("never")
+            case b"last":
+                server.stop()
+            case _:
+                pass
+        return b"reply"
+
+    connection = declared(place)
+    server = place.session(handle)
+    bodies = [b"good", b"poison", b"reject", b"last"]
+    enqueued = connection.perform(ops.EnqueueMany(queue="orders", bodies=bodies))
+    eids = dict(zip(bodies, enqueued, strict=True))
+    served = (Served("orders", "read committed", len(bodies)),)
+    session = ServerSession(process=PROCESS, host="here", pid=1, served=served)
+    server.run(serve(session))
+    same(place.effects(), ["good", "last"])
+    ends = {row.rid: row.outcome for row in connection.perform(ops.LookUp(state="finished"))}
+    same(ends.get(str(eids[b"poison"])), None)
+    same(ends[str(eids[b"reject"])], "failed")
+    counts = session.counts
+    same((counts.done, counts.failed, counts.returned), (2, 1, 1))
+
+
+def a_kill_costs_a_batch_only_its_request(place: Repository) -> None:
+    """Before its part begins a kill wins; what was fenced is finished (G8)."""
+    connection = declared(place)
+    server = place.session(_writes)
+    connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"1", b"2", b"3"]))
+    life = live(server)
+    idle, killed, good = claim(server, life, n=3)
+    fence = {"slot": life.slot, "incarnation": life.incarnation}
+    begin(server, life, idle, several=True)
+    for one in (idle, killed):
+        same(connection.perform(ops.Kill(eid=one.eid)), KillAnswer.KILLED)
+    try:
+        server.perform(ops.Start(seq=killed.seq, **fence))
+        server.perform(ops.Call(queue="orders", element=killed))
+    except errors.ClaimLost:
+        server.perform(ops.Undo())
+    server.perform(ops.Start(seq=good.seq, **fence))
+    server.perform(ops.Call(queue="orders", element=good))
+    same(server.perform(ops.Keep()), wanted=True)
+    finished = server.perform(
+        replace(finish(life, idle), seqs=[idle.seq, good.seq], replies=[b"r", b"r"], commit=True)
+    )
+    same((finished, place.effects()), (ops.Finished(following=[], lost=1), ["3"]))
+
+
+def a_death_in_a_batch_charges_what_ran(place: Repository) -> None:
+    """The marker names at most the one that was running; where it names none, all are suspects."""
+    connection = declared(place)
+    connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"1", b"2", b"3"]))
+    dying, survivor = place.session(_writes), place.session()
+    life = live(dying, OTHER_PROCESS)
+    claimed = claim(dying, life, n=3)
+    begin(dying, life, claimed[0], several=True)
+    for element in claimed[:2]:
+        fence = {"slot": life.slot, "incarnation": life.incarnation}
+        dying.perform(ops.Start(seq=element.seq, **fence))
+        dying.perform(ops.Call(queue="orders", element=element))
+        same(dying.perform(ops.Keep()), wanted=True)
+    dying.close()
+    same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+    dying = place.session(_writes)
+    life = live(dying, OTHER_PROCESS)
+    claimed = claim(dying, life, n=3, turn=2)
+    back = sorted((one.body, one.aborts, one.is_suspect) for one in claimed)
+    same(back, [(b"1", 0, False), (b"2", 1, False), (b"3", 0, False)])
+    begin(dying, life, claimed[0], several=True)
+    dying.close()
+    same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+    rest = live(survivor)
+    alone = [claim(survivor, rest, n=3) for _ in range(3)]
+    same([len(one) for one in alone], [1, 1, 1])
+    same(
+        sorted((one.aborts, one.is_suspect) for (one,) in alone), [(0, True), (0, True), (1, True)]
+    )
+
+
+def _writes(element: Element, effect: Callable[[str], None]) -> bytes:
+    effect(element.body.decode())
+    return b"reply"
 
 
 def a_caller_takes_an_element(place: Repository) -> None:

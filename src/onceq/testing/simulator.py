@@ -118,6 +118,8 @@ class Simulation(Cast):
         except Blocked:
             actor.waits_at = self.oracle.version
         except Death:
+            if fault is None:  # what else ran in this process dies too, of no doing of its own
+                self.world.record(ev.Fault, actor.name, what="dies", target=type(op).__name__)
             self._die(actor)
         except errors.OnceqError as error:
             told = error
@@ -162,7 +164,7 @@ class Simulation(Cast):
 
     def _perform(self, actor: Actor, op: ops.Op[Any]) -> Any:
         answer = actor.driver.perform_once(op)
-        if isinstance(op, ops.Begin):
+        if isinstance(op, (ops.Begin, ops.Start)):
             self._started(op)
         if isinstance(op, ops.Connect):
             self._epochs[answer.registrant_id] = answer.epoch
@@ -253,11 +255,11 @@ class Simulation(Cast):
             if alone:
                 self.oracle.rollback(session)
             raise
-        if isinstance(op, ops.Begin):
+        if isinstance(op, (ops.Begin, ops.Start)):
             self._started(op)
         self._ghosts.append((session, commits))
 
-    def _started(self, op: ops.Begin) -> None:
+    def _started(self, op: ops.Begin | ops.Start) -> None:
         row = self.oracle.state.elements.rows.get(op.seq)
         if row is not None:
             self.world.record(ev.Started, "server", rid=row.rid, eid=str(row.eid))

@@ -104,7 +104,9 @@ class ClaimEid(Op[Element | None]):
 class Begin(Op[None]):
     """Begins the handler's transaction and sets the started marker of this slot to `seq`.
 
-    alone: waits until nothing else runs in this process, and keeps it so until the end.
+    seq: of a batch, minus the seq of its first: several are under way, and none is named. alone:
+    waits until nothing else runs in this process, and keeps it so until the end. effects: False
+    where the handler declared that it writes nothing.
     """
 
     slot: int
@@ -112,6 +114,37 @@ class Begin(Op[None]):
     token: str
     isolation: str
     alone: bool
+    effects: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start(Op[None]):
+    """Starts one request of a batch: a savepoint, the started marker, the fence.
+
+    The fence locks the element, so that from here on a kill waits. A driver may put it off until
+    the handler first uses its connection, as long as the marker names no other. Raises ClaimLost.
+    """
+
+    slot: int
+    seq: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Keep(Op[bool]):
+    """Keeps what one request of a batch did; whether it was fenced, or needed no fence.
+
+    Raises StatementRefused when a statement of its own had failed, HandlerMisuse when it ended the
+    transaction.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Undo(Op[None]):
+    """Undoes what one request of a batch did, and nothing else.
+
+    Raises HandlerMisuse when the transaction was ended, ConnectionLost.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,7 +169,15 @@ class Call(Op[bytes]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finish(Op[list[Element]]):
+class Finished:
+    """What a finish came to. following: claimed next. lost: how many were claimed no longer."""
+
+    following: list[Element]
+    lost: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finish(Op[Finished]):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
     commit: and commits, in the same round trip. must: how many of them must still be claimed; else

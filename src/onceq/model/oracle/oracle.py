@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from onceq.errors import ConnectionLost, OnceqError, StatementRefused
+from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
 from onceq.model import ops
 from onceq.model.oracle import clients, lookups, queues, registrations, servers
 from onceq.model.oracle.rows import Blocked, EffectRow, Transaction
@@ -59,6 +59,9 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.TakeOver: servers.take_over,
     ops.Claim: servers.claim,
     ops.ClaimEid: servers.claim_eid,
+    ops.Start: servers.start,
+    ops.Keep: servers.keep,
+    ops.Undo: servers.undo,
     ops.Finish: servers.finish,
     ops.AbortElement: servers.abort_element,
     ops.FallAsleep: servers.fall_asleep,
@@ -129,9 +132,11 @@ class Oracle:
 
     def _answer(self, session: Session, op: ops.Op[Any]) -> Any:
         tx = session.transaction
+        if tx is None and isinstance(op, (ops.Start, ops.Keep, ops.Undo)):
+            raise HandlerMisuse("the handler ended the transaction that it was given")
         if tx is None:
             return self._alone(session, op)
-        if tx.failed:
+        if tx.failed and not isinstance(op, ops.Undo):
             raise StatementRefused("the transaction has failed: roll it back", "25P02")
         mark = len(tx.log)
         try:

@@ -134,11 +134,12 @@ class EffectRow(msgspec.Struct, frozen=True, kw_only=True):
 class Transaction:
     """An open transaction, or one operation outside any (`is_open` False: it commits at once).
 
-    backend: the session. log: what to undo, the latest last. taken: (seq, incarnation) to the
-    reply, or None.
+    backend: the session. log: what to undo, the latest last. part: where in the log the present
+    part of a batch began; None: it has not started. taken: (seq, incarnation) to the reply, or
+    None.
     """
 
-    __slots__ = ("backend", "failed", "is_open", "locks", "log", "taken", "token", "xid")
+    __slots__ = ("backend", "failed", "is_open", "locks", "log", "part", "taken", "token", "xid")
 
     def __init__(self, backend: int, xid: int, *, is_open: bool) -> None:
         self.backend = backend
@@ -148,6 +149,7 @@ class Transaction:
         self.token: str | None = None
         self.log: list[tuple[Table[Any], int, Any]] = []
         self.locks: list[tuple[str, int]] = []
+        self.part: int | None = None
         self.taken: dict[tuple[int, int], bytes | None] = {}
 
     def undo(self, mark: int) -> None:

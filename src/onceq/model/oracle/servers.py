@@ -164,15 +164,24 @@ def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges
     started: list[int] = []
     held: list[int] = []
     survived = True
+    unclear = False
     for row in dead:
         marker = state.markers.get(row.slot)
         claims = _claims(state, tx, row.incarnation)
         survived = survived and marker is not None and row.boot == state.boot
-        started += [seq for seq in claims if seq == marker]
+        batch = _batch_of(marker, claims)
+        unclear = unclear or bool(batch)
+        started += batch or [seq for seq in claims if seq == marker]
         held += claims
     if not survived:
         return dict.fromkeys(held, Charge.SUSPECT)
-    return dict.fromkeys(started, Charge.SUSPECT if len(started) > 1 else Charge.CHARGE)
+    unclear = unclear or len(started) > 1
+    return dict.fromkeys(started, Charge.SUSPECT if unclear else Charge.CHARGE)
+
+
+def _batch_of(marker: int | None, claims: list[int]) -> list[int]:
+    """Returns what is claimed, if the marker names it as a batch of which nobody knows more."""
+    return claims if marker is not None and -marker in claims else []
 
 
 def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
@@ -180,9 +189,11 @@ def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
     marker = state.markers.get(row.slot)
     if marker == 0:
         return {}
-    if marker is not None and row.boot == state.boot:
-        return {marker: Charge.ENVIRONMENT}
-    return dict.fromkeys(_claims(state, tx, row.incarnation), Charge.SUSPECT)
+    claims = _claims(state, tx, row.incarnation)
+    if marker is None or row.boot != state.boot:
+        return dict.fromkeys(claims, Charge.SUSPECT)
+    started = [marker] if marker > 0 else _batch_of(marker, claims)
+    return dict.fromkeys(started, Charge.ENVIRONMENT)
 
 
 # --- claims ---------------------------------------------------------------------------------------
@@ -316,7 +327,31 @@ def _holds(state: State, tx: Transaction, seq: int, incarnation: int) -> bool:
     return row is not None and row.claimed_by == incarnation
 
 
-def finish(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
+def start(state: State, tx: Transaction, op: ops.Start) -> None:
+    """Answers Start: names the element at once, marks the place to undo to, locks the element."""
+    state.markers[op.slot] = op.seq
+    tx.part = len(tx.log)
+    row = fence(state, tx, op.seq, op.incarnation)
+    state.elements.put(tx, row.seq, row)
+
+
+def keep(state: State, tx: Transaction, op: ops.Keep) -> bool:
+    """Answers Keep."""
+    del state, op
+    started, tx.part = tx.part is not None, None
+    return started
+
+
+def undo(state: State, tx: Transaction, op: ops.Undo) -> None:
+    """Answers Undo; also where a statement of the part had failed."""
+    del state, op
+    if tx.part is not None:
+        tx.undo(tx.part)
+        tx.part = None
+        tx.failed = False
+
+
+def finish(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
     """Answers Finish."""
     if tx.token != op.token:
         raise HandlerMisuse("the handler ended the transaction that it was given")
@@ -330,7 +365,8 @@ def finish(state: State, tx: Transaction, op: ops.Finish) -> list[Element]:
     if concluded < op.must:
         raise ClaimLost(f"of elements {op.seqs} only {concluded} are still claimed")
     what = Turn(op.queue_id, op.n, op.turn, op.alone)
-    return [to_element(one) for one in claim_rows(state, tx, op.incarnation, what)]
+    following = [to_element(one) for one in claim_rows(state, tx, op.incarnation, what)]
+    return ops.Finished(following=following, lost=len(op.seqs) - concluded)
 
 
 def abort(

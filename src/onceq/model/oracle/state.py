@@ -211,6 +211,7 @@ def conclude(
                 priority=element.priority,
                 enqueued_at=now,
                 outcome=outcome,
+                life=element.life,
                 registrant_id=element.registrant_id,
                 send_no=element.send_no,
                 ack_rid=element.ack_rid,

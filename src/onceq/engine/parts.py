@@ -1,0 +1,96 @@
+"""The parts of a batch's transaction: one for each request, in a savepoint of its own.
+
+Used by both drivers; here is what they do alike, without the round trips. A part may be put off
+until its handler first uses the connection: most of what a part costs is its round trip. But once
+the marker names a request, the next is not put off, or a death would be charged to the former.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceq.engine import session
+from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import psycopg
+
+    from onceq.model import ops
+
+_UNDO = b"rollback to savepoint onceq_part; release savepoint onceq_part"
+
+
+class Parts:
+    """Of one connection. failure: why the present part could not be started."""
+
+    __slots__ = ("_due", "_is_started", "_repository", "_stands", "failure", "is_named")
+
+    def __init__(self, repository: str) -> None:
+        self._repository = repository
+        self.begin()
+
+    def begin(self) -> None:
+        """Notes that a transaction begins, in which no request is named yet."""
+        self.is_named = False
+        self._stands = False
+        self.next(None)
+
+    def next(self, op: ops.Start | None) -> None:
+        """Notes that this is the next part; None: there are none."""
+        self._due = op
+        self._is_started = False
+        self.failure: OnceqError | None = None
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the present part is put off."""
+        return self._due is not None
+
+    def start_text(self) -> bytes:
+        """Returns the SQL that starts the part that is due: one round trip; from now it has.
+
+        What the former part did is kept on the way.
+        """
+        op, self._due = self._due, None
+        if op is None:
+            return b""
+        former = "release savepoint onceq_part; " if self._stands else ""
+        self.is_named = self._is_started = self._stands = True
+        return (
+            f"{former}savepoint onceq_part;"
+            f" select setval('{self._repository}.started_{op.slot}', {op.seq}),"
+            f" {self._repository}.fence({op.seq}, {op.incarnation})"
+        ).encode()
+
+    def keep(self, connection: psycopg.BaseConnection[Any]) -> bool:
+        """Ends the present part well; whether it had been started."""
+        self._due = None
+        if not session.in_transaction(connection):
+            raise HandlerMisuse("the handler ended the transaction that it was given")
+        if session.has_failed(connection):
+            raise StatementRefused("a statement of the handler's had failed", "25P02")
+        started, self._is_started = self._is_started, False
+        return started
+
+    def undo_text(self, connection: psycopg.BaseConnection[Any]) -> bytes:
+        """Returns the SQL that undoes the present part; empty when there is nothing to undo."""
+        self._due = None
+        if session.is_broken(connection):
+            raise ConnectionLost("the connection was lost in the middle of a batch")
+        if not session.in_transaction(connection):
+            raise HandlerMisuse("the handler ended the transaction that it was given")
+        if not self._is_started:
+            return b""
+        self._is_started = self._stands = False
+        return _UNDO
+
+
+class Unstarted:
+    """What a handler's connection is made of while its part is put off. start: gives the real."""
+
+    __slots__ = ("start",)
+
+    def __init__(self, start: Callable[[], psycopg.Connection[Any]]) -> None:
+        self.start = start

@@ -1,0 +1,248 @@
+"""How a server session executes what it has claimed: one request, or a batch of them.
+
+Called by the server's Program. One request: its handler's work, its end, its reply and the next
+claim are one transaction. A batch is one transaction too, each request in a part of its own, which
+fails alone. Where a batch fails as a whole, nothing of it happened, and nobody knows whose fault
+it was: its requests are run again one at a time, so that each meets its own evidence (spec S3, G7).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from onceq import errors
+from onceq.model import ops
+from onceq.model.element import Charge, Fate
+
+if TYPE_CHECKING:
+    from onceq.model.element import Element
+    from onceq.server.program import Served, ServerSession
+
+ERROR_CHARS_MAX = 4000
+
+CHARGES: dict[type[errors.OnceqError], Charge] = {
+    errors.Reject: Charge.REJECT,
+    errors.HandlerMisuse: Charge.REJECT,
+    errors.InvalidValue: Charge.REJECT,
+    errors.ClaimLost: Charge.ENVIRONMENT,
+    errors.Retry: Charge.ENVIRONMENT,
+    errors.EnvironmentFault: Charge.ENVIRONMENT,
+    errors.DeadlineExceeded: Charge.ENVIRONMENT,
+}
+"""What an execution that raised costs its element; what is not listed is charged.
+
+A claim that was lost may have been won again, by the claim chained to the finish of its batch.
+"""
+
+LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
+"""After these the session cannot go on; its next life learns the truth (spec finding 9)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """One run of claimed elements. turn: makes its token unlike any other's."""
+
+    served: Served
+    queue_id: int
+    elements: list[Element]
+    turn: int
+
+
+@dataclass(slots=True)
+class Batch:
+    """What has become of the requests of a batch. running: the one whose handler was called last.
+
+    fenced: those that are done and used the connection.
+    """
+
+    waiting: deque[Element]
+    done: list[tuple[Element, bytes]] = field(default_factory=list["tuple[Element, bytes]"])
+    fenced: list[Element] = field(default_factory=list["Element"])
+    failed: list[tuple[Element, errors.OnceqError]] = field(
+        default_factory=list["tuple[Element, errors.OnceqError]"]
+    )
+    running: list[Element] = field(default_factory=list["Element"])
+
+
+def execute(
+    session: ServerSession, life: ops.Incarnation, run: Execution
+) -> ops.Program[list[Element]]:
+    """Runs what was claimed; returns what was claimed next, chained to its finish.
+
+    In a stricter isolation the next claim follows in a transaction of its own: a conflict of the
+    claim must not throw finished work away.
+    """
+    alone = len(session.served) == 1 and run.served.isolation == "read committed"
+    n = run.served.batch if alone else 0
+    if len(run.elements) > 1:
+        return (yield from _execute_batch(session, life, run, n))
+    return (yield from _execute_one(session, life, run, n))
+
+
+def _execute_one(
+    session: ServerSession, life: ops.Incarnation, run: Execution, n: int
+) -> ops.Program[list[Element]]:
+    (element,) = run.elements
+    try:
+        yield from _begin(life, run, element.seq)
+        reply = yield from ops.Call(queue=run.served.queue, element=element)
+        finished = yield from _finish(life, run, [(element, reply)], must=1, n=n)
+    except LIFE_IS_OVER:
+        raise
+    except errors.OnceqError as error:
+        yield from ops.Rollback()
+        yield from _account(session, life, [(element, error)])
+        return []
+    session.counts.done += 1
+    session.fault_in_row = False
+    return finished.following
+
+
+def _execute_batch(
+    session: ServerSession, life: ops.Incarnation, run: Execution, n: int
+) -> ops.Program[list[Element]]:
+    batch = Batch(deque(run.elements))
+    try:
+        yield from _begin(life, run, -run.elements[0].seq)
+        while batch.waiting and not (yield from ops.Stopping()):
+            yield from _part(life, run, batch)
+        finished = yield from _finish(life, run, batch.done, must=len(batch.fenced), n=n)
+    except LIFE_IS_OVER:
+        raise
+    except errors.OnceqError as error:
+        yield from ops.Rollback()
+        yield from _one_at_a_time(session, life, run, _ended_by(error, batch))
+        return []
+    session.counts.done += len(batch.done) - finished.lost
+    session.counts.claims_lost += finished.lost
+    session.fault_in_row = session.fault_in_row and not batch.done
+    yield from _account(session, life, batch.failed)
+    return finished.following
+
+
+def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[None]:
+    """Runs one request of a batch; what it raised undoes its part, and no other."""
+    element = batch.waiting.popleft()
+    batch.running.clear()
+    try:
+        yield from ops.Start(slot=life.slot, seq=element.seq, incarnation=life.incarnation)
+        batch.running.append(element)
+        reply = yield from ops.Call(queue=run.served.queue, element=element)
+        fenced = yield from ops.Keep()
+    except LIFE_IS_OVER:
+        raise
+    except errors.OnceqError as error:
+        yield from ops.Undo()
+        batch.failed.append((element, error))
+    else:
+        batch.done.append((element, reply))
+        if fenced:
+            batch.fenced.append(element)
+
+
+def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, errors.OnceqError]]:
+    """Returns what failed in a batch that failed as a whole, each with its own error.
+
+    A handler that ended the transaction ended the parts before it too: what they committed stays,
+    or is lost, and nobody can say which, so they are not run again.
+    """
+    if not isinstance(error, errors.HandlerMisuse):
+        return batch.failed
+    failed = {element.seq for element, _ in batch.failed}
+    ended = {one.seq: one for one in [*batch.fenced, *batch.running] if one.seq not in failed}
+    return [*batch.failed, *((element, error) for element in ended.values())]
+
+
+def _one_at_a_time(
+    session: ServerSession,
+    life: ops.Incarnation,
+    run: Execution,
+    failed: list[tuple[Element, errors.OnceqError]],
+) -> ops.Program[None]:
+    """Accounts for what failed in a batch, and runs the rest again, each on its own."""
+    yield from _account(session, life, failed)
+    accounted = {element.seq for element, _ in failed}
+    for element in run.elements:
+        if element.seq not in accounted and not (yield from ops.Stopping()):
+            yield from _execute_one(session, life, replace(run, elements=[element]), 0)
+
+
+def _token(life: ops.Incarnation, run: Execution) -> str:
+    return f"{life.incarnation}.{run.elements[0].seq}.{run.turn}"
+
+
+def _begin(life: ops.Incarnation, run: Execution, seq: int) -> ops.Begin:
+    return ops.Begin(
+        slot=life.slot,
+        seq=seq,
+        token=_token(life, run),
+        isolation=run.served.isolation,
+        alone=run.elements[0].is_suspect,
+        effects=run.served.effects,
+    )
+
+
+def _finish(
+    life: ops.Incarnation,
+    run: Execution,
+    done: list[tuple[Element, bytes]],
+    *,
+    must: int,
+    n: int,
+) -> ops.Finish:
+    return ops.Finish(
+        seqs=[element.seq for element, _ in done],
+        incarnation=life.incarnation,
+        replies=[reply for _, reply in done],
+        content_type=None,
+        token=_token(life, run),
+        must=must,
+        effects=run.served.effects,
+        queue_id=run.queue_id,
+        n=n,
+        turn=run.turn,
+        alone=True,
+        commit=True,
+    )
+
+
+def _account(
+    session: ServerSession,
+    life: ops.Incarnation,
+    failed: list[tuple[Element, errors.OnceqError]],
+) -> ops.Program[None]:
+    """Returns or fails what was undone, and waits when the environment is to blame."""
+    faulty = False
+    for element, error in failed:
+        charge = CHARGES.get(type(error), Charge.CHARGE)
+        fate = yield from ops.AbortElement(
+            seq=element.seq,
+            incarnation=life.incarnation,
+            charge=charge,
+            code=_storable(code_of(error)),
+            error=_storable(text_of(error)[:ERROR_CHARS_MAX]),
+        )
+        session.counts.failed += fate is Fate.FAILED
+        session.counts.returned += fate is Fate.RETURNED
+        session.counts.claims_lost += fate is Fate.LOST
+        faulty = faulty or (charge is Charge.ENVIRONMENT and fate is not Fate.LOST)
+    if faulty:
+        yield from ops.Wait(key="environment", first=not session.fault_in_row)
+        session.fault_in_row = True
+
+
+def code_of(error: errors.OnceqError) -> str:
+    """Returns the abort code: the class of what the handler raised, or ours."""
+    return error.code if isinstance(error, errors.HandlerFailed) else type(error).__name__
+
+
+def text_of(error: errors.OnceqError) -> str:
+    """Returns what the handler said, without the class that is the abort code."""
+    return error.text if isinstance(error, errors.HandlerFailed) else str(error)
+
+
+def _storable(text: str) -> str:
+    """Returns text that PostgreSQL takes: an exception may say anything, and must be recorded."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
