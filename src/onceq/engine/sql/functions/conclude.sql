@@ -16,32 +16,33 @@ set plan_cache_mode = force_generic_plan as $$
 declare moment timestamptz := onceq.now();
 begin
     with gone as (
-        delete from onceq.element e using unnest(p_seqs, p_replies) as x (seq, reply)
+        delete from onceq.element e using unnest(p_seqs, p_replies) as x (seq, reply), onceq.queue q
             where e.seq = x.seq and (e.claimed_by = p_incarnation or p_incarnation is null)
-            returning e.*, x.reply
-    ), ended as materialized (
-        select g.*, q.keep_body, r.bell,
-            case when g.reply_queue_id is not null then onceq.new_eid() end as reply_eid
-        from gone g join onceq.queue q on q.queue_id = g.queue_id
-        left join onceq.registrant r on r.registrant_id = g.registrant_id
+              and q.queue_id = e.queue_id
+            returning e.queue_id, e.reply_queue_id, e.registrant_id, e.send_no, e.rid, e.ack_rid, e.eid,
+                e.correlation_id, e.role, e.priority, coalesce(p_aborts, e.aborts) as aborts, e.life,
+                e.enqueued_at, e.sha256, case when q.keep_body then e.body end as body, q.keep_body,
+                x.reply, case when e.reply_queue_id is not null then onceq.new_eid() end as reply_eid
     ), replied as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
                 ack_rid, eid, correlation_id, enqueued_at, aborts, life, code, error, content_type,
                 sha256, body)
             select reply_queue_id, 0, priority, 'reply', p_outcome, registrant_id, send_no, rid, ack_rid,
-                reply_eid, eid::text, moment, coalesce(p_aborts, aborts), life, p_code, p_error,
-                p_content_type, sha256(coalesce(reply, '')), coalesce(reply, '')
-            from ended where reply_queue_id is not null
+                reply_eid, eid::text, moment, aborts, life, p_code, p_error, p_content_type,
+                sha256(coalesce(reply, '')), coalesce(reply, '')
+            from gone where reply_queue_id is not null
     ), recorded as (
         insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
                 aborts, role, outcome, eid, reply_eid, rid, correlation_id, code, error, sha256, body, reply)
             select moment, enqueued_at, send_no, coalesce(p_incarnation, p_server), queue_id, registrant_id,
-                coalesce(p_aborts, aborts), role, p_outcome, eid, reply_eid, rid, correlation_id, p_code,
-                p_error, sha256, case when keep_body then body end, case when keep_body then reply end
-            from ended
+                aborts, role, p_outcome, eid, reply_eid, rid, correlation_id, p_code, p_error, sha256, body,
+                case when keep_body then reply end
+            from gone
     )
-    select count(*), array_agg(distinct onceq.clerk_bell(registrant_id, bell)) filter (where bell is not null),
-        bool_and(life is not null) into concluded, bells, is_volatile from ended;
+    select count(*), array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell))
+            filter (where r.bell is not null and g.reply_queue_id is not null), bool_and(g.life is not null)
+        into concluded, bells, is_volatile
+        from gone g left join onceq.registrant r on r.registrant_id = g.registrant_id;
 end $$;
 
 -- Concludes an element whose row the caller has locked, whoever claims it, with no body to reply.
