@@ -101,7 +101,7 @@ def test_1_the_epoch_is_read_after_the_lock(
     """In one statement with the lock, its snapshot is older than what the lock waited for."""
     qm.declare(RAW)
     if broken:
-        earlier = f"{SHARED_LOCK},\n            pg_advisory", "pg_advisory"
+        earlier = f"{SHARED_LOCK},\n        pg_advisory", "pg_advisory"
         install_variant(conninfo, repository, "prepare_tagged", earlier)
         tables = "from onceq.registrant r, onceq.queue q\n"
         at_once = f"from (select {SHARED_LOCK} offset 0) l, onceq.registrant r, onceq.queue q\n"
