@@ -31,7 +31,8 @@ begin
         end if;
     end loop;
     if to_regclass('onceq.started_' || slot) is null then
-        execute format('create unlogged sequence onceq.%I minvalue 0 start 0', 'started_' || slot);
+        execute format('create unlogged sequence onceq.%I minvalue -9223372036854775808 start 0',
+            'started_' || slot);
     end if;
     perform setval(('onceq.started_' || slot)::regclass, 0);
     incarnation := nextval('onceq.incarnation_seq');
@@ -125,7 +126,8 @@ end $$;
 
 -- What a dead process had started and not finished, as {seq: charge}. The marker is a sequence,
 -- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. A claim
--- from before a restart of the database is a suspect, whatever the marker says.
+-- from before a restart of the database is a suspect, whatever the marker says. A negative marker
+-- names the first of a batch of which none is known to have started: all of it are suspects.
 create or replace function onceq.started_by(p_process uuid) returns jsonb
 language plpgsql volatile as $$
 declare
@@ -141,6 +143,10 @@ begin
         if marker > 0 and exists (select from onceq.element
                 where seq = marker and claimed_by = s.incarnation) then
             charges := charges || jsonb_build_object(marker::text, 'charge');
+        elsif marker < 0 and exists (select from onceq.element
+                where seq = -marker and claimed_by = s.incarnation) then
+            charges := charges || (select jsonb_object_agg(seq::text, 'suspect') from onceq.element
+                where claimed_by = s.incarnation);
         end if;
     end loop;
     if not survived then
@@ -153,22 +159,28 @@ begin
     return charges;
 end $$;
 
--- What a live process had started when its connection broke: a fault of the environment; or, when
--- the database itself went down, a suspect.
+-- What a live process had started when its connection broke: a fault of the environment, of all of
+-- a batch of which none is known to have started; or, when the database itself went down, suspects.
 create or replace function onceq.broken_by(p_incarnation bigint) returns jsonb
 language plpgsql volatile as $$
 declare
     s onceq.server;
     marker bigint;
+    charge text := 'suspect';
 begin
     select * into s from onceq.server where incarnation = p_incarnation;
     marker := pg_sequence_last_value(to_regclass('onceq.started_' || s.slot));
-    if marker > 0 and s.postmaster_start = pg_postmaster_start_time() then
-        return jsonb_build_object(marker::text, 'environment');
-    elsif s.slot is null or marker = 0 then
+    if s.slot is null or marker = 0 then
         return '{}';
+    elsif marker is not null and s.postmaster_start = pg_postmaster_start_time() then
+        charge := 'environment';
+        if marker > 0 then
+            return jsonb_build_object(marker::text, charge);
+        elsif not exists (select from onceq.element where seq = -marker and claimed_by = s.incarnation) then
+            return '{}';
+        end if;
     end if;
-    return (select coalesce(jsonb_object_agg(seq::text, 'suspect'), '{}')
+    return (select coalesce(jsonb_object_agg(seq::text, charge), '{}')
             from onceq.element where claimed_by = p_incarnation);
 end $$;
 
@@ -196,7 +208,8 @@ begin
     if p_may_lose and pg_current_xact_id_if_assigned() is null then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    if p_alone and p_turn % 2 = 0 then
+    if p_alone and p_turn % 2 = 0
+            and exists (select from onceq.element where queue_id = p_queue_id and lane = 11) then
         return query select * from onceq.claim_suspect(p_incarnation, p_queue_id, due - 1000000);
         wanted := case when found then 0 else wanted end;
     end if;
@@ -207,11 +220,12 @@ begin
                 select p.seq from onceq.queue q,
                     unnest(case p_turn % 2 when 0 then 10::smallint || q.lanes
                            else q.lanes || 10::smallint end) as l (lane),
+                    lateral (select case when p_everything then 0
+                        else coalesce(pg_sequence_last_value(q.low[l.lane + 1]), 0) end as low) m,
                     lateral (select s.seq from onceq.element s
-                        where s.queue_id = q.queue_id and s.lane = l.lane and s.claimed_by is null
-                          and s.turn >= case when p_everything then 0
-                              else coalesce(pg_sequence_last_value(q.low[l.lane + 1]), 0) end
+                        where s.queue_id = q.queue_id and s.lane = l.lane and s.turn >= m.low
                           and s.turn <= case l.lane when 10 then due else 9223372036854775807 end
+                          and s.claimed_by is null
                         order by s.turn limit wanted for update skip locked) p
                 where q.queue_id = p_queue_id and q.dequeue_started and q.kind <> 'reply' limit wanted))
                 returning x.* loop
@@ -308,8 +322,8 @@ end $$;
 -- the handler's transaction. The fence: only what this incarnation still holds is concluded, and at
 -- least p_must of them must be. p_token was set at begin; it is gone when the handler ended the
 -- transaction and its effects are outside (G2). p_effects: the handler may have written something,
--- so that the commit is durable even where all elements are volatile. A row without a seq is a bell
--- to ring after the commit: its rid.
+-- so that the commit is durable even where all elements are volatile. A row without a seq says in
+-- its rid a bell to ring after the commit, or in its send_no how many were claimed no longer.
 create or replace function onceq.finish(
     p_seqs bigint[], p_incarnation bigint, p_replies bytea[], p_content_type text, p_token text,
     p_must integer, p_effects boolean, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
@@ -338,6 +352,11 @@ begin
         foreach e.rid in array done.bells loop
             return next e;
         end loop;
+        e.rid := null;
+    end if;
+    if done.concluded < cardinality(p_seqs) then
+        e.send_no := cardinality(p_seqs) - done.concluded;
+        return next e;
     end if;
 end $$;
 
