@@ -10,15 +10,17 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 import onceq
+from onceq.engine.driver import PostgresDriver
 from onceq.testing.events import Executed, Recorder
 
 
 class Order(msgspec.Struct):
-    """What the handler is to do. kind: book, poison, fail, hold, hold_in_database."""
+    """What the handler is to do. kind: book, poison, sudden, fail, hold, hold_in_database."""
 
     kind: str = "book"
     ms: int = 0
@@ -30,7 +32,10 @@ class Receipt(msgspec.Struct):
 
 
 class Settings(msgspec.Struct):
-    """How to serve. files: where events go, and where `release` lets held handlers go on."""
+    """How to serve. files: where events go, and where `release` lets held handlers go on.
+
+    die_at: a step of the driver, as "before commit 3": the process dies there, once, at its third.
+    """
 
     url: str
     repository: str
@@ -38,6 +43,8 @@ class Settings(msgspec.Struct):
     concurrency: int = 1
     stop_timeout_s: float = 30.0
     queue: dict[str, int] = {}
+    batch: int = 1
+    die_at: str = ""
 
 
 def order_queue(settings: dict[str, int]) -> onceq.Queue[Order, Receipt]:
@@ -65,6 +72,8 @@ class Handler:
         return Receipt(context.rid, os.getpid())
 
     def _before(self, order: Order, context: onceq.Context) -> None:
+        if order.kind == "sudden":
+            os.kill(os.getpid(), 9)
         if order.kind == "fail":
             raise ValueError("told to fail")
         if order.kind == "hold_in_database" and not self._release.exists():
@@ -80,9 +89,29 @@ class Handler:
             time.sleep(0.002)
 
 
+def die_at(point: str, died: Path) -> None:
+    """Kills this process at a step of the driver; not if one of its predecessors died there."""
+    when, step, count = point.split()
+    perform: Any = getattr(PostgresDriver, f"_{step}")
+    left = [None] * int(count)
+
+    def deadly(*arguments: Any) -> Any:
+        del left[:1]
+        if when == "after":
+            answer = perform(*arguments)
+        if not left and not died.exists():
+            died.touch()
+            os.kill(os.getpid(), 9)
+        return answer if when == "after" else perform(*arguments)
+
+    setattr(PostgresDriver, f"_{step}", deadly)
+
+
 def main() -> None:
     settings = msgspec.json.decode(sys.argv[1], type=Settings)
-    handled = order_queue(settings.queue).handled_by(Handler(settings))
+    if settings.die_at:
+        die_at(settings.die_at, Path(settings.files) / "died")
+    handled = order_queue(settings.queue).handled_by(Handler(settings), batch=settings.batch)
     server = onceq.Server(
         [handled], concurrency=settings.concurrency, stop_timeout_s=settings.stop_timeout_s
     )

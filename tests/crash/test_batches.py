@@ -1,0 +1,84 @@
+"""Kill -9 of servers at every step of a chained claim, alone and in batches (spec S3, G2, G7)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from tests.crash.parts import Fleet, assert_history
+from tests.crash.recording import recorded
+from tests.crash.server_child import Order, Settings, order_queue
+from tests.parts import rows, scalar
+
+if TYPE_CHECKING:
+    import onceq
+
+REQUESTS = 12
+BATCH = 5
+STEPS = ("begin", "start_part", "call", "finish", "commit")
+"""Of the driver. Before `commit`: finished, and the next claimed, and nothing committed. After
+`finish`: all of it committed, and the next not begun."""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("batch", [1, BATCH])
+def test_a_server_killed_at_every_step_of_a_chained_claim(
+    settings: Settings, conninfo: str, qm: onceq.QueueManager, batch: int, step: str, when: str
+) -> None:
+    if batch == 1 and step == "start_part":
+        pytest.skip("one alone is not a part")
+    point = f"{when} {step} {3 if step in {'call', 'start_part'} else 2}"
+    died = Path(settings.files) / "died"
+    settings = msgspec.structs.replace(
+        settings, queue={"backoff_ms": 0}, batch=batch, die_at=point
+    )
+    queue = order_queue(settings.queue)
+    qm.declare(queue)
+    with recorded(qm, "till", queue, Path(settings.files), window=REQUESTS) as clerk:
+        clerk.send_many([(f"r{n}", Order()) for n in range(REQUESTS)])
+        with Fleet(settings) as fleet:
+            fleet.wait(lambda: qm.show("orders").depth == 0)
+            assert {clerk.receive().outcome.value for _ in range(REQUESTS)} == {"done"}
+            clerk.satisfied()
+            assert died.exists()
+            assert_history(fleet, conninfo)
+            executed = len(fleet.executions())
+    charged = rows(conninfo, f"select sum(aborts), count(*) from {qm.repository}.history")
+    assert charged[0][0] <= 1, "a death is charged to at most one"
+    assert charged[0][1] == REQUESTS
+    assert executed <= REQUESTS + batch, "only what was under way ran again"
+
+
+@pytest.mark.parametrize("kind", ["poison", "sudden"])
+def test_a_poison_in_a_batch_kills_no_more_servers_than_it_may(
+    settings: Settings, conninfo: str, qm: onceq.QueueManager, kind: str
+) -> None:
+    """One that was never named makes its batch suspects, once; alone, it is charged."""
+    limit = 3
+    settings = msgspec.structs.replace(
+        settings, queue={"backoff_ms": 0, "abort_limit": limit}, batch=BATCH
+    )
+    queue = order_queue(settings.queue)
+    qm.declare(queue)
+    with recorded(qm, "till", queue, Path(settings.files), window=REQUESTS) as clerk:
+        requests = [(f"r{n}", Order()) for n in range(REQUESTS - 1)]
+        requests.insert(0 if kind == "sudden" else 3, ("bad", Order(kind)))
+        clerk.send_many(requests, expects=None)
+        with Fleet(settings) as fleet:
+            fleet.wait(lambda: qm.show("orders").depth == 0)
+            outcomes = {}
+            for _ in requests:
+                reply = clerk.receive()
+                outcomes[reply.rid] = reply.outcome.value
+            clerk.satisfied()
+            assert outcomes.pop("bad") == "failed"
+            assert set(outcomes.values()) == {"done"}
+            assert_history(fleet, conninfo, abort_limit=limit)
+            executions = len(fleet.executions("bad"))
+    assert limit <= executions <= limit + 1
+    innocent = f"select max(aborts) from {qm.repository}.history where rid <> 'bad'"
+    assert scalar(conninfo, innocent) == 0
