@@ -6,20 +6,23 @@ manager is a class in `model.ops`, a function in `sql/functions`, and a row here
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
 from onceq.model import admin_ops, ops
-from onceq.model.element import Charge, Element, Fate, KillAnswer, RequestOutcome, RequestState
+from onceq.model.element import Element, Fate, KillAnswer, RequestOutcome, RequestState
 from onceq.model.queue import QueueInfo, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Row = tuple[Any, ...]
+
+BINARY_ARRAYS = frozenset({"bytea[]", "bigint[]"})
+"""Lists that may be long: psycopg would escape and send them as text."""
 
 ELEMENT_COLUMNS = (
     "seq, eid, rid, body, role::text, queue_id, lane, priority, aborts, enqueued_at,"
@@ -133,6 +136,17 @@ def _unnamed(column: int) -> Callable[[Sequence[Row]], list[str]]:
     return lambda rows: [row[column] for row in rows if row[0] is None]
 
 
+def _finished(rows: Sequence[Row]) -> ops.Finished:
+    return ops.Finished(
+        following=[element(row) for row in rows if row[0] is not None],
+        lost=sum(row[13] for row in rows if row[0] is None and row[2] is None),
+    )
+
+
+def _finish_bells(rows: Sequence[Row]) -> list[str]:
+    return [row[2] for row in rows if row[0] is None and row[2] is not None]
+
+
 def _no_bells(_: Sequence[Row]) -> list[str]:
     return []
 
@@ -171,21 +185,30 @@ class Binding:
     decode: Callable[[Sequence[Row]], Any]
     writes: bool = True
     bells: Callable[[Sequence[Row]], list[str]] = _no_bells
+    getters: tuple[Callable[[Any], Any], ...] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        getters = tuple(_getter(name, kind) for name, kind in self.parameters)
+        object.__setattr__(self, "getters", getters)
 
     def text(self, schema: str) -> str:
         """Returns the statement for a repository."""
-        marks = ", ".join(f"%s::{kind}" for _, kind in self.parameters)
+        marks = ", ".join(
+            f"{'%b' if kind in BINARY_ARRAYS else '%s'}::{kind}" for _, kind in self.parameters
+        )
         return self.sql.format(schema=schema, marks=marks)
 
     def arguments(self, op: ops.Op[Any]) -> list[Any]:
         """Returns the Op's fields as parameters."""
-        return [_adapted(attrgetter(name)(op), kind) for name, kind in self.parameters]
+        return [get(op) for get in self.getters]
 
 
-def _adapted(value: Any, kind: str) -> Any:
-    if kind == "jsonb" and value is not None:
-        return Jsonb(value)
-    return value.value if isinstance(value, Charge) else value
+def _getter(name: str, kind: str) -> Callable[[Any], Any]:
+    """Returns what takes a field out of an Op, as psycopg wants it for this SQL type."""
+    get = attrgetter(name)
+    if kind == "jsonb":
+        return lambda op: None if get(op) is None else Jsonb(get(op))
+    return (lambda op: get(op).value) if name == "charge" else get
 
 
 def call(
@@ -257,7 +280,11 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         ELEMENT_COLUMNS,
     ),
     ops.ReadElement: call(
-        "read_element", "eid uuid", _first(element), ELEMENT_COLUMNS, writes=False
+        "read_element",
+        "eid uuid",
+        _first(element),
+        ELEMENT_COLUMNS.replace("registrant_id", "coalesce(registrant_id, failed_of)"),
+        writes=False,
     ),
     ops.Take: call("take", "seq bigint, incarnation bigint", _scalar),
     ops.AbortTaken: call(
@@ -379,9 +406,9 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "finish",
         "seqs bigint[], incarnation bigint, replies bytea[], content_type text, token text,"
         " must integer, effects boolean, queue_id integer, n integer, turn integer, alone boolean",
-        _each_named(element),
+        _finished,
         ELEMENT_COLUMNS,
-        bells=_unnamed(2),
+        bells=_finish_bells,
     ),
     ops.AbortElement: call(
         "abort",
