@@ -57,6 +57,7 @@ PEERS = {
     "pgqueuer": Peer("pgqueuer_peer"),
     "rabbitmq": Peer("rabbitmq_peer", rabbitmq_server.missing),
     "nats": Peer("nats_peer", nats_server.missing),
+    "dbos": Peer("dbos_peer"),
 }
 
 

@@ -68,8 +68,9 @@ class Tally:
 def _run_role(line: Connection[Any, Any], role: Callable[..., object], arguments: Any) -> None:
     try:
         result = role(Post(line), *arguments)
-    except Exception:  # noqa: BLE001 - the boundary: what failed is told to the other end
-        line.send(("failed", traceback.format_exc()))
+    except Exception as error:  # noqa: BLE001 - the boundary: it is told to the other end
+        traceback.print_exc()
+        line.send(("failed", repr(error)))
     else:
         line.send(("done", result))
 
