@@ -1,0 +1,31 @@
+"""What every question is given: where to work, at what pace, and whom to tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bench.systems import Ground, prepared_ground
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from bench.pairs import Pace
+    from bench.results import Told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A run. directory: goes away in the end. scale: of the sizes of `flatness`, 1.0 in full."""
+
+    directory: Path
+    pace: Pace
+    scale: float
+    told: Told
+
+    def ground(self, name: str) -> AbstractContextManager[Ground]:
+        """Return an embedded PostgreSQL of that name, to be entered."""
+        directory = self.directory / name
+        directory.mkdir()
+        return prepared_ground(directory)
