@@ -58,6 +58,7 @@ PEERS = {
     "rabbitmq": Peer("rabbitmq_peer", rabbitmq_server.missing),
     "nats": Peer("nats_peer", nats_server.missing),
     "dbos": Peer("dbos_peer"),
+    "absurd": Peer("absurd_peer"),
 }
 
 
