@@ -59,6 +59,9 @@ PEERS = {
     "nats": Peer("nats_peer", nats_server.missing),
     "dbos": Peer("dbos_peer"),
     "absurd": Peer("absurd_peer"),
+    "huey": Peer("huey_peer"),
+    "litequeue": Peer("litequeue_peer"),
+    "persist_queue": Peer("persist_queue_peer"),
 }
 
 
