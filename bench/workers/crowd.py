@@ -1,7 +1,6 @@
-"""Clients as threads and servers as processes, started together, for the systems in Python.
+"""Servers as processes that run until they are told to stop, for onceq and for the raw statements.
 
-Used by onceq's own system and by the raw statements, so that both are driven alike. What makes
-clients and servers ready is never timed.
+Both are driven alike. What makes servers ready is never timed.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import multiprocessing
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
@@ -19,30 +17,13 @@ from typing import TYPE_CHECKING, Any
 from bench.workers.base import WrongError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator
 
 SPAWN = multiprocessing.get_context("spawn")
 READY_S = 60.0
 """How long servers may take until all of them have work; a slice may last as long again."""
 LOOK_S = 0.001
 SLICE_S_MAX = 300.0
-
-
-def together(actions: Sequence[Callable[[], None]]) -> float:
-    """Run every action on a thread of its own, all begun at once; return the seconds."""
-    barrier = threading.Barrier(len(actions) + 1)
-
-    def begin(action: Callable[[], None]) -> None:
-        barrier.wait(READY_S)
-        action()
-
-    with ThreadPoolExecutor(len(actions)) as pool:
-        futures = [pool.submit(begin, action) for action in actions]
-        barrier.wait(READY_S)
-        started = time.perf_counter()
-        for future in futures:
-            future.result(SLICE_S_MAX)
-        return time.perf_counter() - started
 
 
 @dataclass(frozen=True)

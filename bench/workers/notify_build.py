@@ -74,7 +74,7 @@ class NotifyBuild(Raw):
             system="notify_build",
             version=f"psycopg {psycopg.__version__}",
             weaker="no registration, no same-rid check, no attempts, no error queue, no history",
-            how="clients are threads, one LISTEN each; servers are processes, one LISTEN each;"
+            how="clients are threads, servers are processes, one LISTEN each;"
             " a NOTIFY in each transaction",
         )
 

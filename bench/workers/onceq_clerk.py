@@ -6,7 +6,7 @@ import itertools
 import time
 
 from bench.workers.base import BODY, About, EnqueueBatch, Timed, serve_commands, shares
-from bench.workers.onceq_worker import Onceq
+from bench.workers.onceq_worker import Onceq, Sending, Served, opened
 
 
 class OnceqClerk(Onceq):
@@ -20,11 +20,12 @@ class OnceqClerk(Onceq):
 
     def enqueue_batch(self, asked: EnqueueBatch) -> Timed:
         """Send many, in transactions of `batch`."""
-        with self._clients(1, self.sent) as (client,):
-            rids = map(str, itertools.count())
+        (number,) = self._numbers(1)
+        with opened([number], Sending, Served(self.conninfo, self.sent)) as (client,):
             started = time.perf_counter()
             for size in shares(asked.number, -(-asked.number // asked.batch)):
-                client.clerk.send_many([(rid, BODY) for rid in itertools.islice(rids, size)])
+                rids = itertools.islice(client.rids, size)
+                client.clerk.send_many([(rid, BODY) for rid in rids])
             return Timed(seconds=time.perf_counter() - started)
 
 

@@ -14,12 +14,12 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
 import onceq
+from bench.workers.askers import run_clients
 from bench.workers.base import (
     BODY,
     About,
@@ -37,10 +37,10 @@ from bench.workers.base import (
     serve_commands,
     shares,
 )
-from bench.workers.crowd import Shared, consumed, serving, together
+from bench.workers.crowd import Shared, consumed, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from onceq import Clerk, Context
 
@@ -109,25 +109,42 @@ def serve_replies(index: int, shared: Shared, served: Served, limit: int) -> Non
     server.run(served.conninfo)
 
 
-class Client:
-    """A client on a thread, with a clerk of its own, and one request outstanding."""
+class Asking:
+    """A client with a clerk of its own, and one request outstanding."""
 
     def __init__(self, clerk: Clerk[bytes, bytes]) -> None:
         self.clerk = clerk
         self.each_s: list[float] = []
         self.rids = map(str, itertools.count())
 
-    def ask(self, times: int) -> None:
+    def work(self, times: int) -> None:
         """Make round trips; how long each took is kept."""
         for rid in itertools.islice(self.rids, times):
             started = time.perf_counter()
             self.clerk.transceive(rid, BODY, timeout_s=60)
             self.each_s.append(time.perf_counter() - started)
 
-    def send(self, times: int) -> None:
-        """Send requests, each stable before the next; nobody waits for the replies."""
+
+class Sending(Asking):
+    """A client that sends, each request stable before the next; nobody waits for the replies."""
+
+    def work(self, times: int) -> None:
+        """Send."""
         for rid in itertools.islice(self.rids, times):
             self.clerk.send(rid, BODY)
+
+
+@contextlib.contextmanager
+def opened(
+    numbers: Sequence[int], kind: type[Asking], served: Served
+) -> Generator[Sequence[Asking]]:
+    """Connect the clerks of these numbers."""
+    with contextlib.ExitStack() as stack:
+        qm = stack.enter_context(onceq.open(served.conninfo))
+        yield [
+            kind(stack.enter_context(qm.clerk(f"client-{number}", served.queue, window=WINDOW)))
+            for number in numbers
+        ]
 
 
 class Onceq(System):
@@ -159,10 +176,9 @@ class Onceq(System):
 
     def enqueue(self, asked: Enqueue) -> Timed:
         """Send, one by one."""
-        with self._clients(asked.clients, self.sent) as clients:
-            parts = zip(clients, shares(asked.number, asked.clients), strict=True)
-            seconds = together([partial(client.send, number) for client, number in parts])
-        return Timed(seconds=seconds)
+        served, numbers = Served(self.conninfo, self.sent), self._numbers(asked.clients)
+        found = run_clients(opened, numbers, asked.number, 0, Sending, served)
+        return Timed(seconds=found.seconds)
 
     def enqueue_batch(self, asked: EnqueueBatch) -> Timed:
         """Enqueue many, in transactions of `batch`."""
@@ -184,19 +200,12 @@ class Onceq(System):
 
     def request_reply(self, asked: RequestReply) -> RoundTrips:
         """Make round trips by `Clerk.transceive`."""
-        shared = Shared(asked.servers)
         limit = TOGETHER if asked.clients > asked.servers and can_batch() else 1
-        with (
-            serving(serve_replies, shared, Served(self.conninfo, self.asked), limit),
-            self._clients(asked.clients, self.asked) as clients,
-        ):
-            together([partial(client.ask, WARM_UP) for client in clients])
-            for client in clients:
-                client.each_s.clear()
-            parts = zip(clients, shares(asked.number, asked.clients), strict=True)
-            seconds = together([partial(client.ask, number) for client, number in parts])
+        served, numbers = Served(self.conninfo, self.asked), self._numbers(asked.clients)
+        with serving(serve_replies, Shared(asked.servers), served, limit):
+            found = run_clients(opened, numbers, asked.number, WARM_UP, Asking, served)
         self._check_effects(asked.number + WARM_UP * asked.clients)
-        return RoundTrips(seconds=seconds, each_s=[s for client in clients for s in client.each_s])
+        return found
 
     def close(self) -> None:
         """Close both connections."""
@@ -208,17 +217,8 @@ class Onceq(System):
         self.qm.declare(queue)
         return queue
 
-    @contextlib.contextmanager
-    def _clients(self, number: int, queue: onceq.Queue[bytes, bytes]) -> Generator[list[Client]]:
-        with contextlib.ExitStack() as stack:
-            yield [
-                Client(
-                    stack.enter_context(
-                        self.qm.clerk(f"client-{next(self.numbers)}", queue, window=WINDOW)
-                    )
-                )
-                for _ in range(number)
-            ]
+    def _numbers(self, clients: int) -> list[int]:
+        return list(itertools.islice(self.numbers, clients))
 
     def _fill(self, queue: onceq.Queue[bytes, bytes], number: int, batch: int) -> None:
         for size in shares(number, -(-number // batch)):

@@ -8,13 +8,12 @@ statements of a dequeue in two round trips, by pipelining; `safe` is the plain c
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from bench.workers.askers import run_clients
 from bench.workers.base import (
     BODY,
     About,
@@ -30,10 +29,10 @@ from bench.workers.base import (
     serve_commands,
     shares,
 )
-from bench.workers.crowd import Shared, consumed, serving, together
+from bench.workers.crowd import Shared, consumed, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
 Connection = psycopg.Connection[Any]
 
@@ -57,6 +56,8 @@ delete from request where id =
 """
 TAKE_REPLY = "delete from reply where client = %s returning body"
 POLL_S = 0.001
+POLL_S_MAX = 0.02
+"""A client looks again after a pause that grows so far: many that do not would only poll."""
 WARM_UP = 20
 """Round trips of each client before it is timed."""
 
@@ -145,7 +146,7 @@ class Asking:
         self.number = number
         self.each_s: list[float] = []
 
-    def ask(self, times: int) -> None:
+    def work(self, times: int) -> None:
         """Make round trips; how long each took is kept."""
         for _ in range(times):
             started = time.perf_counter()
@@ -157,8 +158,10 @@ class Asking:
         self.connection.execute(
             "insert into request (client, body) values (%s, %s)", (self.number, BODY)
         )
+        pause = POLL_S
         while self.take() is None:
-            time.sleep(POLL_S)
+            time.sleep(pause)
+            pause = min(POLL_S_MAX, pause * 1.5)
 
     def take(self) -> tuple[Any, ...] | None:
         """Take the reply out, if it is there."""
@@ -169,6 +172,24 @@ class Asking:
         self.connection.close()
 
 
+class Inserting(Asking):
+    """A client that inserts, one by one, each in a transaction of its own."""
+
+    def work(self, times: int) -> None:
+        """Insert."""
+        for _ in range(times):
+            self.connection.execute("insert into incoming (body) values (%s)", (BODY,))
+
+
+@contextlib.contextmanager
+def opened(
+    numbers: Sequence[int], kind: type[Asking], conninfo: str
+) -> Generator[Sequence[Asking]]:
+    """Make the clients of these numbers ready."""
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(contextlib.closing(kind(conninfo, one))) for one in numbers]
+
+
 class Raw(System):
     """Tables of its own in a database of its own."""
 
@@ -177,7 +198,6 @@ class Raw(System):
 
     def __init__(self, place: Place) -> None:
         self.conninfo = place.require_conninfo()
-        self.numbers = itertools.count()
         self.place = place
         self.connection = connect(self.conninfo)
         self.connection.execute(TABLES.encode())
@@ -199,20 +219,9 @@ class Raw(System):
 
     def enqueue(self, asked: Enqueue) -> Timed:
         """INSERT, one by one, each in a transaction of its own."""
-        with contextlib.ExitStack() as stack:
-            connections = [
-                stack.enter_context(contextlib.closing(connect(self.conninfo)))
-                for _ in range(asked.clients)
-            ]
-
-            def insert(connection: Connection, number: int) -> None:
-                for _ in range(number):
-                    connection.execute("insert into incoming (body) values (%s)", (BODY,))
-
-            parts = zip(connections, shares(asked.number, asked.clients), strict=True)
-            seconds = together([partial(insert, one, number) for one, number in parts])
+        found = run_clients(opened, range(asked.clients), asked.number, 0, Inserting, self.conninfo)
         self._emptied("incoming", asked.number)
-        return Timed(seconds=seconds)
+        return Timed(seconds=found.seconds)
 
     def enqueue_batch(self, asked: EnqueueBatch) -> Timed:
         """INSERT from an array, one transaction a batch."""
@@ -234,22 +243,12 @@ class Raw(System):
 
     def request_reply(self, asked: RequestReply) -> RoundTrips:
         """Make round trips: request, execution and reply, each durable."""
-        shared = Shared(asked.servers)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(serving(self.serve_requests, shared, self.conninfo))
-            clients = [
-                stack.enter_context(
-                    contextlib.closing(self.asking(self.conninfo, next(self.numbers)))
-                )
-                for _ in range(asked.clients)
-            ]
-            together([partial(client.ask, WARM_UP) for client in clients])
-            for client in clients:
-                client.each_s.clear()
-            parts = zip(clients, shares(asked.number, asked.clients), strict=True)
-            seconds = together([partial(client.ask, number) for client, number in parts])
+        with serving(self.serve_requests, Shared(asked.servers), self.conninfo):
+            found = run_clients(
+                opened, range(asked.clients), asked.number, WARM_UP, self.asking, self.conninfo
+            )
         self._emptied("effect", asked.number + WARM_UP * asked.clients)
-        return RoundTrips(seconds=seconds, each_s=[s for client in clients for s in client.each_s])
+        return found
 
     def close(self) -> None:
         """Close the connection."""
