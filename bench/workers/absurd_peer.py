@@ -164,6 +164,7 @@ class AbsurdSystem(System):
         postgres.empty_effects(self.conninfo)
         self._fresh()
         self.enqueue_batch(EnqueueBatch(number=asked.number, batch=1000))
+        postgres.settle(self.connection)
         tally = Tally()
         share = Share(tally, asked.number, self._claimed(asked.batch), asked.user_sql)
         seconds = timed_run(serve, [(self.place, share)] * asked.servers)

@@ -228,6 +228,8 @@ class Dbos(System):
         postgres.empty_effects(self.conninfo)
         self._empty()
         self.enqueue_batch(EnqueueBatch(number=asked.number, batch=1000))
+        with psycopg.connect(self.conninfo, autocommit=True) as connection:
+            postgres.settle(connection)
         tally = Tally()
         with Crew(serve, self._roles(tally, asked)) as crew:
             started = crew.go()

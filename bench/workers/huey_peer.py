@@ -152,6 +152,7 @@ class Huey(System):
         postgres.empty_effects(self.conninfo)
         self._empty()
         self._enqueue(asked.number, 1)
+        postgres.settle(self.connection)
         tally = Tally()
         share = Share(tally, asked.number, self.place.setting == "safe", asked.user_sql)
         seconds = timed_run(serve, [(self.place, share)] * asked.servers)
