@@ -45,7 +45,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="cases, or questions; all")
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
-    parser.add_argument("--rounds", type=int, help="rounds of each pair (5; quick: 3)")
+    parser.add_argument("--rounds", type=int, help="rounds of each pair (4; quick: 3)")
     parser.add_argument("--quick", action="store_true", help="short slices: shapes, not figures")
     parser.add_argument("--scale", type=float, help="of the sizes of flatness (0.1; in full: 1)")
     parser.add_argument("--json", action="store_true", help="JSON lines on standard output")
@@ -68,17 +68,18 @@ def chosen(names: Sequence[str]) -> tuple[list[str], list[tuple[str, Ask]]]:
     return expected, [*asks, *((name, module.run) for name, module in questions.items())]
 
 
-def ask_all(options: argparse.Namespace, terminal: Terminal) -> None:
+def ask_all(options: argparse.Namespace, terminal: Terminal, logs: Path) -> None:
     """Ask the questions; one that fails is a result too, and the others go on."""
     pace = QUICK if options.quick else FULL
     pace = replace(pace, rounds=options.rounds or pace.rounds)
     scale = options.scale or (SCALE_QUICK if options.quick else SCALE)
+    logs.mkdir()
     with tempfile.TemporaryDirectory(prefix="onceq-bench-") as directory:
         for name, ask in chosen(options.names)[1]:
             place = Path(directory) / name
             place.mkdir()
             try:
-                ask(Scene(directory=place, pace=pace, scale=scale, told=terminal))
+                ask(Scene(directory=place, logs=logs, pace=pace, scale=scale, told=terminal))
             except Exception as error:  # noqa: BLE001 - the boundary: it is reported as an error
                 traceback.print_exc()
                 text = f"{type(error).__name__}: {error}"
@@ -97,7 +98,7 @@ def main(arguments: Sequence[str]) -> int:
     with (folder / "lines.jsonl").open("w") as file:
         lines = Lines([file, sys.stdout] if options.json else [file])
         with Terminal(console, expected, lines) as terminal:
-            ask_all(options, terminal)
+            ask_all(options, terminal, folder / "logs")
     results = in_order(terminal.results, expected)
     write_report(folder, results, recorded, about)
     drawn = draw(folder)

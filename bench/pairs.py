@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
     from bench.results import Better
 
-SLICE_S = 1.0
+SLICE_S = 0.8
+ROUNDS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
     """How much is measured. rounds: without the one that warms up. slice_s: about as long each."""
 
-    rounds: int = 5
+    rounds: int = ROUNDS
     slice_s: float = SLICE_S
 
 

@@ -228,6 +228,10 @@ def _named(code: CodeType | str) -> str:
     return f"{place.parent.name}/{place.name}:{code.co_firstlineno} {code.co_qualname}"
 
 
+def _rounded(found: dict[str, float]) -> dict[str, float]:
+    return {key: round(value, 3) for key, value in found.items()}
+
+
 def table(found: dict[str, dict[str, float]]) -> Table:
     """Return the costs of all scenarios side by side."""
     made = Table("per operation", *found)
@@ -267,7 +271,9 @@ def _report(names: Sequence[str], ground: Ground, *, as_json: bool) -> int:
     for name in names:
         found[name], top = profiled(name, ground)
         if as_json:
-            print(json.dumps({"v": 1, "kind": "profile", "scenario": name, **found[name]}))
+            print(
+                json.dumps({"v": 1, "kind": "profile", "scenario": name, **_rounded(found[name])})
+            )
         else:
             console.print(f"[bold]{name}[/bold]: Python's own time\n{top}", highlight=False)
     if not as_json:

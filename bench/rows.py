@@ -47,7 +47,7 @@ def run(scene: Scene, cases: Sequence[Case]) -> None:
     """Measure them; each other system is started once, for all of its pairs."""
     told, pace = scene.told, scene.pace
     with scene.ground("pairs") as ground, contextlib.ExitStack() as stack:
-        systems = Systems(ground)
+        systems = Systems(ground, scene.logs)
         ours = _Ours(systems, stack)
         for other in _others(cases):
             with _started(systems, other) as running:

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A run. directory: goes away in the end. scale: of the sizes of `flatness`, 1.0 in full."""
+    """A run. directory: goes away in the end. logs: stays. scale: of flatness, 1.0 in full."""
 
     directory: Path
+    logs: Path
     pace: Pace
     scale: float
     told: Told

@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[1]
 READY_S = 120.0
 ANSWER_S = 600.0
 END_S = 25.0
-WORDS = 400
+WORDS = 200
 
 
 class UnmeasuredError(Exception):
@@ -110,13 +110,13 @@ class Running:
         line = self._process.stdout.readline() if heard else b""
         if not line:
             what = "ended" if heard else f"said nothing for {timeout_s:g} s"
-            raise UnmeasuredError(f"it {what}; its last words: {self._last_words()}", skipped=False)
+            raise UnmeasuredError(f"it {what}: {self._last_words()}", skipped=False)
         answer: dict[str, Any] = json.loads(line)
         return answer
 
     def _last_words(self) -> str:
         said = Path(self._log.name).read_text(errors="replace").strip()
-        return said[-WORDS:] or "none"
+        return said.rpartition("\n")[2][:WORDS]
 
     def close(self) -> None:
         """End it, and whatever it started. Idempotent."""
@@ -158,8 +158,9 @@ OWN = {
 class Systems:
     """Starts systems on a ground, each with a database of its own."""
 
-    def __init__(self, ground: Ground) -> None:
+    def __init__(self, ground: Ground, logs: Path) -> None:
         self._ground = ground
+        self._logs = logs
         self._started = 0
 
     def start(self, named: Named) -> Running:
@@ -171,7 +172,7 @@ class Systems:
         python, module = self._module(named.system)
         command = [python, "-m", f"bench.workers.{module}", "--dir", str(directory)]
         command += ["--conninfo", self._ground.database(name), "--setting", named.setting]
-        return Running(command, directory / "log")
+        return Running(command, self._logs / f"{name}.log")
 
     def _module(self, system: str) -> tuple[str, str]:
         if system in OWN:
