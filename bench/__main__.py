@@ -51,7 +51,16 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="JSON lines on standard output")
     parser.add_argument("--record", action="store_true", help="write bench/recorded.json")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a ratio fell")
+    parser.add_argument(
+        "--commit-delay",
+        type=int,
+        default=0,
+        metavar="US",
+        help="let PostgreSQL wait before each sync, as on a slower disk; never recorded",
+    )
     options = parser.parse_args(arguments)
+    if options.commit_delay and options.record:
+        parser.error("what was measured with --commit-delay is no record")
     known = {*(case.name for case in CASES), *QUESTIONS}
     if unknown := set(options.names) - known:
         parser.error(f"no such case: {', '.join(sorted(unknown))}; --list tells")
@@ -78,8 +87,16 @@ def ask_all(options: argparse.Namespace, terminal: Terminal, logs: Path) -> None
         for name, ask in chosen(options.names)[1]:
             place = Path(directory) / name
             place.mkdir()
+            scene = Scene(
+                directory=place,
+                logs=logs,
+                pace=pace,
+                scale=scale,
+                told=terminal,
+                commit_delay_us=options.commit_delay,
+            )
             try:
-                ask(Scene(directory=place, logs=logs, pace=pace, scale=scale, told=terminal))
+                ask(scene)
             except Exception as error:  # noqa: BLE001 - the boundary: it is reported as an error
                 traceback.print_exc()
                 text = f"{type(error).__name__}: {error}"
@@ -94,6 +111,7 @@ def main(arguments: Sequence[str]) -> int:
         print("\n".join(expected))
         return 0
     about, folder, recorded = machine(), new_folder(), record.read()
+    about["commit_delay_us"] = options.commit_delay
     console = wide_console(stderr=True)
     with (folder / "lines.jsonl").open("w") as file:
         lines = Lines([file, sys.stdout] if options.json else [file])

@@ -66,6 +66,7 @@ CASES = (
         ask={"do": "enqueue", "clients": 1},
         against=(
             Against("raw", 0.88, "safe"),
+            Against("pgmq", 1.1),
             *_both("rabbitmq", 1.8),
             *_both("procrastinate", 2.5),
             *_both("dbos", 3.0),
@@ -91,6 +92,7 @@ CASES = (
         ask=BATCH,
         against=(
             Against("raw", 2.2, "safe"),
+            Against("pgmq", 2.2),
             *_both("rabbitmq", 7.0),
             *_both("nats", 6.5),
             Against("procrastinate"),
@@ -108,6 +110,7 @@ CASES = (
         against=(
             Against("raw", 0.85, "safe"),
             Against("raw"),
+            Against("pgmq", 2.2),
             *_both("rabbitmq", 1.6),
             *_both("nats", 1.1),
             *_both("procrastinate", 7.0),
@@ -158,6 +161,7 @@ CASES = (
         ask={"do": "request_reply", "clients": 1, "servers": 1},
         against=(
             *_both("nats", 1.2),
+            Against("pgmq", 2.5),
             *_both("rabbitmq", None),
             Against("raw", setting="safe"),
             Against("notify_build", setting="safe"),

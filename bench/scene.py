@@ -24,9 +24,10 @@ class Scene:
     pace: Pace
     scale: float
     told: Told
+    commit_delay_us: int = 0
 
     def ground(self, name: str) -> AbstractContextManager[Ground]:
         """Return an embedded PostgreSQL of that name, to be entered."""
         directory = self.directory / name
         directory.mkdir()
-        return prepared_ground(directory)
+        return prepared_ground(directory, self.commit_delay_us)

@@ -59,10 +59,18 @@ class Ground:
 
 
 @contextlib.contextmanager
-def prepared_ground(directory: Path) -> Generator[Ground]:
-    """Run an embedded PostgreSQL in that directory, as onceq itself starts it."""
+def prepared_ground(directory: Path, commit_delay_us: int = 0) -> Generator[Ground]:
+    """Run an embedded PostgreSQL in that directory, as onceq itself starts it.
+
+    commit_delay_us: how much longer each commit waits before it syncs; 0: not at all.
+    """
     with onceq.open(f"embedded:{directory / 'data'}") as qm:
-        yield Ground(directory, qm.located.conninfo)
+        conninfo = qm.located.conninfo
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            for setting in (f"commit_delay = {commit_delay_us}", "commit_siblings = 0"):
+                connection.execute(f"alter system set {setting}".encode())
+            connection.execute("select pg_reload_conf()")
+        yield Ground(directory, conninfo)
 
 
 class Running:
@@ -155,6 +163,10 @@ OWN = {
 """The modules of the systems that run in the project's own environment."""
 
 
+ABSENT = {"pgmq": "an extension of PostgreSQL that is on no package index: measured separately"}
+"""The systems of the target table that the benchmark cannot have."""
+
+
 class Systems:
     """Starts systems on a ground, each with a database of its own."""
 
@@ -178,7 +190,7 @@ class Systems:
         if system in OWN:
             return sys.executable, OWN[system]
         python = peers.python()
-        reason = peers.why_not(system) if system in peers.PEERS else "there is no such peer yet"
+        reason = ABSENT[system] if system in ABSENT else peers.why_not(system)
         if python is None or reason:
             raise UnmeasuredError(reason, skipped=True)
         return python, peers.PEERS[system].module
