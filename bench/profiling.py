@@ -30,7 +30,8 @@ from bench import sql_loops
 from bench.costs import SETTLE_S, Meter, Reading, costs
 from bench.systems import prepared_ground
 from bench.wire import relayed
-from bench.workers.base import BODY
+from bench.workers import raw
+from bench.workers.base import BODY, Dequeue, require_count
 from bench.workers.crowd import Shared, serving
 from bench.workers.onceq_worker import Served, batched, can_batch, init, serve_replies
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from bench.systems import Ground
     from onceq import Context
 
-NUMBER = 4000
+NUMBER = 10_000
 COUNTED = 400
 """Operations of the pass in which round trips are counted, and of that under cProfile."""
 WARM_UP = 100
@@ -168,6 +169,28 @@ def ask(bench: Bench, number: int, profile: Profile) -> Measured:
         return _readings(meter, work, number, profile)
 
 
+def raw_insert(bench: Bench, number: int, profile: Profile) -> Measured:
+    """For comparison: the bare INSERT."""
+    with contextlib.closing(raw.Inserting(bench.conninfo, 0)) as client:
+        return _readings(Meter(bench.connection), client.work, number, profile)
+
+
+def raw_dequeue(bench: Bench, number: int, profile: Profile) -> Measured:
+    """For comparison: the bare DELETE and the user's INSERT, a statement a round trip."""
+    asked = Dequeue(number=number, user_sql=True)
+    bench.connection.execute(
+        "insert into waiting (body) select %s from generate_series(1, %s)",
+        (BODY, number + WARM_UP + 1),
+    )
+    with raw.connect(bench.conninfo) as connection:
+
+        def work(times: int) -> None:
+            for _ in range(times):
+                require_count("executed", raw.plain_step(connection, asked), 1)
+
+        return _readings(Meter(bench.connection), work, number, profile)
+
+
 def _children() -> Iterator[int]:
     for thread in Path(f"/proc/{os.getpid()}/task").iterdir():
         yield from map(int, (thread / "children").read_text().split())
@@ -179,6 +202,8 @@ SCENARIOS: dict[str, Callable[[Bench, int, Profile], Measured]] = {
     "serve": serve,
     **({"serve-batch": serve_batch} if can_batch() else {}),
     "ask": ask,
+    "raw-insert": raw_insert,
+    "raw-dequeue": raw_dequeue,
 }
 
 
@@ -256,7 +281,7 @@ def main(arguments: Sequence[str]) -> int:
     ):
         init(ground.conninfo)
         with psycopg.connect(ground.conninfo, autocommit=True) as connection:
-            connection.execute("create table effect (body bytea not null)")
+            connection.execute(raw.TABLES.encode())
             connection.execute("alter system set autovacuum = off")
             connection.execute("select pg_reload_conf()")
         if options.sql:
