@@ -39,7 +39,18 @@ KEYED = ("requirements.txt", "requirements-data.txt", "pyproject.toml", "src/onc
 CHECKED = ("src", "tests", "examples", "bench")  # those that hold Python, and this file
 FAST_TESTS = ("tests/tidy", "tests/model", "tests/simulation")
 FAST_SCHEDULES = "10000"  # simulated crash schedules in `check`
-LITTER = (".venv", ".data", ".*_cache", ".coverage*", ".hypothesis", "build", "dist", "htmlcov")
+LITTER = (
+    ".venv",
+    ".venv-peers",
+    ".data",
+    "bench/report",
+    ".*_cache",
+    ".coverage*",
+    ".hypothesis",
+    "build",
+    "dist",
+    "htmlcov",
+)
 
 # Run by a candidate interpreter: prints why it is unsuitable, or nothing.
 PROBE = """
@@ -358,7 +369,7 @@ def target_check() -> int:
 
 
 def target_bench() -> int:
-    """Measure in pairs; a JSON line a case and a ratio (quiet machine, please)."""
+    """Measure every row of docs/performance.md, and report (30 minutes; quiet machine, please)."""
     set_up()
     become("-m", "bench")
 

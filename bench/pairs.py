@@ -1,68 +1,102 @@
 """Measures two things in turn, slice by slice, and says their ratio.
 
-A slice does a fixed number of operations. Rounds alternate A B, B A, ... The ratio is the median
-over the rounds of A's rate by B's of the same round.
+Machines are noisy: the same thing may swing tenfold between sequential runs. So slices are short
+and alternate, A B, B A, ...; the first round warms up and tells how many operations last about
+one slice; the ratio is the median over the rounds of A's rate by B's of the same round.
 """
 
 from __future__ import annotations
 
-import json
-import statistics
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.results import Result, Side, Slice
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-ROUNDS = 5
+    from bench.results import Better
+
+SLICE_S = 0.8
+ROUNDS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """One side of a pair. run: does `operations` operations, once."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How much is measured. rounds: without the one that warms up. slice_s: about as long each."""
+
+    rounds: int = ROUNDS
+    slice_s: float = SLICE_S
+
+
+@dataclass(slots=True, kw_only=True)
+class Runner:
+    """What can be measured. run: does so many operations, once. first: how many at first.
+
+    step: their number is always a multiple of it. most: the most of one slice.
+    """
 
     name: str
-    operations: int
-    run: Callable[[], None]
+    run: Callable[[int], Slice]
+    first: int
+    step: int = 1
+    most: int = 1_000_000
+    version: str = ""
+    weaker: str = ""
+    how: str = ""
 
+    def sized(self, warm: Slice, slice_s: float) -> int:
+        """Return how many operations last about one slice, by what the warm-up took."""
+        wanted = min(self.most, max(self.first // 4, int(warm.per_s * slice_s)))
+        return max(1, wanted // self.step) * self.step
 
-def _rate(case: Case) -> float:
-    started = time.perf_counter()
-    case.run()
-    return case.operations / (time.perf_counter() - started)
-
-
-def _line(kind: str, **fields: object) -> None:
-    print(json.dumps({"v": 1, "kind": kind, **fields}), flush=True)
-
-
-def pair(question: str, ours: Case, other: Case, *, target: float | None = None) -> float:
-    """Prints a line a case and a ratio line; returns the median ratio, ours by the other's."""
-    rates: dict[str, list[float]] = {ours.name: [], other.name: []}
-    for number in range(ROUNDS + 1):
-        for case in (ours, other) if number % 2 else (other, ours):
-            rate = _rate(case)
-            if number:  # the first round warms up
-                rates[case.name].append(rate)
-    for name, found in rates.items():
-        _line(
-            "case",
-            question=question,
-            case=name,
-            per_s=[round(rate, 1) for rate in found],
-            median_per_s=round(statistics.median(found), 1),
+    def side(self, slices: Sequence[Slice]) -> Side:
+        """Return what was measured of it."""
+        return Side(
+            name=self.name,
+            slices=tuple(slices),
+            version=self.version,
+            weaker=self.weaker,
+            how=self.how,
         )
-    ratios = [a / b for a, b in zip(rates[ours.name], rates[other.name], strict=True)]
-    ratio = statistics.median(ratios)
-    _line(
-        "ratio",
+
+
+def alternate(runners: Sequence[Runner], pace: Pace) -> tuple[Side, ...]:
+    """Run all in turn, in the other order every round; the first round is not counted."""
+    numbers = [
+        runner.sized(runner.run(max(1, runner.first // runner.step) * runner.step), pace.slice_s)
+        for runner in runners
+    ]
+    slices: list[list[Slice]] = [[] for _ in runners]
+    order = list(range(len(runners)))
+    for _ in range(pace.rounds):
+        for index in order:
+            slices[index].append(runners[index].run(numbers[index]))
+        order.reverse()
+    return tuple(runner.side(found) for runner, found in zip(runners, slices, strict=True))
+
+
+def ratios(ours: Side, other: Side) -> tuple[float, ...]:
+    """Return our rate by theirs, of each round."""
+    return tuple(a.per_s / b.per_s for a, b in zip(ours.slices, other.slices, strict=True))
+
+
+def pair(
+    name: str,
+    question: str,
+    runners: tuple[Runner, Runner],
+    pace: Pace,
+    *,
+    target: float | None = None,
+    better: Better = "more",
+) -> Result:
+    """Measure ours against the other, and return the ratio."""
+    ours, other = alternate(runners, pace)
+    return Result(
+        name=name,
         question=question,
-        ratio=round(ratio, 3),
-        low=round(min(ratios), 3),
-        high=round(max(ratios), 3),
-        ours=ours.name,
-        other=other.name,
+        rounds=ratios(ours, other),
         target=target,
+        better=better,
+        sides=(ours, other),
     )
-    return ratio

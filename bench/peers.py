@@ -57,6 +57,11 @@ PEERS = {
     "pgqueuer": Peer("pgqueuer_peer"),
     "rabbitmq": Peer("rabbitmq_peer", rabbitmq_server.missing),
     "nats": Peer("nats_peer", nats_server.missing),
+    "dbos": Peer("dbos_peer"),
+    "absurd": Peer("absurd_peer"),
+    "huey": Peer("huey_peer"),
+    "litequeue": Peer("litequeue_peer"),
+    "persist_queue": Peer("persist_queue_peer"),
 }
 
 

@@ -12,6 +12,7 @@ import contextlib
 import multiprocessing
 import time
 import traceback
+from multiprocessing import connection
 from typing import TYPE_CHECKING, Any, Self
 
 from bench.workers.base import WrongError
@@ -68,8 +69,9 @@ class Tally:
 def _run_role(line: Connection[Any, Any], role: Callable[..., object], arguments: Any) -> None:
     try:
         result = role(Post(line), *arguments)
-    except Exception:  # noqa: BLE001 - the boundary: what failed is told to the other end
-        line.send(("failed", traceback.format_exc()))
+    except Exception as error:  # noqa: BLE001 - the boundary: it is told to the other end
+        traceback.print_exc()
+        line.send(("failed", repr(error)))
     else:
         line.send(("done", result))
 
@@ -111,19 +113,26 @@ class Crew:
         return self._receive("done", timeout_s)
 
     def _receive(self, expected: str, timeout_s: float) -> list[Any]:
+        """Hear from each of them; raise WrongError as soon as one says anything else."""
         until = time.monotonic() + timeout_s
-        found: list[Any] = []
-        for line in self._lines:
-            if not line.poll(max(0.0, until - time.monotonic())):
+        found: dict[Any, Any] = {}
+        while len(found) < len(self._lines):
+            silent = [line for line in self._lines if line not in found]
+            heard = connection.wait(silent, max(0.0, until - time.monotonic()))
+            if not heard:
                 raise WrongError(f"a server process was not {expected} within {timeout_s:g} s")
-            try:
-                kind, value = line.recv()
-            except EOFError:
-                raise WrongError(f"a server process died before it was {expected}") from None
-            if kind != expected:
-                raise WrongError(f"a server process is {kind}, not {expected}: {value}")
-            found.append(value)
-        return found
+            for line in heard:
+                found[line] = self._heard(line, expected)
+        return [found[line] for line in self._lines]
+
+    def _heard(self, line: Any, expected: str) -> Any:
+        try:
+            kind, value = line.recv()
+        except EOFError:
+            raise WrongError(f"a server process died before it was {expected}") from None
+        if kind != expected:
+            raise WrongError(f"a server process is {kind}, not {expected}: {value}")
+        return value
 
     def close(self) -> None:
         """End what still runs."""

@@ -167,6 +167,7 @@ class Pgqueuer(System):
             connection.execute("truncate pgqueuer, pgqueuer_log, pgqueuer_statistics")
             self.enqueue_batch(EnqueueBatch(number=asked.number, batch=1000))
             require_count("waiting", postgres.number(connection, WAITING), asked.number)
+            postgres.settle(connection)
             claimed = max(CLAIMED_MIN[self.place.setting], asked.batch)
             insert = postgres.EFFECT_NUMBERED if asked.user_sql else ""
             seconds = timed_run(serve, [(self.place, claimed, insert)] * asked.servers)

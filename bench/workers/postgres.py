@@ -56,6 +56,11 @@ def exists(connection: psycopg.Connection[Any], table: LiteralString) -> bool:
     return bool(number(connection, f"select (to_regclass('{table}') is not null)::int"))
 
 
+def settle(connection: psycopg.Connection[Any]) -> None:
+    """Let the planner know what a queue filled just now holds, as autovacuum would in time."""
+    connection.execute("vacuum analyze")
+
+
 def empty_effects(conninfo: str) -> None:
     """Make the user's table, or empty it."""
     with psycopg.connect(conninfo, autocommit=True) as connection:

@@ -169,6 +169,7 @@ class Procrastinate(System):
             connection.execute("truncate procrastinate_jobs cascade")
             self.enqueue_batch(EnqueueBatch(number=asked.number, batch=1000))
             require_count("waiting", self._waiting(connection), asked.number)
+            postgres.settle(connection)
             insert = postgres.EFFECT if asked.user_sql else ""
             seconds = timed_run(serve, [(self.place, insert)] * asked.servers)
             require_count("left", self._waiting(connection), 0)

@@ -84,6 +84,7 @@ class RabbitServer:
             "HOME": str(home),
             "ERL_EPMD_ADDRESS": LOOPBACK,
             "ERL_EPMD_PORT": str(mapper),
+            "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the node: its pid is our child's
             "RABBITMQ_NODENAME": f"bench{os.getpid()}@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": LOOPBACK,
             "RABBITMQ_NODE_PORT": str(self.port),

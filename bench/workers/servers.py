@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -49,7 +48,10 @@ def is_listened_on(port: int) -> bool:
 
 
 class ServerProcess:
-    """A server as a child, in a process group of its own; what it says goes to a file."""
+    """A server as a child, in our process group; what it says goes to a file.
+
+    So whoever ends our group, because we do not answer, ends it too.
+    """
 
     def __init__(
         self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None
@@ -64,7 +66,6 @@ class ServerProcess:
                 stderr=output,
                 env=None if environment is None else dict(environment),
                 cwd=log.parent,
-                start_new_session=True,
             )
 
     def wait_until(self, is_ready: Callable[[], bool]) -> None:
@@ -78,12 +79,12 @@ class ServerProcess:
             time.sleep(LOOK_S)
 
     def stop(self) -> None:
-        """End it in order; or, if that takes too long, at once, with all that it started."""
+        """End it in order; or, if that takes too long, at once."""
         if self.process.poll() is not None:
             return
         self.process.terminate()
         try:
             self.process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.kill()
             self.process.wait(STOP_S)

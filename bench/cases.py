@@ -1,0 +1,189 @@
+"""The table of cases: every row of the targets in which onceq is paired with something else.
+
+A row says what is asked of both sides, of whom, and what ratio is wanted. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from bench.systems import Named
+
+Command = Mapping[str, int | str | bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Against:
+    """Another side, and our rate by its rate that is wanted; None: only reported."""
+
+    system: str
+    target: float | None = None
+    setting: str = "best"
+    ask: Command = field(default_factory=lambda: MappingProxyType({}))
+    """What is asked of it otherwise than of ours."""
+
+    @property
+    def named(self) -> Named:
+        """The system in its setting."""
+        return Named(self.system, self.setting)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """A question.
+
+    ask: what ours does. first: how many operations at first; step: what their number is a multiple
+    of; most: the most in a slice. floor: the rate of ours that is wanted, a second. tail: the
+    p99 by the p50 of ours that is wanted at most.
+    """
+
+    name: str
+    question: str
+    ask: Command
+    against: tuple[Against, ...] = ()
+    ours: str = "onceq"
+    first: int = 400
+    step: int = 1
+    most: int = 20_000
+    floor: float | None = None
+    tail: float | None = None
+
+
+def _both(system: str, target: float | None) -> tuple[Against, Against]:
+    """Against a peer in its documented best, and in its safe setting."""
+    return Against(system, target), Against(system, target, "safe")
+
+
+SERVE: Command = {"do": "dequeue", "servers": 1, "batch": 1, "user_sql": True}
+BATCH: Command = {"do": "enqueue_batch", "batch": 1000}
+
+CASES = (
+    Case(
+        name="send-1",
+        question="enqueue with all its checks, one client",
+        ask={"do": "enqueue", "clients": 1},
+        against=(
+            Against("raw", 0.88, "safe"),
+            Against("pgmq", 1.1),
+            *_both("rabbitmq", 1.8),
+            *_both("procrastinate", 2.5),
+            *_both("dbos", 3.0),
+            *_both("pgqueuer", 1.35),
+            *_both("absurd", None),
+            *_both("nats", None),
+            Against("huey"),
+            *_both("litequeue", None),
+            Against("persist_queue"),
+            Against("onceq_volatile", setting="safe"),
+        ),
+    ),
+    Case(
+        name="send-4",
+        question="enqueue with all its checks, four clients",
+        ask={"do": "enqueue", "clients": 4},
+        against=(Against("raw", 0.75, "safe"), Against("rabbitmq"), Against("pgqueuer")),
+        step=4,
+    ),
+    Case(
+        name="batch-1000",
+        question="enqueue, 1000 in a transaction",
+        ask=BATCH,
+        against=(
+            Against("raw", 2.2, "safe"),
+            Against("pgmq", 2.2),
+            *_both("rabbitmq", 7.0),
+            *_both("nats", 6.5),
+            Against("procrastinate"),
+            Against("pgqueuer"),
+            Against("onceq_clerk", setting="safe"),
+        ),
+        first=20_000,
+        step=1000,
+        most=200_000,
+    ),
+    Case(
+        name="serve-1",
+        question="execute one at a time, with user SQL and history; one server",
+        ask=SERVE,
+        against=(
+            Against("raw", 0.85, "safe"),
+            Against("raw"),
+            Against("pgmq", 2.2),
+            *_both("rabbitmq", 1.6),
+            *_both("nats", 1.1),
+            *_both("procrastinate", 7.0),
+            *_both("dbos", 4.5),
+            Against("pgqueuer", 4.5, "safe"),
+            Against("pgqueuer"),
+            *_both("absurd", None),
+            Against("huey"),
+            *_both("litequeue", None),
+            Against("persist_queue"),
+        ),
+    ),
+    Case(
+        name="serve-4",
+        question="execute one at a time, with user SQL and history; four servers",
+        ask={**SERVE, "servers": 4},
+        against=(
+            Against("raw", 0.75, "safe"),
+            Against("raw"),
+            Against("rabbitmq"),
+            Against("procrastinate"),
+        ),
+        step=4,
+    ),
+    Case(
+        name="serve-batch-10",
+        question="execute in batches of 10, with user SQL and history; one server",
+        ask={**SERVE, "batch": 10},
+        against=(Against("pgqueuer", 5.0), Against("raw", setting="safe")),
+        first=2000,
+        step=10,
+        most=50_000,
+        floor=20_000,
+    ),
+    Case(
+        name="serve-batch-100",
+        question="execute in batches of 100, with user SQL and history; one server",
+        ask={**SERVE, "batch": 100},
+        against=(Against("raw", setting="safe"),),
+        first=5000,
+        step=100,
+        most=100_000,
+        floor=50_000,
+    ),
+    Case(
+        name="ask-1",
+        question="request and reply, one client, one server",
+        ask={"do": "request_reply", "clients": 1, "servers": 1},
+        against=(
+            *_both("nats", 1.2),
+            Against("pgmq", 2.5),
+            *_both("rabbitmq", None),
+            Against("raw", setting="safe"),
+            Against("notify_build", setting="safe"),
+        ),
+        first=200,
+    ),
+    Case(
+        name="ask-16",
+        question="request and reply, 16 clients, two servers",
+        ask={"do": "request_reply", "clients": 16, "servers": 2},
+        against=(Against("notify_build", 2.5, "safe"), Against("raw", setting="safe")),
+        first=400,
+        step=16,
+        tail=3.0,
+    ),
+    Case(
+        name="ask-64",
+        question="request and reply, 64 clients, two servers",
+        ask={"do": "request_reply", "clients": 64, "servers": 2},
+        against=(Against("notify_build", 4.0, "safe"),),
+        first=640,
+        step=64,
+        tail=3.0,
+    ),
+)

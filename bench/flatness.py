@@ -1,0 +1,292 @@
+"""Whether the cost of a request stays the same: deep queues, many clients, old snapshots, age.
+
+Each question has two repositories, in a cluster each, one of them burdened; the same work is timed
+in both in turn. The value is the time in the burdened one by the time in the other, so that 1.0 is
+flat. The clusters run with fsync off: what is measured is the work, and a disk would hide it. They
+are filled through the public API, in batches. Sizes are scaled by --scale.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from psycopg.conninfo import make_conninfo
+
+import onceq
+from bench.ages import aging
+from bench.pairs import Runner, alternate, ratios
+from bench.results import Result, Slice
+from bench.workers.base import BODY
+from bench.workers.onceq_worker import batched, can_batch, init
+from onceq.engine.embedded import open_embedded
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from bench.scene import Scene
+    from onceq import Clerk, Context
+
+FILL = 10_000
+SHALLOW = 1000
+FIRST = 200
+MOST = 2000
+QUICKLY = 100
+"""The batch in which dequeues are made that are a burden only."""
+REQUESTS = 1_000_000
+MEMORY_MB = 60.0
+
+
+@dataclass(slots=True)
+class Home:
+    """A repository in a cluster of its own. queues: those that the work goes round."""
+
+    qm: onceq.QueueManager
+    conninfo: str
+    clerk: Clerk[bytes, bytes]
+    queues: list[onceq.Queue[bytes, bytes]]
+    rids: Any = field(default_factory=itertools.count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What burdens one of two, how much of it in full, and the work that is timed in both."""
+
+    name: str
+    question: str
+    burden: Callable[[Home, int], AbstractContextManager[None]]
+    size: int
+    work: Callable[[Home, int], Slice]
+    target: float
+
+
+def serve(home: Home, number: int) -> Slice:
+    """Execute so many requests, one at a time; timed from the first execution to the last."""
+    queue = home.queues[0]
+    fill(home, queue, number)
+    return Slice(number=number - 1, seconds=_served(home, queue, number, limit=1))
+
+
+def send(home: Home, number: int) -> Slice:
+    """Send so many requests, one at a time."""
+    started = time.perf_counter()
+    for rid in itertools.islice(home.rids, number):
+        home.clerk.send(str(rid), BODY)
+    return Slice(number=number, seconds=time.perf_counter() - started)
+
+
+def go_round(home: Home, number: int) -> Slice:
+    """Enqueue and dequeue, each time in the next queue."""
+    started = time.perf_counter()
+    for queue in itertools.islice(itertools.cycle(home.queues), number):
+        home.qm.enqueue(queue, BODY)
+        home.qm.dequeue(queue.name)
+    return Slice(number=number, seconds=time.perf_counter() - started)
+
+
+def fill(home: Home, queue: onceq.Queue[bytes, bytes], number: int) -> None:
+    """Enqueue so many, in batches."""
+    for first in range(0, number, FILL):
+        home.qm.enqueue_many(queue, [BODY] * min(FILL, number - first))
+
+
+def _served(home: Home, queue: onceq.Queue[bytes, bytes], number: int, *, limit: int) -> float:
+    moments: list[float] = []
+
+    def handle(_: bytes, __: Context) -> bytes:
+        moments.append(time.perf_counter())
+        if len(moments) == number:
+            server.stop()
+        return b"ok"
+
+    server = onceq.Server([queue.handled_by(handle, **batched(limit))])
+    server.run(home.conninfo)
+    return moments[number - 1] - moments[0]
+
+
+def _dequeued(home: Home, number: int) -> None:
+    queue = home.queues[0]
+    for first in range(0, number, FILL):
+        some = min(FILL, number - first)
+        fill(home, queue, some)
+        _served(home, queue, some, limit=QUICKLY if can_batch() else 1)
+
+
+@contextlib.contextmanager
+def deep(home: Home, size: int) -> Generator[None]:
+    """Let so many wait in the queue."""
+    fill(home, home.queues[0], size)
+    yield
+
+
+@contextlib.contextmanager
+def registrants(home: Home, size: int) -> Generator[None]:
+    """Register so many."""
+    for number in range(size):
+        home.qm.register(home.queues[0].name, f"registrant-{number}")
+    yield
+
+
+@contextlib.contextmanager
+def snapshot(home: Home, size: int) -> Generator[None]:
+    """Make so many dequeues while a transaction holds a snapshot from before them."""
+    with psycopg.connect(home.conninfo) as connection:
+        connection.execute("set transaction isolation level repeatable read")
+        connection.execute("select count(*) from pg_class")
+        _dequeued(home, size)
+        yield
+
+
+@contextlib.contextmanager
+def writer(home: Home, size: int) -> Generator[None]:
+    """Make so many dequeues while a transaction in another database has written, and goes on."""
+    other = make_conninfo(home.conninfo, dbname="postgres")
+    with psycopg.connect(other) as connection:
+        connection.execute("create table written (n integer)")
+        connection.execute("insert into written values (1)")
+        _dequeued(home, size)
+        yield
+        connection.rollback()
+
+
+@contextlib.contextmanager
+def queues(home: Home, size: int) -> Generator[None]:
+    """Make so many queues, with some elements in each."""
+    for number in range(1, size):
+        home.queues.append(onceq.Queue(f"work-{number}", bytes, bytes))
+        home.qm.declare(home.queues[-1])
+        fill(home, home.queues[-1], SHALLOW // 10)
+    yield
+
+
+QUESTIONS = (
+    Question(
+        name="flat/depth-serve",
+        question="execute with 3M waiting by 1k",
+        burden=deep,
+        size=3_000_000,
+        work=serve,
+        target=1.3,
+    ),
+    Question(
+        name="flat/depth-send",
+        question="send with 3M waiting by 1k",
+        burden=deep,
+        size=3_000_000,
+        work=send,
+        target=1.3,
+    ),
+    Question(
+        name="flat/registrants",
+        question="send with 100k registrants by 1",
+        burden=registrants,
+        size=100_000,
+        work=send,
+        target=1.3,
+    ),
+    Question(
+        name="flat/snapshot",
+        question="execute after 200k dequeues under an old snapshot by none",
+        burden=snapshot,
+        size=200_000,
+        work=serve,
+        target=1.2,
+    ),
+    Question(
+        name="flat/writer",
+        question="execute after 200k dequeues beside a long writer in another database by none",
+        burden=writer,
+        size=200_000,
+        work=serve,
+        target=1.2,
+    ),
+    Question(
+        name="flat/queues",
+        question="enqueue and dequeue in 500 queues in turn by one queue",
+        burden=queues,
+        size=500,
+        work=go_round,
+        target=1.3,
+    ),
+)
+NAMES = (*(question.name for question in QUESTIONS), "memory/resident", "memory/growth")
+
+
+def run(scene: Scene) -> None:
+    """Answer all of them."""
+    for question in QUESTIONS:
+        scene.told.started(question.name)
+        scene.told.found(_answered(question, scene))
+    scene.told.started(NAMES[-2])
+    for result in _memory(scene):
+        scene.told.found(result)
+
+
+def _answered(question: Question, scene: Scene) -> Result:
+    size = max(1, round(question.size * scene.scale))
+    with (
+        _home(scene, f"{question.name}-fresh") as fresh,
+        _home(scene, f"{question.name}-burdened") as burdened,
+    ):
+        for home in (fresh, burdened):
+            fill(home, home.queues[0], SHALLOW)
+        with question.burden(burdened, size):
+            runners = [
+                Runner(name=name, run=partial(question.work, home), first=FIRST, most=MOST)
+                for name, home in (("fresh", fresh), (f"burdened by {size:,}", burdened))
+            ]
+            sides = alternate(runners, scene.pace)
+    return Result(
+        name=question.name,
+        question=question.question,
+        rounds=ratios(*sides),
+        target=question.target,
+        better="less",
+        sides=sides,
+        note=f"burden: {size:,}; fsync off",
+    )
+
+
+def _memory(scene: Scene) -> tuple[Result, Result]:
+    number = max(10, round(REQUESTS * scene.scale))
+    with _home(scene, "memory") as home:
+        found = tuple(aging(home.qm, home.conninfo, number))
+    note = f"{number:,} requests; MB at each tenth: " + ", ".join(f"{mb:.1f}" for mb in found)
+    return (
+        Result(
+            name=NAMES[-2],
+            question="resident memory of a server process",
+            unit="MB",
+            rounds=(max(found),),
+            target=MEMORY_MB,
+            better="less",
+            note=note,
+        ),
+        Result(
+            name=NAMES[-1],
+            question="its memory at the end by that after a tenth of the requests",
+            rounds=(found[-1] / found[0],),
+            target=1.1,
+            better="less",
+            note=note,
+        ),
+    )
+
+
+@contextlib.contextmanager
+def _home(scene: Scene, name: str) -> Generator[Home]:
+    directory: Path = scene.directory / name.replace("/", "-")
+    with open_embedded(directory, settings={"fsync": "off"}) as server:
+        init(server.conninfo)
+        queue = onceq.Queue("work", bytes, bytes)
+        with onceq.open(server.conninfo) as qm:
+            qm.declare(queue)
+            with qm.clerk("client", queue, window=100_000) as clerk:
+                yield Home(qm, server.conninfo, clerk, [queue])

@@ -1,0 +1,154 @@
+"""Runs the table of cases: each pair in turn, and what is wanted of ours alone.
+
+The other side is started for its pairs and then ended; ours runs through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from bench.pairs import Runner, alternate, ratios
+from bench.results import Result
+from bench.systems import Named, Running, Systems, UnmeasuredError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from bench.cases import Against, Case, Command
+    from bench.pairs import Pace
+    from bench.scene import Scene
+
+OURS = "safe"
+
+
+def named(case: Case, against: Against) -> str:
+    """Return the name of a pair: `case/other`."""
+    return f"{case.name}/{against.named}".replace(" ", "-")
+
+
+def expected(cases: Sequence[Case]) -> list[str]:
+    """Return the names of all results of these cases, in the order of the table."""
+    return [name for case in cases for name in (*_pairs(case), *_alone(case))]
+
+
+def _pairs(case: Case) -> list[str]:
+    return [named(case, against) for against in case.against]
+
+
+def _alone(case: Case) -> list[str]:
+    wanted = {"rate": case.floor, "tail": case.tail}
+    return [f"{case.name}/{what}" for what, target in wanted.items() if target is not None]
+
+
+def run(scene: Scene, cases: Sequence[Case]) -> None:
+    """Measure them; each other system is started once, for all of its pairs."""
+    told, pace = scene.told, scene.pace
+    with scene.ground("pairs") as ground, contextlib.ExitStack() as stack:
+        systems = Systems(ground, scene.logs)
+        ours = _Ours(systems, stack)
+        for other in _others(cases):
+            with _started(systems, other) as running:
+                for case in cases:
+                    for against in case.against:
+                        if against.named == other:
+                            told.started(named(case, against))
+                            told.found(_pair(case, against, ours, (running, pace)))
+        for case in cases:
+            if case.floor is not None or case.tail is not None:
+                told.started(f"{case.name}, ours alone")
+                for result in _by_itself(case, ours, pace):
+                    told.found(result)
+
+
+def _others(cases: Sequence[Case]) -> list[Named]:
+    return list(dict.fromkeys(against.named for case in cases for against in case.against))
+
+
+class _Ours:
+    """Our systems, started when first asked for, and kept."""
+
+    def __init__(self, systems: Systems, stack: contextlib.ExitStack) -> None:
+        self._systems = systems
+        self._stack = stack
+        self._running: dict[str, Running] = {}
+
+    def get(self, system: str) -> Running:
+        """Return that system, running."""
+        if system not in self._running:
+            running = self._systems.start(Named(system, OURS))
+            self._running[system] = self._stack.enter_context(contextlib.closing(running))
+        return self._running[system]
+
+
+@contextlib.contextmanager
+def _started(systems: Systems, named: Named) -> Generator[Running | UnmeasuredError]:
+    """Yield the system, or why it cannot be had."""
+    with contextlib.ExitStack() as stack:
+        try:
+            running = stack.enter_context(contextlib.closing(systems.start(named)))
+        except UnmeasuredError as reason:
+            yield reason
+        else:
+            yield running
+
+
+def _runner(case: Case, running: Running, ask: Command) -> Runner:
+    ready = running.ready
+    return Runner(
+        name=f"{ready['system']} {ready['setting']}",
+        run=partial(running.ask, command={**case.ask, **ask}),
+        first=case.first,
+        step=case.step,
+        most=case.most,
+        version=ready["version"],
+        weaker=ready["weaker"],
+        how=ready.get("how", ""),
+    )
+
+
+def _pair(
+    case: Case, against: Against, ours: _Ours, other: tuple[Running | UnmeasuredError, Pace]
+) -> Result:
+    running, pace = other
+    result = Result(name=named(case, against), question=case.question, target=against.target)
+    try:
+        if isinstance(running, UnmeasuredError):
+            raise running
+        sides = alternate(
+            (_runner(case, ours.get(case.ours), {}), _runner(case, running, against.ask)), pace
+        )
+    except UnmeasuredError as reason:
+        return unmeasured(result, reason)
+    return replace(result, sides=sides, rounds=ratios(*sides))
+
+
+def _by_itself(case: Case, ours: _Ours, pace: Pace) -> list[Result]:
+    rate = Result(name=f"{case.name}/rate", question=case.question, unit="/s", target=case.floor)
+    tail = Result(
+        name=f"{case.name}/tail",
+        question=f"{case.question}: p99 by p50",
+        target=case.tail,
+        better="less",
+    )
+    wanted = [one for one in (rate, tail) if one.target is not None]
+    try:
+        (side,) = alternate((_runner(case, ours.get(case.ours), {}),), pace)
+    except UnmeasuredError as reason:
+        return [unmeasured(one, reason) for one in wanted]
+    values = {
+        rate.name: tuple(one.per_s for one in side.slices),
+        tail.name: tuple(
+            one.p99_us / one.p50_us for one in side.slices if one.p50_us and one.p99_us
+        ),
+    }
+    return [replace(one, sides=(side,), rounds=values[one.name]) for one in wanted]
+
+
+def unmeasured(result: Result, reason: UnmeasuredError) -> Result:
+    """Return the result without a value, and why."""
+    if reason.skipped:
+        return replace(result, skipped=str(reason))
+    return replace(result, error=str(reason))

@@ -1,0 +1,99 @@
+"""Servers as processes that run until they are told to stop, for onceq and for the raw statements.
+
+Both are driven alike. What makes servers ready is never timed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from bench.workers.base import WrongError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+SPAWN = multiprocessing.get_context("spawn")
+READY_S = 60.0
+"""How long servers may take until all of them have work; a slice may last as long again."""
+LOOK_S = 0.001
+SLICE_S_MAX = 300.0
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the parent and its servers see of each other. done, begun: one place a server."""
+
+    servers: int
+    gate: Any = field(init=False)
+    stop: Any = field(init=False)
+    done: Any = field(init=False)
+    begun: Any = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gate", SPAWN.Barrier(self.servers))
+        object.__setattr__(self, "stop", SPAWN.Event())
+        object.__setattr__(self, "done", SPAWN.RawArray("q", self.servers))
+        object.__setattr__(self, "begun", SPAWN.RawArray("d", self.servers))
+
+    def begin(self, index: int) -> None:
+        """Wait until every server has come here: from now on it is timed."""
+        self.gate.wait(READY_S)
+        self.begun[index] = time.monotonic()
+
+    def on_stop(self, act: Callable[[], None]) -> None:
+        """Call that when the parent says stop; end this process when the parent is gone."""
+
+        def watch() -> None:
+            self.stop.wait()
+            act()
+
+        def outlive() -> None:
+            parent = multiprocessing.parent_process()
+            if parent is not None:
+                wait([parent.sentinel])
+                os._exit(1)
+
+        for target in (watch, outlive):
+            threading.Thread(target=target, daemon=True).start()
+
+
+@contextlib.contextmanager
+def serving(serve: Callable[..., None], shared: Shared, *arguments: object) -> Generator[None]:
+    """Run `serve(index, shared, *arguments)` in as many processes; stop them in the end."""
+    started = [
+        SPAWN.Process(target=serve, args=(index, shared, *arguments), daemon=True)
+        for index in range(shared.servers)
+    ]
+    for process in started:
+        process.start()
+    try:
+        yield
+        if any(process.exitcode is not None for process in started):
+            raise WrongError("a server ended by itself; its words are in the log")
+    finally:
+        shared.stop.set()
+        for process in started:
+            process.join(10)
+            if process.is_alive():
+                process.kill()
+
+
+def consumed(shared: Shared, number: int, is_empty: Callable[[], bool]) -> float:
+    """Wait until `number` are done and none is left; return the seconds that it took."""
+    deadline = time.monotonic() + SLICE_S_MAX
+    while sum(shared.done) < number:
+        if time.monotonic() > deadline or shared.gate.broken:
+            raise WrongError(f"{sum(shared.done)} of {number} were done, by {list(shared.done)}")
+        time.sleep(LOOK_S)
+    while not is_empty():
+        if time.monotonic() > deadline:
+            raise WrongError("all were executed, but some are still there")
+    began: float = min(shared.begun)
+    return time.monotonic() - began

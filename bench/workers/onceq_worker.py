@@ -1,0 +1,239 @@
+"""onceq itself, by its public API only: clerks on threads, servers in processes.
+
+Its only setting is the safe one. `enqueue` is `Clerk.send`, with registration, epoch and same-rid
+check; `enqueue_batch` is `QueueManager.enqueue_many`; a dequeue is the native server, with the
+user's INSERT in the handler; the history row is written, and a reply where one is owed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import itertools
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+import onceq
+from bench.workers.askers import run_clients
+from bench.workers.base import (
+    BODY,
+    About,
+    Dequeue,
+    Enqueue,
+    EnqueueBatch,
+    Place,
+    RequestReply,
+    RoundTrips,
+    SkippedError,
+    System,
+    Timed,
+    WrongError,
+    require_count,
+    serve_commands,
+    shares,
+)
+from bench.workers.crowd import Shared, consumed, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from onceq import Clerk, Context
+
+WINDOW = 100_000
+FILL = 10_000
+WARM_UP = 20
+"""Round trips of each client before it is timed."""
+TOGETHER = 20
+"""The most requests that a server of many clients takes into one transaction."""
+
+
+def batched(limit: int) -> dict[str, Any]:
+    """Return the option of `handled_by` for batches, or say that there is none."""
+    if limit == 1:
+        return {}
+    if "batch" not in inspect.signature(onceq.Queue.handled_by).parameters:
+        raise WrongError("this onceq has no batch servers")
+    return {"batch": limit}
+
+
+def init(conninfo: str) -> None:
+    """Make the schema, as `onceq init` does."""
+    command = [sys.executable, "-m", "onceq.cli.main", "--url", conninfo, "init"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=60)
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a server process serves."""
+
+    conninfo: str
+    queue: onceq.Queue[bytes, bytes]
+
+
+def serve(index: int, shared: Shared, served: Served, asked: Dequeue) -> None:
+    """Be one server process; its first execution waits until every server has one."""
+    queued = served.queue
+    begun = False
+
+    def handle(body: bytes, context: Context) -> bytes:
+        nonlocal begun
+        if not begun:
+            begun = True
+            shared.begin(index)
+        if asked.user_sql:
+            context.connection.execute("insert into effect values (%s)", (body,))
+        shared.done[index] += 1
+        return b"ok"
+
+    server = onceq.Server([queued.handled_by(handle, **batched(asked.batch))])
+    shared.on_stop(server.stop)
+    server.run(served.conninfo)
+
+
+def serve_replies(index: int, shared: Shared, served: Served, limit: int) -> None:
+    """Be one server process whose clients wait for replies."""
+    queued = served.queue
+
+    def handle(body: bytes, context: Context) -> bytes:
+        context.connection.execute("insert into effect values (%s)", (body,))
+        shared.done[index] += 1
+        return b"ok"
+
+    server = onceq.Server([queued.handled_by(handle, **batched(limit))])
+    shared.on_stop(server.stop)
+    server.run(served.conninfo)
+
+
+class Asking:
+    """A client with a clerk of its own, and one request outstanding."""
+
+    def __init__(self, clerk: Clerk[bytes, bytes]) -> None:
+        self.clerk = clerk
+        self.each_s: list[float] = []
+        self.rids = map(str, itertools.count())
+
+    def work(self, times: int) -> None:
+        """Make round trips; how long each took is kept."""
+        for rid in itertools.islice(self.rids, times):
+            started = time.perf_counter()
+            self.clerk.transceive(rid, BODY, timeout_s=60)
+            self.each_s.append(time.perf_counter() - started)
+
+
+class Sending(Asking):
+    """A client that sends, each request stable before the next; nobody waits for the replies."""
+
+    def work(self, times: int) -> None:
+        """Send."""
+        for rid in itertools.islice(self.rids, times):
+            self.clerk.send(rid, BODY)
+
+
+@contextlib.contextmanager
+def opened(
+    numbers: Sequence[int], kind: type[Asking], served: Served
+) -> Generator[Sequence[Asking]]:
+    """Connect the clerks of these numbers."""
+    with contextlib.ExitStack() as stack:
+        qm = stack.enter_context(onceq.open(served.conninfo))
+        yield [
+            kind(stack.enter_context(qm.clerk(f"client-{number}", served.queue, window=WINDOW)))
+            for number in numbers
+        ]
+
+
+class Onceq(System):
+    """A repository in a database of its own. durable: whether its queues are."""
+
+    durable = True
+
+    def __init__(self, place: Place) -> None:
+        if place.setting != "safe":
+            raise SkippedError("the safe setting is the only one")
+        self.conninfo = place.require_conninfo()
+        init(self.conninfo)
+        self.numbers = itertools.count()
+        self.qm = onceq.open(self.conninfo)
+        self.direct: psycopg.Connection[Any] = psycopg.connect(self.conninfo, autocommit=True)
+        self.direct.execute("create table effect (body bytea not null)")
+        self.sent, self.filled, self.executed, self.asked = map(
+            self._queue, ("sent", "filled", "executed", "asked")
+        )
+
+    def about(self) -> About:
+        """Return what the first line says."""
+        return About(
+            system="onceq" if self.durable else "onceq_volatile",
+            version=onceq.__version__,
+            weaker="" if self.durable else "a crash of the database empties the queue",
+            how="clients are threads with a clerk each, servers are processes",
+        )
+
+    def enqueue(self, asked: Enqueue) -> Timed:
+        """Send, one by one."""
+        served, numbers = Served(self.conninfo, self.sent), self._numbers(asked.clients)
+        found = run_clients(opened, numbers, asked.number, 0, Sending, served)
+        return Timed(seconds=found.seconds)
+
+    def enqueue_batch(self, asked: EnqueueBatch) -> Timed:
+        """Enqueue many, in transactions of `batch`."""
+        started = time.perf_counter()
+        self._fill(self.filled, asked.number, asked.batch)
+        return Timed(seconds=time.perf_counter() - started)
+
+    def dequeue(self, asked: Dequeue) -> Timed:
+        """Execute with the native server, from the moment when every process has its first."""
+        batched(asked.batch)
+        self._fill(self.executed, asked.number, FILL)
+        shared = Shared(asked.servers)
+        with serving(serve, shared, Served(self.conninfo, self.executed), asked):
+            seconds = consumed(
+                shared, asked.number, lambda: self.qm.show(self.executed.name).depth == 0
+            )
+        self._check_effects(asked.number if asked.user_sql else 0)
+        return Timed(seconds=seconds)
+
+    def request_reply(self, asked: RequestReply) -> RoundTrips:
+        """Make round trips by `Clerk.transceive`."""
+        limit = TOGETHER if asked.clients > asked.servers and can_batch() else 1
+        served, numbers = Served(self.conninfo, self.asked), self._numbers(asked.clients)
+        with serving(serve_replies, Shared(asked.servers), served, limit):
+            found = run_clients(opened, numbers, asked.number, WARM_UP, Asking, served)
+        self._check_effects(asked.number + WARM_UP * asked.clients)
+        return found
+
+    def close(self) -> None:
+        """Close both connections."""
+        self.direct.close()
+        self.qm.close()
+
+    def _queue(self, name: str) -> onceq.Queue[bytes, bytes]:
+        queue = onceq.Queue(name, bytes, bytes, durable=self.durable)
+        self.qm.declare(queue)
+        return queue
+
+    def _numbers(self, clients: int) -> list[int]:
+        return list(itertools.islice(self.numbers, clients))
+
+    def _fill(self, queue: onceq.Queue[bytes, bytes], number: int, batch: int) -> None:
+        for size in shares(number, -(-number // batch)):
+            self.qm.enqueue_many(queue, [BODY] * size)
+
+    def _check_effects(self, expected: int) -> None:
+        row = self.direct.execute("select count(*) from effect").fetchone()
+        require_count("rows in effect", 0 if row is None else row[0], expected)
+        self.direct.execute("truncate effect")
+
+
+def can_batch() -> bool:
+    """Return whether this onceq has batch servers."""
+    return "batch" in inspect.signature(onceq.Queue.handled_by).parameters
+
+
+if __name__ == "__main__":
+    serve_commands(Onceq)
