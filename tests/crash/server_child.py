@@ -97,12 +97,11 @@ def die_at(point: str, died: Path) -> None:
 
     def deadly(*arguments: Any) -> Any:
         del left[:1]
-        if when == "after":
-            answer = perform(*arguments)
+        answers = [perform(*arguments)] if when == "after" else []
         if not left and not died.exists():
             died.touch()
             os.kill(os.getpid(), 9)
-        return answer if when == "after" else perform(*arguments)
+        return answers[0] if answers else perform(*arguments)
 
     setattr(PostgresDriver, f"_{step}", deadly)
 

@@ -33,9 +33,7 @@ def test_a_server_killed_at_every_step_of_a_chained_claim(
         pytest.skip("one alone is not a part")
     point = f"{when} {step} {3 if step in {'call', 'start_part'} else 2}"
     died = Path(settings.files) / "died"
-    settings = msgspec.structs.replace(
-        settings, queue={"backoff_ms": 0}, batch=batch, die_at=point
-    )
+    settings = msgspec.structs.replace(settings, queue={"backoff_ms": 0}, batch=batch, die_at=point)
     queue = order_queue(settings.queue)
     qm.declare(queue)
     with recorded(qm, "till", queue, Path(settings.files), window=REQUESTS) as clerk:

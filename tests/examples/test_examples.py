@@ -50,6 +50,12 @@ rejected ones are held too: True
 held in divisions.error with ZeroDivisionError
 redriven under another eid: True outcome: done
 """,
+    "batch_server": """\
+replies: 200, of them failed: 2
+refused: row 50 of the file has no amount
+refused: row 150 of the file has no amount
+booked: 198 in fewer than 20 transactions: True
+""",
     "kill": """\
 queued: KILLED
 queued: the reply says killed
