@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 import onceq
 from onceq.engine import faults
 from onceq.errors import EnvironmentFault
-from tests.parts import LIMIT_S, plain, serving
+from tests.parts import LIMIT_S, plain, rows, serving
 
 if TYPE_CHECKING:
     from onceq.engine.embedded import EmbeddedServer
@@ -64,10 +64,13 @@ def test_a_handler_cannot_make_its_commit_less_durable(
     qm.declare(RAW)
     with plain(conninfo) as connection:
         connection.execute(
-            f"create function {repository}.note() returns trigger language plpgsql as"
-            " $$ begin new.code := current_setting('synchronous_commit'); return new; end $$;"
-            f" create trigger note before insert on {repository}.history for each row"
-            f" execute function {repository}.note()".encode()
+            f"create table {repository}.noted (setting text);"
+            f" create function {repository}.note() returns trigger language plpgsql as"
+            f" $$ begin insert into {repository}.noted values"
+            " (current_setting('synchronous_commit')); return null; end $$;"
+            f" create constraint trigger note after insert on {repository}.history_default"
+            " deferrable initially deferred"  # as the last act of the transaction
+            f" for each row execute function {repository}.note()".encode()
         )
 
     def handler(request: bytes, context: onceq.Context) -> bytes:
@@ -76,7 +79,7 @@ def test_a_handler_cannot_make_its_commit_less_durable(
 
     with serving(conninfo, repository, RAW.handled_by(handler)), qm.clerk("c", RAW) as clerk:
         clerk.transceive("1", b"x", timeout_s=LIMIT_S)
-    assert {one.code for one in qm.lookup("1", state="finished")} == {"on"}
+    assert rows(conninfo, f"select setting from {repository}.noted") == [("on",)]
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
