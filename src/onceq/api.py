@@ -13,6 +13,7 @@ from onceq.engine.async_connection import AsyncLink
 from onceq.engine.connection import Link
 from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
+from onceq.engine.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
@@ -37,7 +38,7 @@ class QueueManager(QueueOperations):
         registrant: the client's lasting name; a second process that uses it fences the first.
         window: how many requests may be outstanding, 1 to 100,000 (C6).
         """
-        link = Link(self.located, self.repository)
+        link = Link(self.located, self.repository, wakes=Wakes())
         return Clerk(link, registrant, queue, thread=thread, window=window)
 
 
@@ -48,7 +49,7 @@ class AsyncQueueManager(AsyncQueueOperations):
         self, registrant: str, queue: Queue[T, R], *, thread: str = "", window: int = 1
     ) -> AsyncClerk[T, R]:
         """See QueueManager.clerk; `async with` connects it."""
-        link = AsyncLink(self.located, self.repository)
+        link = AsyncLink(self.located, self.repository, wakes=Wakes())
         return AsyncClerk(link, registrant, queue, thread=thread, window=window)
 
 

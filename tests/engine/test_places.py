@@ -12,10 +12,9 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import onceq
-from onceq.engine import migrate
+from onceq.engine import migrate, session
 from onceq.engine.embedded import find_binaries, open_embedded, stop_embedded
 from onceq.engine.locate import resolve_url
-from onceq.engine.session import execution_settings
 from onceq.errors import (
     CannotConnect,
     InvalidValue,
@@ -181,8 +180,9 @@ def test_the_older_postgresql_of_the_wheel_serves_as_well(tmp_path: Path) -> Non
         eid = scalar(server.conninfo, "select eid from older.history limit 1")
         assert eid.version == 7  # ours, where PostgreSQL has none
     stop_embedded(directory, force=True)
-    assert "transaction_timeout" not in execution_settings(5, 160000)
-    assert "transaction_timeout = '5s'" in execution_settings(5, 170000)
+    wanted = session.settings(limit_s=5)
+    assert "transaction_timeout" not in session.set_text(wanted, 160000)
+    assert "transaction_timeout = '5s'" in session.set_text(wanted, 170000)
 
 
 # --- roles and settings -------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from onceq.engine.waiting import FIRST_S, GROWTH, LONGEST_DEFAULT_S, LONGEST_S, Pause
+from onceq.engine.waiting import LONGEST_DEFAULT_S, LONGEST_S, POLLED, RUNG, Pace, Pause
 from onceq.model.ops import Wait
 
 
@@ -19,15 +19,34 @@ def series(pause: Pause, key: str, count: int, *, first: bool = True) -> list[fl
     return delays
 
 
+FIRST_S = POLLED.first_s
+
+
 @pytest.mark.parametrize(
-    ("key", "longest"), [("receive", LONGEST_DEFAULT_S), ("environment", LONGEST_S["environment"])]
+    ("bells", "key", "pace", "longest"),
+    [
+        (0, "receive", POLLED, LONGEST_DEFAULT_S),
+        (0, "environment", POLLED, LONGEST_S["environment"]),
+        (1, "receive", RUNG, LONGEST_DEFAULT_S),
+        (1, "idle", RUNG, LONGEST_DEFAULT_S),
+        (1, "environment", POLLED, LONGEST_S["environment"]),
+    ],
 )
-def test_waits_grow_to_their_longest(key: str, longest: float) -> None:
-    delays = series(Pause(), key, 100)
-    assert delays[0] == FIRST_S
+def test_waits_grow_to_their_longest(bells: int, key: str, pace: Pace, longest: float) -> None:
+    delays = series(Pause(rung=bool(bells)), key, 100)
+    assert delays[0] == pace.first_s
     assert delays[-1] == longest
     grown = [later / earlier for earlier, later in pairwise(delays) if later < longest]
-    assert all(ratio == pytest.approx(GROWTH) for ratio in grown)
+    assert all(ratio == pytest.approx(pace.growth) for ratio in grown)
+
+
+def test_a_ring_makes_the_series_short_again_and_keeps_its_deadline() -> None:
+    pause = Pause(rung=True)
+    assert pause.next(Wait(key="receive", first=True, timeout_s=1.0), 0.0) == RUNG.first_s
+    series(pause, "receive", 20, first=False)
+    pause.again("receive")
+    assert pause.next(Wait(key="receive", first=False, timeout_s=1.0), 0.5) == RUNG.first_s
+    assert pause.next(Wait(key="receive", first=False, timeout_s=1.0), 1.0) is None
 
 
 def test_the_first_of_a_series_is_short_again() -> None:

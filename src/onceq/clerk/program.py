@@ -6,7 +6,7 @@ unknown commit: the session becomes unsure, and only a new connect tells. Source
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onceq import errors
@@ -64,6 +64,7 @@ class Session(Generic[T, R]):
 
     window: how many requests may be outstanding. outstanding: sent, no reply handed out yet.
     received: replies handed out and not acknowledged. gone: sent before, reply no longer kept.
+    asleep: registered, on its connection, as one to be rung when a reply comes.
     sure: False after an operation whose effect is unknown, until the next connect.
     """
 
@@ -83,6 +84,7 @@ class Session(Generic[T, R]):
     outstanding: dict[str, None] = field(default_factory=dict[str, None])
     received: list[str] = field(default_factory=list[str])
     gone: list[str] = field(default_factory=list[str])
+    asleep: bool = False
     sure: bool = True
 
 
@@ -124,7 +126,7 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
         session.state = ClientState.REQ_SENT
     elif session.state is ClientState.REQ_SENT:  # acknowledged in another order than it was sent
         session.state = ClientState.CONNECTED
-    session.gone = []
+    session.gone, session.asleep = [], False
     session.sure = True
 
 
@@ -239,14 +241,20 @@ def receive(
     _refuse_gone(session, rid)
     if rid is not None and rid not in session.outstanding:
         raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
+    found = yield from _look(session, op)
     first = True
-    while not (found := (yield from _perform(session, op))):
-        if not (yield from ops.Wait(key="receive", first=first, timeout_s=timeout_s)):
-            raise errors.ReceiveTimeout(
-                f"no reply to {rid or session.s_rid!r} within {timeout_s} s: nothing is lost, "
-                "receive again; `onceq request show` says where the request is"
-            )
-        first = False
+    while not found:
+        if session.asleep or timeout_s == 0:
+            if not (yield from ops.Wait(key="receive", first=first, timeout_s=timeout_s)):
+                raise errors.ReceiveTimeout(
+                    f"no reply to {rid or session.s_rid!r} within {timeout_s} s: nothing is lost, "
+                    "receive again; `onceq request show` says where the request is"
+                )
+            first = False
+        else:  # and look once more: what came meanwhile rang nobody
+            yield from ops.FallAsleep(registrant_id=session.registrant_id)
+            session.asleep = True
+        found = yield from _look(session, op)
     for element in found:
         session.outstanding.pop(element.rid, None)
         session.received.append(element.rid)
@@ -254,6 +262,17 @@ def receive(
         session.r_rid, session.ckpt = found[-1].rid, ckpt
     _arrived(session)
     return [_reply(session, element) for element in found]
+
+
+def _look(session: Session[Any, Any], op: ops.Receive) -> ops.Program[list[Element]]:
+    """Looks for replies; a session that was asleep and finds some wakes.
+
+    After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
+    """
+    asleep, session.asleep = session.asleep, False
+    found = yield from _perform(session, replace(op, asleep=asleep))
+    session.asleep = asleep and not found
+    return found
 
 
 def _refuse_gone(session: Session[Any, Any], rid: str | None) -> None:

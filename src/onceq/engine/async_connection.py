@@ -5,27 +5,40 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import session
-from onceq.engine.async_driver import AsyncPostgresDriver, connect
+from onceq.engine import exchange, session
+from onceq.engine.async_driver import AsyncPostgresDriver, open_session
 from onceq.engine.migrate import verify_with
 from onceq.errors import CannotConnect
 
 if TYPE_CHECKING:
     import psycopg
 
+    from onceq.engine.exchange import Line
     from onceq.engine.locate import Located
+    from onceq.engine.waiting import Wakes
     from onceq.model import ops
 
 T = TypeVar("T")
 
 
 class AsyncLink:
-    """A connection to a repository, and its driver. driver_options: of AsyncPostgresDriver."""
+    """A connection to a repository, and its driver; see `Link`."""
 
-    def __init__(self, located: Located, repository: str, **driver_options: Any) -> None:
+    def __init__(
+        self,
+        located: Located,
+        repository: str,
+        *,
+        wakes: Wakes | None = None,
+        limit_s: int | None = None,
+        **driver_options: Any,
+    ) -> None:
         self._located = located
         self._repository = repository
+        self._wakes = wakes
+        self._limit_s = limit_s
         self._options = driver_options
+        self._line: Line | None = None
         self._driver: AsyncPostgresDriver | None = None
 
     @property
@@ -40,8 +53,22 @@ class AsyncLink:
         if self._driver is None:
             await asyncio.to_thread(self._located.ensure_running)
             await asyncio.to_thread(verify_with, self._located.conninfo, self._repository)
-            connection = await connect(self._located.conninfo)
-            self._driver = AsyncPostgresDriver(connection, self._repository, **self._options)
+            self._driver = await self._begin(self._located.conninfo)
+
+    async def _begin(self, conninfo: str) -> AsyncPostgresDriver:
+        line = exchange.join(conninfo, self._wakes)
+        try:
+            connection, again = await open_session(
+                conninfo, session.settings(limit_s=self._limit_s, bell=line.bell_text)
+            )
+        except BaseException:
+            await asyncio.to_thread(line.close)
+            raise
+        self._line = line
+        driver = AsyncPostgresDriver(connection, self._repository, line=line, **self._options)
+        if self._limit_s is not None:
+            driver.commit_text = session.commit_text(again)
+        return driver
 
     async def run(self, program: ops.Program[T]) -> T:
         """Runs a Program on this link."""
@@ -61,3 +88,6 @@ class AsyncLink:
         if self._driver is not None:
             await self._driver.connection.close()
             self._driver = None
+        if self._line is not None:
+            line, self._line = self._line, None
+            await asyncio.to_thread(line.close)

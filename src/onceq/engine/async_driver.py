@@ -17,6 +17,7 @@ from psycopg.rows import tuple_row
 from onceq.engine import session
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.gate import Gate
+from onceq.engine.parts import Parts
 from onceq.engine.waiting import Pause
 from onceq.errors import OnceqError
 from onceq.model import ops
@@ -24,6 +25,8 @@ from onceq.model import ops
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from onceq.engine.bell import Bell
+    from onceq.engine.exchange import Line
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
@@ -34,28 +37,66 @@ STOP_POLL_S = 0.05
 
 async def connect(conninfo: str) -> psycopg.AsyncConnection[Any]:
     """Returns a session of ours; see `onceq.engine.driver.connect`."""
+    connection, _ = await open_session(conninfo, session.settings())
+    return connection
+
+
+async def open_session(
+    conninfo: str, settings: Mapping[str, str]
+) -> tuple[psycopg.AsyncConnection[Any], str]:
+    """Returns a session with these settings; see `onceq.engine.driver.open_session`."""
+    connection = await _connect(session.offers(conninfo, settings))
+    again = ""
     try:
-        connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
-    except psycopg.Error as error:
-        raise session.cannot_connect(error) from error
-    try:
-        backend_pid = await _backend_pid(connection)
+        backend_pid, host = await _who(connection)
         if session.is_pooled(connection, backend_pid):
             async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as second:
-                session.refuse_pooler(backend_pid, await _backend_pid(second))
-        await connection.execute(session.SETTINGS.encode())
+                session.refuse_pooler(backend_pid, (await _who(second))[0])
+        if host != settings[session.HOST]:
+            again = session.set_text(settings, connection.info.server_version)
+            await connection.execute(again.encode())
     except psycopg.Error as error:
         await connection.close()
         raise session.cannot_connect(error) from error
     except OnceqError:
         await connection.close()
         raise
-    return connection
+    return connection, again
 
 
-async def _backend_pid(connection: psycopg.AsyncConnection[Any]) -> int:
-    row = await (await connection.execute("select pg_backend_pid()")).fetchone()
-    return -1 if row is None else int(row[0])
+async def _connect(offers: list[str]) -> psycopg.AsyncConnection[Any]:
+    for offer in offers:
+        try:
+            return await psycopg.AsyncConnection.connect(offer, autocommit=True)
+        except psycopg.Error as error:
+            if offer is offers[-1] or not session.is_refused(error):
+                raise session.cannot_connect(error) from error
+    raise ValueError("there is always an offer")
+
+
+async def _who(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str | None]:
+    row = await (await connection.execute(session.WHO)).fetchone()
+    return (-1, None) if row is None else (int(row[0]), row[1])
+
+
+async def _wait_rung(bell: Bell, timeout_s: float) -> bool:
+    """`Bell.wait`, awaited."""
+    bell.announce(timeout_s)
+    loop = asyncio.get_running_loop()
+    end = loop.time() + timeout_s
+    arrived = asyncio.Event()
+    loop.add_reader(bell.fileno(), arrived.set)
+    try:
+        async with asyncio.timeout_at(end):
+            await arrived.wait()
+    except TimeoutError:
+        return bell.awoke(rung=False)
+    finally:
+        loop.remove_reader(bell.fileno())
+    if bell.is_rung():
+        return bell.awoke(rung=True)
+    await asyncio.sleep(max(0.0, end - loop.time()))
+    return bell.awoke(rung=False)
 
 
 class AsyncPostgresDriver:
@@ -70,20 +111,28 @@ class AsyncPostgresDriver:
         | None = None,
         stop: threading.Event | None = None,
         gate: Gate | None = None,
-        limit_s: int | None = None,
+        line: Line | None = None,
     ) -> None:
         self.connection = connection
+        self._cursor = connection.cursor(binary=True, row_factory=tuple_row)
         self._repository = repository
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
         self._stop = stop or threading.Event()
         self._gate = gate or Gate()
-        self._commit_text = session.commit_text(limit_s, connection.info.server_version)
+        self.commit_text = b"commit"
+        self._line = line
+        self._bell = None if line is None else line.bell
+        self._to_ring: set[str] = set()
+        self._parts = Parts(repository)
         self._entered = False
-        self._pause = Pause()
+        self._pause = Pause(rung=self._bell is not None)
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
             ops.Begin: self._begin,
+            ops.Start: self._start,
+            ops.Keep: self._keep,
+            ops.Undo: self._undo,
             ops.Commit: self._commit,
             ops.Finish: self._finish,
             ops.Rollback: self._rollback,
@@ -124,18 +173,21 @@ class AsyncPostgresDriver:
             return await self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
         with self._verdict:
             answer = await self._ask(row, text, op, committing=True)
+        self._ring()
         self._verdict.check()
         return answer  # type: ignore[no-any-return] # typed by the Op
 
     async def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
-            async with self.connection.cursor(binary=True, row_factory=tuple_row) as cursor:
-                await cursor.execute(text, row.arguments(op), prepare=True)
-                return row.decode(await cursor.fetchall())
+            await self._cursor.execute(text, row.arguments(op), prepare=True)
+            rows = await self._cursor.fetchall()
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
+        self._to_ring.update(row.bells(rows))
+        return row.decode(rows)
 
     async def _begin(self, op: ops.Begin) -> None:
+        self._leave()  # of a batch that failed as a whole and is run again
         self._gate.announce(alone=op.alone)
         try:
             while not self._gate.try_enter(alone=op.alone):  # noqa: ASYNC110 # threads share it
@@ -143,23 +195,38 @@ class AsyncPostgresDriver:
         finally:
             self._gate.withdraw(alone=op.alone)
         self._entered = True
+        self._parts.begin()
         await self._execute(session.begin_text(op, self._repository), committing=False)
 
-    async def _finish(self, op: ops.Finish) -> list[Element]:
-        following = await self._state(op)
+    async def _start(self, op: ops.Start) -> None:
+        self._parts.next(op)
+        await self._execute(self._parts.start_text(), committing=False)
+
+    async def _keep(self, _: ops.Keep) -> bool:
+        return self._parts.keep(self.connection)
+
+    async def _undo(self, _: ops.Undo) -> None:
+        text = self._parts.undo_text(self.connection)
+        if text:
+            await self._execute(text, committing=False)
+
+    async def _finish(self, op: ops.Finish) -> ops.Finished:
+        finished = await self._state(op)
         if op.commit:
             await self._commit(ops.Commit())
-        return following
+        return finished
 
     async def _commit(self, _: ops.Commit) -> None:
         try:
             with self._verdict:
-                await self._execute(self._commit_text, committing=True)
+                await self._execute(self.commit_text, committing=True)
         finally:
             self._leave()
+        self._ring()
         self._verdict.check()
 
     async def _rollback(self, _: ops.Rollback) -> None:
+        self._to_ring.clear()
         if session.in_transaction(self.connection) and not session.is_broken(self.connection):
             await self._execute(b"rollback", committing=False)
 
@@ -169,6 +236,12 @@ class AsyncPostgresDriver:
             return await self._state(op)
         finally:
             self._leave()
+
+    def _ring(self) -> None:
+        """Rings those who sleep, now that what they wait for has committed."""
+        if self._to_ring and self._line is not None:
+            self._line.ring(self._to_ring)
+        self._to_ring.clear()
 
     def _leave(self) -> None:
         if self._entered:
@@ -191,6 +264,10 @@ class AsyncPostgresDriver:
         delay = self._pause.next(op, time.monotonic())
         if delay is None or self._stop.is_set():
             return False
+        if self._bell is not None and self._pause.is_rung(op.key):
+            if await _wait_rung(self._bell, delay):
+                self._pause.again(op.key)
+            return not self._stop.is_set()
         deadline = time.monotonic() + delay
         while (left := deadline - time.monotonic()) > 0 and not self._stop.is_set():  # noqa: ASYNC110 # set by a signal handler
             await asyncio.sleep(min(left, STOP_POLL_S))

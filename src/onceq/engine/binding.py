@@ -133,7 +133,7 @@ def _bells_in(column: int) -> Callable[[Sequence[Row]], list[str]]:
 
 
 def _unnamed(column: int) -> Callable[[Sequence[Row]], list[str]]:
-    return lambda rows: [row[column] for row in rows if row[0] is None]
+    return lambda rows: [row[column] for row in rows if row[0] is None and row[column] is not None]
 
 
 def _finished(rows: Sequence[Row]) -> ops.Finished:

@@ -5,28 +5,47 @@ Used by clerks, queue managers and servers. A link never retries an operation: i
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import migrate, session
-from onceq.engine.driver import PostgresDriver, connect
+from onceq.engine import exchange, migrate, session
+from onceq.engine.driver import PostgresDriver, open_session
 from onceq.errors import CannotConnect
 
 if TYPE_CHECKING:
     import psycopg
 
+    from onceq.engine.exchange import Line
     from onceq.engine.locate import Located
+    from onceq.engine.waiting import Wakes
     from onceq.model import ops
 
 T = TypeVar("T")
 
 
 class Link:
-    """A connection to a repository, and its driver. driver_options: of PostgresDriver."""
+    """A connection to a repository, and its driver.
 
-    def __init__(self, located: Located, repository: str, **driver_options: Any) -> None:
+    wakes: of whoever waits on it, and is rung; None: nobody does. limit_s: the longest execution of
+    the handlers that run on it, after each commit of which the session is made like new; None
+    where none runs. driver_options: of PostgresDriver.
+    """
+
+    def __init__(
+        self,
+        located: Located,
+        repository: str,
+        *,
+        wakes: Wakes | None = None,
+        limit_s: int | None = None,
+        **driver_options: Any,
+    ) -> None:
         self._located = located
         self._repository = repository
+        self._wakes = wakes
+        self._limit_s = limit_s
         self._options = driver_options
+        self._line: Line | None = None
         self._driver: PostgresDriver | None = None
 
     @property
@@ -40,13 +59,23 @@ class Link:
             self.close()
         if self._driver is None:
             self._located.ensure_running()
-            connection = connect(self._located.conninfo)
-            try:
-                migrate.verify(connection, self._repository)
-            except BaseException:
-                connection.close()
-                raise
-            self._driver = PostgresDriver(connection, self._repository, **self._options)
+            self._driver = self._begin(self._located.conninfo)
+
+    def _begin(self, conninfo: str) -> PostgresDriver:
+        with contextlib.ExitStack() as undo:
+            line = exchange.join(conninfo, self._wakes)
+            undo.callback(line.close)
+            connection, again = open_session(
+                conninfo, session.settings(limit_s=self._limit_s, bell=line.bell_text)
+            )
+            undo.callback(connection.close)
+            migrate.verify(connection, self._repository)
+            undo.pop_all()
+        self._line = line
+        driver = PostgresDriver(connection, self._repository, line=line, **self._options)
+        if self._limit_s is not None:
+            driver.commit_text = session.commit_text(again)
+        return driver
 
     def run(self, program: ops.Program[T]) -> T:
         """Runs a Program on this link."""
@@ -66,3 +95,6 @@ class Link:
         if self._driver is not None:
             self._driver.connection.close()
             self._driver = None
+        if self._line is not None:
+            line, self._line = self._line, None
+            line.close()

@@ -18,6 +18,7 @@ from psycopg.rows import tuple_row
 from onceq.engine import session
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.gate import Gate
+from onceq.engine.parts import Parts, Unstarted
 from onceq.engine.waiting import Pause
 from onceq.errors import OnceqError
 from onceq.model import ops
@@ -25,6 +26,7 @@ from onceq.model import ops
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from onceq.engine.exchange import Line
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
@@ -38,36 +40,57 @@ def connect(conninfo: str) -> psycopg.Connection[Any]:
 
     Raises CannotConnect, PoolerDetected; nothing happened.
     """
+    connection, _ = open_session(conninfo, session.settings())
+    return connection
+
+
+def open_session(conninfo: str, settings: Mapping[str, str]) -> tuple[psycopg.Connection[Any], str]:
+    """Returns a session with these settings, and the SQL that must follow each RESET ALL in it.
+
+    That is none, but where a pooler dropped the startup options. Raises as `connect`.
+    """
+    connection = _connect(session.offers(conninfo, settings))
+    again = ""
     try:
-        connection = psycopg.connect(conninfo, autocommit=True)
-    except psycopg.Error as error:
-        raise session.cannot_connect(error) from error
-    try:
-        backend_pid = _backend_pid(connection)
+        backend_pid, host = _who(connection)
         if session.is_pooled(connection, backend_pid):
             with psycopg.connect(conninfo, autocommit=True) as second:
-                session.refuse_pooler(backend_pid, _backend_pid(second))
-        connection.execute(session.SETTINGS.encode())
+                session.refuse_pooler(backend_pid, (_who(second))[0])
+        if host != settings[session.HOST]:
+            again = session.set_text(settings, connection.info.server_version)
+            connection.execute(again.encode())
     except psycopg.Error as error:
         connection.close()
         raise session.cannot_connect(error) from error
     except OnceqError:
         connection.close()
         raise
-    return connection
+    return connection, again
 
 
-def _backend_pid(connection: psycopg.Connection[Any]) -> int:
-    row = connection.execute("select pg_backend_pid()").fetchone()
-    return -1 if row is None else int(row[0])
+def _connect(offers: list[str]) -> psycopg.Connection[Any]:
+    for offer in offers:
+        try:
+            return psycopg.connect(offer, autocommit=True)
+        except psycopg.Error as error:
+            if offer is offers[-1] or not session.is_refused(error):
+                raise session.cannot_connect(error) from error
+    raise ValueError("there is always an offer")
+
+
+def _who(connection: psycopg.Connection[Any]) -> tuple[int, str | None]:
+    row = connection.execute(session.WHO).fetchone()
+    return (-1, None) if row is None else (int(row[0]), row[1])
 
 
 class PostgresDriver:
     """Performs Ops on a connection.
 
-    calls: for servers, queue name to what calls its handler with (element, connection).
-    stop: ends waits and is what `Stopping` answers. gate: of this process. limit_s: the longest
-    execution; after each commit the session is made like new.
+    calls: for servers, queue name to what calls its handler with (element, connection), where
+    Unstarted stands for a connection whose first use starts a part of a batch.
+    stop: ends waits and is what `Stopping` answers. gate: of this process. line: to the bells of
+    others, and this session's own. commit_text: the SQL of a commit; where handlers run, with what
+    makes the session like new.
     """
 
     def __init__(
@@ -75,23 +98,32 @@ class PostgresDriver:
         connection: psycopg.Connection[Any],
         repository: str,
         *,
-        calls: Mapping[str, Callable[[Element, psycopg.Connection[Any]], bytes]] | None = None,
+        calls: Mapping[str, Callable[[Element, psycopg.Connection[Any] | Unstarted], bytes]]
+        | None = None,
         stop: threading.Event | None = None,
         gate: Gate | None = None,
-        limit_s: int | None = None,
+        line: Line | None = None,
     ) -> None:
         self.connection = connection
+        self._cursor = connection.cursor(binary=True, row_factory=tuple_row)
         self._repository = repository
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
         self._stop = stop or threading.Event()
         self._gate = gate or Gate()
-        self._commit_text = session.commit_text(limit_s, connection.info.server_version)
+        self.commit_text = b"commit"
+        self._line = line
+        self._bell = None if line is None else line.bell
+        self._to_ring: set[str] = set()
+        self._parts = Parts(repository)
         self._entered = False
-        self._pause = Pause()
+        self._pause = Pause(rung=self._bell is not None)
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Begin: self._begin,
+            ops.Start: self._start,
+            ops.Keep: self._keep,
+            ops.Undo: self._undo,
             ops.Commit: self._commit,
             ops.Finish: self._finish,
             ops.Rollback: self._rollback,
@@ -132,37 +164,66 @@ class PostgresDriver:
             return self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
         with self._verdict:
             answer = self._ask(row, text, op, committing=True)
+        self._ring()
         self._verdict.check()
         return answer  # type: ignore[no-any-return] # typed by the Op
 
     def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
-            with self.connection.cursor(binary=True, row_factory=tuple_row) as cursor:
-                cursor.execute(text, row.arguments(op), prepare=True)
-                return row.decode(cursor.fetchall())
+            self._cursor.execute(text, row.arguments(op), prepare=True)
+            rows = self._cursor.fetchall()
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
+        self._to_ring.update(row.bells(rows))
+        return row.decode(rows)
 
     def _begin(self, op: ops.Begin) -> None:
+        self._leave()  # of a batch that failed as a whole and is run again
         self._gate.enter(alone=op.alone)
         self._entered = True
+        self._parts.begin()
         self._execute(session.begin_text(op, self._repository), committing=False)
 
-    def _finish(self, op: ops.Finish) -> list[Element]:
-        following = self._state(op)
+    def _start(self, op: ops.Start) -> None:
+        self._parts.next(op)
+        if self._parts.is_named:
+            self._start_part()
+
+    def _start_part(self) -> psycopg.Connection[Any]:
+        """Starts the part that was put off; returns the connection."""
+        if self._parts.is_due:
+            try:
+                self._execute(self._parts.start_text(), committing=False)
+            except OnceqError as error:
+                self._parts.failure = error
+                raise
+        return self.connection
+
+    def _keep(self, _: ops.Keep) -> bool:
+        return self._parts.keep(self.connection)
+
+    def _undo(self, _: ops.Undo) -> None:
+        text = self._parts.undo_text(self.connection)
+        if text:
+            self._execute(text, committing=False)
+
+    def _finish(self, op: ops.Finish) -> ops.Finished:
+        finished = self._state(op)
         if op.commit:
             self._commit(ops.Commit())
-        return following
+        return finished
 
     def _commit(self, _: ops.Commit) -> None:
         try:
             with self._verdict:
-                self._execute(self._commit_text, committing=True)
+                self._execute(self.commit_text, committing=True)
         finally:
             self._leave()
+        self._ring()
         self._verdict.check()
 
     def _rollback(self, _: ops.Rollback) -> None:
+        self._to_ring.clear()
         if session.in_transaction(self.connection) and not session.is_broken(self.connection):
             self._execute(b"rollback", committing=False)
 
@@ -172,6 +233,12 @@ class PostgresDriver:
             return self._state(op)
         finally:
             self._leave()
+
+    def _ring(self) -> None:
+        """Rings those who sleep, now that what they wait for has committed."""
+        if self._to_ring and self._line is not None:
+            self._line.ring(self._to_ring)
+        self._to_ring.clear()
 
     def _leave(self) -> None:
         if self._entered:
@@ -185,14 +252,24 @@ class PostgresDriver:
             raise session.failure(error, self.connection, committing=committing) from error
 
     def _call(self, op: ops.Call) -> bytes:
+        given = Unstarted(self._start_part) if self._parts.is_due else self.connection
         try:
-            return self._calls[op.queue](op.element, self.connection)
+            reply = self._calls[op.queue](op.element, given)
         except (psycopg.Error, OnceqError) as error:
-            raise session.handler_failure(error, self.connection) from error
+            raise self._parts.failure or session.handler_failure(error, self.connection) from error
+        if self._parts.failure is not None:  # whatever the handler made of it
+            raise self._parts.failure
+        return reply
 
     def _wait(self, op: ops.Wait) -> bool:
         delay = self._pause.next(op, time.monotonic())
-        return not (delay is None or self._stop.wait(delay))
+        if delay is None or self._stop.is_set():
+            return False
+        if self._bell is None or not self._pause.is_rung(op.key):
+            return not self._stop.wait(delay)
+        if self._bell.wait(delay):
+            self._pause.again(op.key)
+        return not self._stop.is_set()
 
 
 def this_process() -> tuple[str, int]:

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from onceq.engine import binding, faults
+from onceq.engine.bell import host_key
 from onceq.errors import (
     CannotConnect,
     ConnectionLost,
@@ -20,35 +23,95 @@ from onceq.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import psycopg
 
     from onceq.model import ops
 
-SETTINGS = (
-    "set synchronous_commit = on; set default_transaction_isolation = 'read committed';"
-    " set client_connection_check_interval = '5s'"
-)
-"""Of every session: roles and databases may default to other commits and isolation levels."""
+BELL = "onceq_setting.bell"
+HOST = "onceq_setting.host"
+TIMEOUT_OF_17 = "transaction_timeout"
+"""From PostgreSQL 17 on; an older one refuses a session that is to begin with it."""
+CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset all"
+"""A handler's SET, temporary tables, LISTEN and open cursors outlive its commit."""
 
 
-def execution_settings(limit_s: int, server_version: int) -> str:
-    """Returns the SQL that bounds a stopped or vanished server by its queues' execution limit."""
-    limits = ["idle_in_transaction_session_timeout", "idle_session_timeout"]
-    if server_version >= 170000:
-        limits.append("transaction_timeout")
-    return "; ".join(f"set {name} = '{limit_s}s'" for name in limits)
+def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str, str]:
+    """Returns the settings of a session of ours, by name.
+
+    Roles and databases may default to other commits and isolation levels. limit_s: the longest
+    execution, which bounds a stopped or vanished server; None where no handlers run. bell: where
+    this session is rung when it sleeps; all of them say which host they are on.
+    """
+    limits = ("idle_in_transaction_session_timeout", "idle_session_timeout", TIMEOUT_OF_17)
+    return {
+        "synchronous_commit": "on",
+        "default_transaction_isolation": "read committed",
+        "client_connection_check_interval": "5s",
+        HOST: host_key(),
+        **({} if bell is None else {BELL: bell}),
+        **({} if limit_s is None else dict.fromkeys(limits, f"{limit_s}s")),
+    }
 
 
-def commit_text(limit_s: int | None, server_version: int) -> bytes:
+def offers(conninfo: str, wanted: Mapping[str, str]) -> list[str]:
+    """Returns the connection strings to try in turn, as each is refused (`is_refused`).
+
+    As startup options settings win over the defaults of roles and databases, and RESET ALL goes
+    back to them. The last offer has none: what ran into a pooler, or into something unknown, then
+    fails, or is set, later.
+    """
+    given = _given_options(conninfo)
+    older = {name: value for name, value in wanted.items() if name != TIMEOUT_OF_17}
+    tried = [wanted] if len(older) == len(wanted) else [wanted, older]
+    return [*(make_conninfo(conninfo, options=_options(given, one)) for one in tried), conninfo]
+
+
+def _options(given: str, wanted: Mapping[str, str]) -> str:
+    pairs = (f"-c {name}={value.replace(' ', _SPACE)}" for name, value in wanted.items())
+    return " ".join([given, *pairs]).strip()
+
+
+_SPACE = "\\ "
+
+
+def _given_options(conninfo: str) -> str:
+    """Returns the options that libpq would give: of the string, its service, or the environment.
+
+    Asked of libpq itself, by beginning a connection to where nobody listens.
+    """
+    nowhere = make_conninfo(conninfo, host="/", hostaddr="", port="1")
+    probe = pq.PGconn.connect_start(nowhere.encode())
+    try:
+        found = {one.keyword: one.val for one in probe.info}
+    finally:
+        probe.finish()
+    return (found.get(b"options") or b"").decode()
+
+
+def is_refused(error: psycopg.Error) -> bool:
+    """Returns whether a connection failed for its startup options. Names are not translated."""
+    text = str(error)
+    return any(word in text for word in ("options", "startup parameter", TIMEOUT_OF_17))
+
+
+WHO = "select pg_backend_pid(), current_setting('onceq_setting.host', true)"
+"""Asked first of every session: whose it is, and whether its startup options have arrived."""
+
+
+def set_text(wanted: Mapping[str, str], server_version: int) -> str:
+    """Returns the SQL that sets these settings, where a pooler has dropped the options."""
+    known = {n: v for n, v in wanted.items() if n != TIMEOUT_OF_17 or server_version >= 170000}
+    return "; ".join(f"set {name} = '{value}'" for name, value in known.items())
+
+
+def commit_text(again: str) -> bytes:
     """Returns the SQL that commits an execution and leaves the session as the next must find it.
 
-    A handler's SET, temporary tables, LISTEN and open cursors outlive its commit; a rollback undoes
-    them by itself. limit_s: None where no handlers run.
+    again: what RESET ALL does not go back to by itself. A rollback needs nothing of the kind.
     """
-    if limit_s is None:
-        return b"commit"
-    clean = "discard temp; unlisten *; close all; reset session authorization; reset all"
-    return f"commit; {clean}; {SETTINGS}; {execution_settings(limit_s, server_version)}".encode()
+    return f"commit; {CLEAN}{'; ' if again else ''}{again}".encode()
 
 
 def cannot_connect(error: psycopg.Error) -> CannotConnect:
@@ -94,8 +157,9 @@ def begin_text(op: ops.Begin, repository: str) -> bytes:
 
     The started marker goes with it: a sequence, so that it survives rollback and kill -9.
     """
+    hasty = "" if op.effects else " set local synchronous_commit = off;"
     return (
-        f"begin isolation level {op.isolation};"
+        f"begin isolation level {op.isolation};{hasty}"
         f" select setval('{repository}.started_{op.slot}', {op.seq}),"
         f" set_config('onceq_setting.token', '{op.token}', true)"
     ).encode()
@@ -146,6 +210,11 @@ def commits_at_once(connection: psycopg.BaseConnection[Any]) -> bool:
 def in_transaction(connection: psycopg.BaseConnection[Any]) -> bool:
     """Returns whether a transaction is open, sound or failed."""
     return connection.pgconn.transaction_status != TransactionStatus.IDLE
+
+
+def has_failed(connection: psycopg.BaseConnection[Any]) -> bool:
+    """Returns whether a statement of the open transaction failed, so that it can only roll back."""
+    return connection.pgconn.transaction_status == TransactionStatus.INERROR
 
 
 def failure(

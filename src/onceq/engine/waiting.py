@@ -5,36 +5,74 @@ Used by the drivers for `Wait`. Pure: the clock is a parameter.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onceq.model.ops import Wait
 
-FIRST_S = 0.0003
-GROWTH = 1.25
-"""Each wait is this much longer: a reply is seen a quarter of its own latency late, at most."""
 LONGEST_S: dict[str, float] = {"environment": 5.0}
 LONGEST_DEFAULT_S = 0.05
 """The fallback poll: an element that became ready is seen this much later, at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How a series of waits goes: its first, and how much longer each is than the one before."""
+
+    first_s: float
+    growth: float
+
+
+POLLED = Pace(0.0003, 1.25)
+"""Where nobody rings: a reply is seen a quarter of its own latency late, at most."""
+RUNG = Pace(0.001, 2.0)
+"""Where somebody does. Still short at first: whoever commits just now looked for sleepers before
+this one was among them, and rings nobody."""
+RUNG_KEYS = frozenset({"idle", "receive"})
+"""What is waited for with a bell."""
+
+
+@dataclass(slots=True)
+class Wakes:
+    """How waits of a session with a bell ended: by a ring, or by their time.
+
+    rubbish: datagrams that were no ring.
+    """
+
+    rung: int = 0
+    polled: int = 0
+    rubbish: int = 0
+
+
 class Pause:
-    """One series of growing waits at a time, for each of several keys."""
+    """One series of growing waits at a time, for each of several keys. rung: there is a bell."""
 
-    __slots__ = ("_deadlines", "_delays")
+    __slots__ = ("_deadlines", "_delays", "_rung")
 
-    def __init__(self) -> None:
+    def __init__(self, *, rung: bool = False) -> None:
+        self._rung = rung
         self._delays: dict[str, float] = {}
         self._deadlines: dict[str, float | None] = {}
 
+    def is_rung(self, key: str) -> bool:
+        """Returns whether a wait of this key ends at a ring."""
+        return self._rung and key in RUNG_KEYS
+
     def next(self, op: Wait, now: float) -> float | None:
         """Returns the seconds to wait; None when the series' deadline has passed."""
+        pace = RUNG if self.is_rung(op.key) else POLLED
         if op.first or op.key not in self._delays:
-            self._delays[op.key] = FIRST_S
+            self._delays[op.key] = pace.first_s
             self._deadlines[op.key] = None if op.timeout_s is None else now + op.timeout_s
         deadline = self._deadlines[op.key]
         if deadline is not None and now >= deadline:
             return None
         delay = self._delays[op.key]
-        self._delays[op.key] = min(delay * GROWTH, LONGEST_S.get(op.key, LONGEST_DEFAULT_S))
+        longest = LONGEST_S.get(op.key, LONGEST_DEFAULT_S)
+        self._delays[op.key] = min(delay * pace.growth, longest)
         return delay if deadline is None else min(delay, deadline - now)
+
+    def again(self, key: str) -> None:
+        """Begins the series anew, with its deadline: there was a ring."""
+        self._delays[key] = RUNG.first_s

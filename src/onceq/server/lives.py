@@ -18,7 +18,6 @@ from onceq.engine.async_connection import AsyncLink
 from onceq.engine.connection import Link
 from onceq.engine.driver import DatabaseError
 from onceq.engine.gate import Gate
-from onceq.engine.session import execution_settings
 from onceq.server import handlers
 from onceq.server.program import ServerSession, serve
 
@@ -73,12 +72,11 @@ class _Delay:
 def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     """Lives until the stop, on this thread."""
     calls = {one.queue.name: handlers.sync_call(one, DatabaseError) for one in handled}
-    link = Link(site.located, site.repository, calls=calls, **_options(site, handled))
+    link = Link(site.located, site.repository, calls=calls, **_options(site, session, handled))
     delay = _Delay()
     while not site.stop.is_set():
         try:
             link.reconnect()
-            link.connection.execute(_limits(handled, link.connection.info.server_version))
             delay.reset()
             link.run(serve(session))
         except UNMENDABLE:
@@ -91,13 +89,11 @@ def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -
 
 async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     calls = {one.queue.name: handlers.async_call(one, DatabaseError) for one in handled}
-    link = AsyncLink(site.located, site.repository, calls=calls, **_options(site, handled))
+    link = AsyncLink(site.located, site.repository, calls=calls, **_options(site, session, handled))
     delay = _Delay()
     while not site.stop.is_set():
         try:
             await link.reconnect()
-            limits = _limits(handled, link.connection.info.server_version)
-            await link.connection.execute(limits)
             delay.reset()
             await link.run(serve(session))
         except UNMENDABLE:
@@ -113,13 +109,12 @@ def live_async(site: Site, session: ServerSession, handled: list[Handled[Any, An
     asyncio.run(_live(site, session, handled))
 
 
-def _options(site: Site, handled: list[Handled[Any, Any]]) -> dict[str, Any]:
-    return {"stop": site.stop, "gate": site.gate, "limit_s": _longest_s(handled)}
-
-
-def _longest_s(handled: list[Handled[Any, Any]]) -> int:
-    return max(one.queue.settings.execution_limit_s for one in handled)
-
-
-def _limits(handled: list[Handled[Any, Any]], server_version: int) -> bytes:
-    return execution_settings(_longest_s(handled), server_version).encode()
+def _options(
+    site: Site, session: ServerSession, handled: list[Handled[Any, Any]]
+) -> dict[str, Any]:
+    return {
+        "stop": site.stop,
+        "gate": site.gate,
+        "limit_s": max(one.queue.settings.execution_limit_s for one in handled),
+        "wakes": session.wakes,
+    }

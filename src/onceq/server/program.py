@@ -10,48 +10,39 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq import errors
+from onceq.engine.waiting import Wakes
 from onceq.manager.program import show
 from onceq.model import ops
-from onceq.model.element import Charge, Fate
+from onceq.server.execution import Execution, execute
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model.element import Element
 
-ERROR_CHARS_MAX = 4000
 TURNS = 2**30
 """Turns are counted modulo this: they travel as 4-byte integers, and a life may last for years."""
 TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many turns."""
 TAKE_OVER_IDLE = 4
-"""An idle session looks for dead ones at every so many looks for requests."""
+"""An idle session looks for dead ones at every so many looks at all its queues."""
 LOOK_AT_EVERYTHING = 16
 """An idle session looks below the low-water marks too at every so many looks."""
 LOOK_AGAIN_IDLE = 64
 """An idle session asks so often whether its queues were destroyed and made anew."""
 
-CHARGES: dict[type[errors.OnceqError], Charge] = {
-    errors.Reject: Charge.REJECT,
-    errors.HandlerMisuse: Charge.REJECT,
-    errors.InvalidValue: Charge.REJECT,
-    errors.Retry: Charge.ENVIRONMENT,
-    errors.EnvironmentFault: Charge.ENVIRONMENT,
-    errors.DeadlineExceeded: Charge.ENVIRONMENT,
-}
-"""What an execution that raised costs its element; what is not listed is charged."""
-
-LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
-"""After these the session cannot go on; its next life learns the truth (spec finding 9)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A queue that is served. isolation: of the handler's transactions."""
+    """A queue that is served. isolation: of the handler's transactions.
+
+    batch: how many requests may share one. effects: whether the handler may write.
+    """
 
     queue: str
     isolation: str
+    batch: int = 1
+    effects: bool = True
 
 
 @dataclass(slots=True)
@@ -69,7 +60,8 @@ class Counts:
 class ServerSession:
     """One of a process's sessions. incarnation: of its present or last life; None: not yet born.
 
-    process: of the whole process. fault_in_row: whether the last execution met a fault.
+    process: of the whole process. fault_in_row: whether the last execution met a fault. wakes: how
+    its waits ended.
     """
 
     process: UUID
@@ -79,6 +71,7 @@ class ServerSession:
     incarnation: int | None = None
     fault_in_row: bool = False
     counts: Counts = field(default_factory=Counts)
+    wakes: Wakes = field(default_factory=Wakes)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -105,21 +98,23 @@ def serve(session: ServerSession) -> ops.Program[None]:
     session.counts.lives += 1
     looks = Looks(queue_ids=(yield from _queue_ids(session.served)))
     while not (yield from ops.Stopping()):
-        at, pending = yield from _look(life, looks)
+        at, pending = yield from _look(session, life, looks)
         while pending and not (yield from ops.Stopping()):
             looks.turn = (looks.turn + 1) % TURNS
-            run = Execution(session.served[at], looks.queue_ids[at], pending[0], looks.turn)
-            pending = yield from _execute(session, life, run)
+            run = Execution(session.served[at], looks.queue_ids[at], pending, looks.turn)
+            pending = yield from execute(session, life, run)
             if looks.turn % TAKE_OVER_EVERY == 0:
                 yield from ops.TakeOver(process=session.process)
                 yield from _sweep(looks)
-        if looks.misses >= len(looks.queue_ids):
+        if looks.misses and looks.misses % len(looks.queue_ids) == 0:
             yield from _idle(session, life, looks)
     yield from ops.CloseIncarnation(incarnation=life.incarnation)
     session.incarnation = None
 
 
-def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[Element]]]:
+def _look(
+    session: ServerSession, life: ops.Incarnation, looks: Looks
+) -> ops.Program[tuple[int, list[Element]]]:
     """Claims from the next queue; returns its place and what was claimed.
 
     The claim of an idle session may be lost in a crash of the database, but for its first: a
@@ -130,10 +125,10 @@ def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[El
     pending = yield from ops.Claim(
         incarnation=life.incarnation,
         queue_id=looks.queue_ids[at],
-        n=1,
-        turn=looks.turn // len(looks.queue_ids),  # alternates for each queue, however many there are
+        n=session.served[at].batch,
+        turn=looks.turn // len(looks.queue_ids),  # alternates for each queue, however many
         alone=True,
-        everything=looks.misses % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
+        everything=_rounds(looks) % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
         may_lose=looks.claims > 0,
         slot=life.slot,
         asleep=looks.asleep,
@@ -143,6 +138,11 @@ def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[El
         looks.claims += 1
         looks.asleep = None
     return at, pending
+
+
+def _rounds(looks: Looks) -> int:
+    """Returns how often in a row all queues were looked at, and nothing was found."""
+    return looks.misses // len(looks.queue_ids)
 
 
 def _sweep(looks: Looks) -> ops.Program[None]:
@@ -157,19 +157,20 @@ def _sweep(looks: Looks) -> ops.Program[None]:
 def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
     """Does what there is time for now, and waits to be rung, or a little.
 
-    A session that falls asleep looks once more before it waits: what came meanwhile rang nobody.
+    A session that falls asleep looks at all queues once more before it waits: what came meanwhile
+    rang nobody. So it does after a ring, which does not say for which queue it was.
     """
-    misses, queues = looks.misses, len(looks.queue_ids)
-    if misses % TAKE_OVER_IDLE == 0:
+    rounds = _rounds(looks)
+    if rounds % TAKE_OVER_IDLE == 0:
         yield from ops.TakeOver(process=session.process)
         yield from _sweep(looks)
-    if misses % LOOK_AGAIN_IDLE == 0:
+    if rounds % LOOK_AGAIN_IDLE == 0:
         looks.queue_ids = yield from _queue_ids(session.served)
     if looks.asleep is None:
         yield from ops.FallAsleep(slot=life.slot, queue_ids=looks.queue_ids)
         looks.asleep = list(looks.queue_ids)
         return
-    yield from ops.Wait(key="idle", first=misses <= 2 * queues)
+    yield from ops.Wait(key="idle", first=rounds <= 2)
 
 
 def _queue_ids(served: tuple[Served, ...]) -> ops.Program[list[int]]:
@@ -178,87 +179,3 @@ def _queue_ids(served: tuple[Served, ...]) -> ops.Program[list[int]]:
         info = yield from show(one.queue)
         found.append(info.queue_id)
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """One run of a claimed element. turn: makes its token unlike any other's."""
-
-    served: Served
-    queue_id: int
-    element: Element
-    turn: int
-
-
-def _execute(
-    session: ServerSession, life: ops.Incarnation, run: Execution
-) -> ops.Program[list[Element]]:
-    """Runs one claimed element; returns what was claimed next, chained to its finish."""
-    element, served = run.element, run.served
-    token = f"{life.incarnation}.{element.seq}.{run.turn}"
-    chained = len(session.served) == 1 and served.isolation == "read committed"
-    try:
-        yield from ops.Begin(
-            slot=life.slot,
-            seq=element.seq,
-            token=token,
-            isolation=served.isolation,
-            alone=element.is_suspect,
-        )
-        reply = yield from ops.Call(queue=served.queue, element=element)
-        following = yield from ops.Finish(
-            seqs=[element.seq],
-            incarnation=life.incarnation,
-            replies=[reply],
-            content_type=None,
-            token=token,
-            queue_id=run.queue_id,
-            n=int(chained),
-            turn=run.turn,
-            alone=True,
-            commit=True,
-        )
-    except LIFE_IS_OVER:
-        raise
-    except errors.OnceqError as error:
-        yield from ops.Rollback()
-        yield from _abort(session, life, element, error)
-        return []
-    session.counts.done += 1
-    session.fault_in_row = False
-    return following
-
-
-def _abort(
-    session: ServerSession, life: ops.Incarnation, element: Element, error: errors.OnceqError
-) -> ops.Program[None]:
-    """Returns or fails what was rolled back, and waits when the environment is to blame."""
-    charge = CHARGES.get(type(error), Charge.CHARGE)
-    fate = yield from ops.AbortElement(
-        seq=element.seq,
-        incarnation=life.incarnation,
-        charge=charge,
-        code=_storable(code_of(error)),
-        error=_storable(text_of(error)[:ERROR_CHARS_MAX]),
-    )
-    session.counts.failed += fate is Fate.FAILED
-    session.counts.returned += fate is Fate.RETURNED
-    session.counts.claims_lost += fate is Fate.LOST
-    if charge is Charge.ENVIRONMENT:
-        yield from ops.Wait(key="environment", first=not session.fault_in_row)
-        session.fault_in_row = True
-
-
-def code_of(error: errors.OnceqError) -> str:
-    """Returns the abort code: the class of what the handler raised, or ours."""
-    return error.code if isinstance(error, errors.HandlerFailed) else type(error).__name__
-
-
-def text_of(error: errors.OnceqError) -> str:
-    """Returns what the handler said, without the class that is the abort code."""
-    return error.text if isinstance(error, errors.HandlerFailed) else str(error)
-
-
-def _storable(text: str) -> str:
-    """Returns text that PostgreSQL takes: an exception may say anything, and must be recorded."""
-    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

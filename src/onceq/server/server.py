@@ -43,13 +43,18 @@ LOOK_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatistics:
-    """What a server has done since it began to run. lives: sessions begun, after losses too."""
+    """What a server has done since it began to run. lives: sessions begun, after losses too.
+
+    rung, polled: waits of idle sessions that a ring ended, and that ended by themselves.
+    """
 
     done: int
     failed: int
     returned: int
     claims_lost: int
     lives: int
+    rung: int
+    polled: int
 
 
 class Server:
@@ -88,7 +93,12 @@ class Server:
         """Returns what has been done so far."""
         counts = [session.counts for session in self._sessions]
         fields = ("done", "failed", "returned", "claims_lost", "lives")
-        return ServerStatistics(**{name: sum(getattr(c, name) for c in counts) for name in fields})
+        wakes = [session.wakes for session in self._sessions]
+        return ServerStatistics(
+            **{name: sum(getattr(c, name) for c in counts) for name in fields},
+            rung=sum(one.rung for one in wakes),
+            polled=sum(one.polled for one in wakes),
+        )
 
     def run(
         self,
@@ -171,7 +181,9 @@ class Server:
             process=process,
             host=host,
             pid=pid,
-            served=tuple(Served(one.queue.name, one.isolation) for one in handled),
+            served=tuple(
+                Served(one.queue.name, one.isolation, one.batch, one.effects) for one in handled
+            ),
         )
         self._sessions.append(session)
         return session

@@ -1,7 +1,8 @@
 -- Wake-up (ADR 9): who sleeps, and where to ring. A hint only: whoever sleeps also looks by itself.
--- Tables: server (read, queue_ids written), registrant (read). Locks, advisory, of the session, held
--- while it sleeps: (oid of element_ready, queue) shared, (oid of server_pkey, slot),
--- (oid of registrant_pkey, registrant). They are in memory, and go with the session.
+-- Tables: server (read, queue_ids written), registrant (read). Locks: advisory, of the session, shared,
+-- held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot),
+-- (oid of registrant_pkey, registrant). They are in memory, go with the session, and nobody waits for
+-- them: whoever asks whether somebody sleeps tries the exclusive one, and lets it go at once.
 
 -- Registers this session as asleep: a server's on its queues, or a clerk's.
 create or replace function onceq.fall_asleep(p_slot integer, p_queue_ids integer[], p_registrant integer)
@@ -10,31 +11,42 @@ language plpgsql volatile as $$
 begin
     if p_slot is not null then
         update onceq.server set queue_ids = p_queue_ids where slot = p_slot and queue_ids <> p_queue_ids;
-        perform pg_advisory_lock('onceq.server_pkey'::regclass::oid::integer, p_slot);
+        perform pg_advisory_lock_shared('onceq.server_pkey'::regclass::oid::integer, p_slot);
         perform pg_advisory_lock_shared('onceq.element_ready'::regclass::oid::integer, id)
             from unnest(p_queue_ids) id;
     end if;
     if p_registrant is not null then
-        perform pg_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
+        perform pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
     end if;
     return true;
 end $$;
 
--- Ends that.
+-- Ends that; only of what is so registered.
 create or replace function onceq.wake_up(p_slot integer, p_queue_ids integer[], p_registrant integer)
 returns boolean
 language plpgsql volatile as $$
 begin
     if p_slot is not null then
-        perform pg_advisory_unlock('onceq.server_pkey'::regclass::oid::integer, p_slot);
+        perform pg_advisory_unlock_shared('onceq.server_pkey'::regclass::oid::integer, p_slot);
         perform pg_advisory_unlock_shared('onceq.element_ready'::regclass::oid::integer, id)
             from unnest(p_queue_ids) id;
     end if;
     if p_registrant is not null then
-        perform pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
+        perform pg_advisory_unlock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
     end if;
     return true;
 end $$;
+
+-- Ends what a former life of this registrant left in this session, should it have fallen asleep. To
+-- unlock what is not locked would be a warning, and a warning at a commit is a doubt.
+create or replace function onceq.wake_up_again(p_registrant integer) returns void
+language sql volatile as $$
+    select onceq.wake_up(null, null, p_registrant) from pg_locks
+    where locktype = 'advisory' and pid = pg_backend_pid() and mode = 'ShareLock'
+      and database = (select oid from pg_database where datname = current_database())
+      and classid = 'onceq.registrant_pkey'::regclass and objid = p_registrant::bigint::oid
+      and objsubid = 2
+$$;
 
 -- The bell to ring once this transaction has committed: of one server session that sleeps on this
 -- queue. Null when none does, or when it was called through the database.
@@ -76,10 +88,11 @@ begin
 end $$;
 
 -- The bell of a registrant that sleeps.
-create or replace function onceq.clerk_bell(p_registrant integer, p_bell text) returns text
+create or replace function onceq.clerk_bell(p_registrant integer, p_bell text, p_own_transaction boolean)
+returns text
 language sql volatile as $$
     select case when pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
         then case when pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
              then null end
-        else onceq.call(p_bell, true) end
+        else onceq.call(p_bell, p_own_transaction) end
 $$;

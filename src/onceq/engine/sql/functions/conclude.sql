@@ -3,11 +3,12 @@
 
 -- Concludes claimed elements: removes those that p_incarnation still claims (null: whoever does), and
 -- writes their replies, where one is owed, and their history rows: one statement for one or many.
--- p_replies: one a seq, or null. Answers how many there were, and the bells to ring after the commit.
+-- p_replies: one a seq, or null. Answers how many there were, and the bells to ring after the commit:
+-- the caller's to ring if p_rings, else their channels are notified.
 create or replace function onceq.conclude(
     p_seqs bigint[], p_incarnation bigint, p_outcome onceq.outcome, p_replies bytea[], p_content_type text,
     p_code text default null, p_error text default null, p_aborts smallint default null,
-    p_server bigint default null,
+    p_server bigint default null, p_rings boolean default true,
     out concluded bigint, out bells text[], out is_volatile boolean
 )
 language plpgsql volatile
@@ -39,8 +40,9 @@ begin
                 case when keep_body then reply end
             from gone
     )
-    select count(*), array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell))
-            filter (where r.bell is not null and g.reply_queue_id is not null), bool_and(g.life is not null)
+    select count(*), array_remove(array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell, p_rings))
+            filter (where r.bell is not null and g.reply_queue_id is not null), null),
+        bool_and(g.life is not null)
         into concluded, bells, is_volatile
         from gone g left join onceq.registrant r on r.registrant_id = g.registrant_id;
 end $$;
@@ -52,7 +54,7 @@ create or replace function onceq.conclude_one(
 language plpgsql volatile as $$
 begin
     perform onceq.conclude(array[e.seq], null, p_outcome, array[null::bytea], null, p_code, p_error,
-        e.aborts, p_server);
+        e.aborts, p_server, false);
 end $$;
 
 -- Fails an element for good: to its error queue, with its one failure reply, in one transaction.

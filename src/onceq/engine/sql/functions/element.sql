@@ -136,7 +136,8 @@ begin
             hint = 'reply to it in the transaction that dequeued it';
     end if;
     perform onceq.conclude(array[e.seq], new.incarnation,
-        case when t.replied then 'done' else 'dequeued' end::onceq.outcome, array[t.reply], t.content_type);
+        case when t.replied then 'done' else 'dequeued' end::onceq.outcome, array[t.reply], t.content_type,
+        p_rings => false);
     return null;
 end $$;
 do $$ begin

@@ -35,6 +35,7 @@ begin
     perform onceq.current_life();  -- what a crash has taken is never shown
     registrant_id := onceq.anchor(p_name, p_thread);
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, registrant_id);
+    perform onceq.wake_up_again(registrant_id);
     select * into who from onceq.registrant r where r.registrant_id = connect.registrant_id;
     was := who.state;
     if who.reply_queue_id is null then

@@ -1,0 +1,116 @@
+"""The exchange of a process: its lines to one database, and where it is notified for all of them.
+
+Used by the links. There is one for each process and connection string, from its first line to its
+last: the one thing of the library that sessions of a process share without having been given it,
+for a LISTEN connection for each of them would slow down every commit that notifies.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from typing import TYPE_CHECKING
+
+from onceq.engine.bell import Bell, Ringer
+from onceq.engine.listening import Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onceq.engine.waiting import Wakes
+
+_changing = threading.Lock()
+_exchanges: dict[tuple[int, str], Exchange] = {}
+
+
+class Line:
+    """What one session has of its exchange. bell: its own, None if it is never rung."""
+
+    def __init__(self, exchange: Exchange, bell: Bell | None) -> None:
+        self._exchange = exchange
+        self.bell = bell
+
+    @property
+    def bell_text(self) -> str | None:
+        """Where this session is rung, as the database keeps it."""
+        return None if self.bell is None else self.bell.text
+
+    def ring(self, bells: Iterable[str]) -> None:
+        """Rings these bells, once each."""
+        self._exchange.ringer.ring(bells)
+
+    def close(self) -> None:
+        """Gives the line up; the last one closes the exchange. Once."""
+        self._exchange.leave(self)
+        if self.bell is not None:
+            self.bell.close()
+
+
+class Exchange:
+    """The lines of one process to one database. channel: where the process is notified."""
+
+    def __init__(self, conninfo: str) -> None:
+        self.key = (os.getpid(), conninfo)
+        self.channel = f"onceq_{secrets.token_hex(12)}"
+        self.ringer = Ringer()
+        self._lines: set[Line] = set()
+        self._bells: dict[int, Bell] = {}
+        self._listener: Listener | None = None
+
+    def join(self, wakes: Wakes | None) -> Line:
+        """Returns a new line; under the lock of all exchanges."""
+        bell = None if wakes is None else Bell(self.channel, wakes, self.listen)
+        if bell is not None:
+            self._bells[bell.port] = bell
+        line = Line(self, bell)
+        self._lines.add(line)
+        return line
+
+    def leave(self, line: Line) -> None:
+        """Takes a line back, and closes when it was the last."""
+        with _changing:
+            self._lines.remove(line)
+            if line.bell is not None:
+                del self._bells[line.bell.port]
+            if self._lines:
+                return
+            del _exchanges[self.key]
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
+        self.ringer.close()
+
+    def listen(self) -> None:
+        """Begins to listen, if it has not yet; called by a session that waits, on an open line."""
+        if self._listener is None:
+            with _changing:
+                if self._listener is None:
+                    self._listener = Listener(self.key[1], self.channel, self._ring)
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether notifications come in now."""
+        listener = self._listener
+        return listener is not None and listener.is_listening.is_set()
+
+    def _ring(self, port: int) -> None:
+        """Rings the bell of this process that has this port, if there is one."""
+        bell = self._bells.get(port)
+        if bell is not None:
+            self.ringer.ring([bell.text])
+
+
+def join(conninfo: str, wakes: Wakes | None) -> Line:
+    """Returns a line of this process to a database. wakes: of its bell; None: it has none."""
+    key = (os.getpid(), conninfo)
+    with _changing:
+        exchange = _exchanges.get(key)
+        if exchange is None:
+            exchange = _exchanges[key] = Exchange(conninfo)
+        return exchange.join(wakes)
+
+
+def count() -> int:
+    """Returns how many are open: of this process and of the one that it was forked from."""
+    return len(_exchanges)
