@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.pq import ExecStatus
 from psycopg.rows import tuple_row
 
 from onceq.engine import session
@@ -246,8 +247,15 @@ class PostgresDriver:
             self._gate.leave()
 
     def _execute(self, text: bytes, *, committing: bool) -> None:
+        """Executes SQL that has no parameters and whose rows nobody wants, by libpq itself.
+
+        A cursor of psycopg costs more than the statement. Only for what is short: it blocks.
+        """
         try:
-            self.connection.execute(text)
+            with self.connection.lock:
+                result = self.connection.pgconn.exec_(text)
+            if result.status == ExecStatus.FATAL_ERROR:
+                raise psycopg.errors.error_from_result(result)
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
 
