@@ -37,6 +37,8 @@ KINDS = (
     "kill",
     *["sweep"] * 7,
 )
+HELD = "holders && (p_holders || text 'prepared')"
+
 STEPS = st.lists(
     st.builds(Step, st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 11), st.booleans()),
     min_size=10,
@@ -110,13 +112,13 @@ def the_xmin_rule(conninfo: str, repository: str) -> None:
     with_pauses(
         conninfo,
         repository,
-        ("holders && p_holders", f"{xmin} < p_holders[1]::bigint"),
+        (HELD, f"{xmin} < p_holders[1]::bigint"),
         (HOLDERS, "    holders := array[pg_snapshot_xmax(pg_current_snapshot())::text];\n"),
     )
 
 
 def no_wait_at_all(conninfo: str, repository: str) -> None:
-    with_pauses(conninfo, repository, ("holders && p_holders", "false"))
+    with_pauses(conninfo, repository, (HELD, "false"))
 
 
 def past_what_is_unclaimed(conninfo: str, repository: str) -> None:

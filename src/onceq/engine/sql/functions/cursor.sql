@@ -7,14 +7,18 @@
 -- Moves the marks of these queues, and observes for the next sweep. p_value, p_holders: what the
 -- former sweep observed: a value of element's sequence, and who held the lock that an insert takes
 -- before it draws its number. When all of them have ended, whatever has a number up to that value
--- has committed, or never will. Answers the observation to give to the next sweep.
+-- has committed, or never will. Answers the observation to give to the next sweep. Each statement
+-- needs a snapshot of its own: in an older one, what has committed since would be missing.
 create or replace function onceq.sweep(
     p_queue_ids integer[], p_value bigint, p_holders text[], out value bigint, out holders text[]
 )
 language plpgsql volatile as $$
 begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception 'a sweep needs a READ COMMITTED transaction' using errcode = 'OQ007';
+    end if;
     holders := onceq.inserters();
-    if p_value is not null and holders && p_holders then
+    if p_value is not null and p_holders <> '{}' and holders && (p_holders || text 'prepared') then
         value := p_value;
         holders := p_holders;
         return;
@@ -24,10 +28,12 @@ begin
     holders := onceq.inserters();  -- after the value, not before
 end $$;
 
--- The transactions, by virtual id, that may have drawn a number and not ended.
+-- The transactions, by virtual id, that may have drawn a number and not ended. One that is prepared
+-- has lost its virtual id: it may be any that was seen before.
 create or replace function onceq.inserters() returns text[]
 language sql volatile as $$
-    select coalesce(array_agg(virtualtransaction), '{}') from pg_locks
+    select coalesce(array_agg(case when virtualtransaction like '-1/%' then 'prepared'
+        else virtualtransaction end), '{}') from pg_locks
     where locktype = 'relation' and relation = 'onceq.element'::regclass and mode = 'RowExclusiveLock'
       and database = (select oid from pg_database where datname = current_database())
 $$;
@@ -72,16 +78,20 @@ begin
     return mark;
 end $$;
 
--- Drops the marks of a queue that is destroyed.
-create or replace function onceq.drop_marks(p_low regclass[]) returns void
+-- Drops the marks of queues that were destroyed a minute ago: a claim that began before may yet
+-- read them.
+create or replace function onceq.drop_marks() returns void
 language plpgsql volatile as $$
 declare mark regclass;
 begin
-    foreach mark in array p_low loop
+    for mark in select unnest(low) from onceq.queue
+            where destroyed_at < onceq.now() - interval '1 minute' and low <> '{}' loop
         if mark is not null then
             execute format('drop sequence %s', mark);
         end if;
     end loop;
+    update onceq.queue set low = '{}'
+        where destroyed_at < onceq.now() - interval '1 minute' and low <> '{}';
 end $$;
 
 -- Takes back the marks above an element that this incarnation has just claimed: those of a dump are

@@ -75,8 +75,8 @@ begin
     if exists (select from onceq.queue where error_queue_id = q.queue_id and destroyed_at is null) then
         raise exception 'queue "%" is the error queue of another', p_name using errcode = 'OQ008';
     end if;
-    update onceq.queue set destroyed_at = onceq.now(), lanes = '{}', low = '{}' where queue_id = q.queue_id;
-    perform onceq.drop_marks(q.low);
+    update onceq.queue set destroyed_at = onceq.now(), lanes = '{}' where queue_id = q.queue_id;
+    perform onceq.drop_marks();
     update onceq.queue e set destroyed_at = onceq.now()
         where e.queue_id = q.error_queue_id and e.kind = 'error' and e.destroyed_at is null
         and not exists (select from onceq.element where queue_id = e.queue_id)
