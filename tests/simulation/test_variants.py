@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer
-from onceq.model.oracle import clients, queues, servers
+from onceq.model.oracle import clients, executions, queues, servers
 from onceq.model.oracle.rows import ServerRow, Transaction
 from onceq.model.oracle.state import State, conclude
 from onceq.server.program import serve
@@ -40,7 +40,7 @@ def finish_without_fence(state: State, tx: Transaction, op: ops.Finish) -> ops.F
 def reply_outside_the_transaction(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
     at_once = Transaction(tx.backend, tx.xid, is_open=False)
     for seq, reply in zip(op.seqs, op.replies, strict=True):
-        row = servers.fence(state, tx, seq, op.incarnation)
+        row = executions.fence(state, tx, seq, op.incarnation)
         conclude(state, at_once, row, "done", reply=reply)
         state.elements.put(tx, seq, None)
     return NOTHING_CLAIMED
@@ -48,7 +48,7 @@ def reply_outside_the_transaction(state: State, tx: Transaction, op: ops.Finish)
 
 def finish_without_history(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
     for seq in op.seqs:
-        servers.fence(state, tx, seq, op.incarnation)
+        executions.fence(state, tx, seq, op.incarnation)
         state.elements.put(tx, seq, None)
     return NOTHING_CLAIMED
 
@@ -61,7 +61,7 @@ def start_without_fence(state: State, tx: Transaction, op: ops.Start) -> None:
 
 def finish_what_is_left(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
     """Fenced ones that are gone are tolerated."""
-    return servers.finish(state, tx, dataclasses.replace(op, must=0))
+    return executions.finish(state, tx, dataclasses.replace(op, must=0))
 
 
 def undo_nothing(state: State, tx: Transaction, op: ops.Undo) -> None:
@@ -73,13 +73,13 @@ def undo_nothing(state: State, tx: Transaction, op: ops.Undo) -> None:
 def abort_inside_the_transaction(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """The count is undone with what was aborted (finding 4)."""
     charge = Charge.RELEASE if op.charge is Charge.CHARGE else op.charge
-    return servers.abort_element(state, tx, dataclasses.replace(op, charge=charge))
+    return executions.abort_element(state, tx, dataclasses.replace(op, charge=charge))
 
 
 def never_suspicious(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """Every fault of the environment is charged."""
     charge = Charge.CHARGE if op.charge is Charge.ENVIRONMENT else op.charge
-    return servers.abort_element(state, tx, dataclasses.replace(op, charge=charge))
+    return executions.abort_element(state, tx, dataclasses.replace(op, charge=charge))
 
 
 def connect_without_epoch(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
 from onceq.model import ops
-from onceq.model.oracle import clients, lookups, queues, registrations, servers
+from onceq.model.oracle import clients, executions, lookups, queues, registrations, servers
 from onceq.model.oracle.rows import Blocked, EffectRow, Transaction
 from onceq.model.oracle.state import State
 
@@ -59,11 +59,11 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.TakeOver: servers.take_over,
     ops.Claim: servers.claim,
     ops.ClaimEid: servers.claim_eid,
-    ops.Start: servers.start,
-    ops.Keep: servers.keep,
-    ops.Undo: servers.undo,
-    ops.Finish: servers.finish,
-    ops.AbortElement: servers.abort_element,
+    ops.Start: executions.start,
+    ops.Keep: executions.keep,
+    ops.Undo: executions.undo,
+    ops.Finish: executions.finish,
+    ops.AbortElement: executions.abort_element,
     ops.FallAsleep: servers.fall_asleep,
     ops.Sweep: servers.sweep,
 }

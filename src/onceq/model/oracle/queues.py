@@ -20,7 +20,7 @@ from onceq.errors import (
 )
 from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate, KillAnswer
-from onceq.model.oracle import servers
+from onceq.model.oracle import executions, servers
 from onceq.model.oracle.rows import (
     FRESH_LANES_END,
     HELD_LANE,
@@ -239,7 +239,7 @@ def conclude_taken(state: State, tx: Transaction) -> None:
     for (seq, incarnation), reply in tx.taken.items():
         row = state.elements.get(tx, seq)
         if state.elements.is_locked(tx, seq) or row is None or row.claimed_by != incarnation:
-            servers.fence(state, tx, seq, incarnation)
+            executions.fence(state, tx, seq, incarnation)
             raise ClaimLost(f"element {seq} is no longer claimed")
         if row.reply_queue_id is not None and reply is None:
             raise IllegalState(f"element {row.eid} owes a reply")
@@ -252,7 +252,9 @@ def abort_taken(state: State, tx: Transaction, op: ops.AbortTaken) -> Fate:
     if op.xid in state.running:
         return Fate.RUNNING
     failure = ("rolled_back", "the transaction that dequeued it was rolled back")
-    return servers.abort(state, tx, (op.seq, op.incarnation), charge=Charge.CHARGE, failure=failure)
+    return executions.abort(
+        state, tx, (op.seq, op.incarnation), charge=Charge.CHARGE, failure=failure
+    )
 
 
 def kill(state: State, tx: Transaction, op: ops.Kill) -> KillAnswer:
