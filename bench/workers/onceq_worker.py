@@ -110,7 +110,9 @@ def serve_replies(index: int, shared: Shared, served: Served, limit: int) -> Non
 
 
 class Asking:
-    """A client with a clerk of its own, and one request outstanding."""
+    """A client with a clerk of its own, and one request outstanding: each acknowledges the last."""
+
+    window = 1
 
     def __init__(self, clerk: Clerk[bytes, bytes]) -> None:
         self.clerk = clerk
@@ -128,6 +130,8 @@ class Asking:
 class Sending(Asking):
     """A client that sends, each request stable before the next; nobody waits for the replies."""
 
+    window = WINDOW
+
     def work(self, times: int) -> None:
         """Send."""
         for rid in itertools.islice(self.rids, times):
@@ -142,7 +146,7 @@ def opened(
     with contextlib.ExitStack() as stack:
         qm = stack.enter_context(onceq.open(served.conninfo))
         yield [
-            kind(stack.enter_context(qm.clerk(f"client-{number}", served.queue, window=WINDOW)))
+            kind(stack.enter_context(qm.clerk(f"client-{number}", served.queue, window=kind.window)))
             for number in numbers
         ]
 
