@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from onceq.engine.embedded import embedded_status, open_embedded, stop_embedded
+import onceq
+from onceq.engine.embedded import (
+    EmbeddedServer,
+    embedded_status,
+    open_embedded,
+    stop_embedded,
+)
+from tests.engine.crashes import NAME, RAW
+from tests.parts import plain
 
 
 @pytest.fixture(scope="session")
@@ -43,3 +51,20 @@ def directory(
     if fresh.exists() and not embedded_status(fresh).users and (fresh / "cluster").exists():
         fresh.rename(made)
         made_directories.append(made)
+
+
+@pytest.fixture
+def cluster(directory: Path) -> Generator[EmbeddedServer]:
+    """A PostgreSQL that the test may crash, with no repository in it."""
+    with open_embedded(directory) as server:
+        with plain(server.conninfo) as connection:
+            connection.execute("drop schema if exists r cascade")
+        yield server
+
+
+@pytest.fixture
+def own(cluster: EmbeddedServer) -> Generator[onceq.QueueManager]:
+    """A queue manager on a fresh repository there."""
+    with onceq.open(f"embedded:{cluster.directory}", repository=NAME) as manager:
+        manager.declare(RAW)
+        yield manager

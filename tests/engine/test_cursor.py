@@ -37,7 +37,7 @@ KINDS = (
     "kill",
     *["sweep"] * 7,
 )
-HELD = "holders && (p_holders || text 'prepared')"
+HELD = "holders && p_holders"
 
 STEPS = st.lists(
     st.builds(Step, st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 11), st.booleans()),

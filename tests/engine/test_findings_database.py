@@ -7,17 +7,14 @@ Each test has a PostgreSQL of its own.
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import uuid
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
 
 import onceq
-from onceq.engine.embedded import open_embedded, stop_embedded
-from onceq.errors import IllegalState, InDoubt, OperatingError, Outcome
+from onceq.errors import IllegalState, InDoubt, Outcome
+from tests.engine.crashes import NAME, RAW, connect_again, kill_a_backend, kill_postmaster, restart
 from tests.lives import Life
 from tests.parts import (
     Background,
@@ -32,63 +29,10 @@ from tests.parts import (
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from pathlib import Path
 
     from onceq.engine.embedded import EmbeddedServer
 
-RAW = onceq.Queue("raw", bytes, bytes)
 VOLATILE = onceq.Queue("fast", bytes, bytes, durable=False)
-NAME = "r"
-
-
-@pytest.fixture
-def cluster(directory: Path) -> Generator[EmbeddedServer]:
-    """A PostgreSQL that the test may crash, with no repository in it."""
-    with open_embedded(directory) as server:
-        with plain(server.conninfo) as connection:
-            connection.execute("drop schema if exists r cascade")
-        yield server
-
-
-@pytest.fixture
-def own(cluster: EmbeddedServer) -> Generator[onceq.QueueManager]:
-    """A queue manager on a fresh repository there."""
-    with onceq.open(f"embedded:{cluster.directory}", repository=NAME) as manager:
-        manager.declare(RAW)
-        yield manager
-
-
-def kill_postmaster(cluster: EmbeddedServer) -> None:
-    os.kill(cluster.postmaster_pid(), signal.SIGKILL)
-    cluster.ensure_running()
-
-
-def connect_again(own: onceq.QueueManager) -> None:
-    """Connects on a new connection; that the old one is gone shows when it is used."""
-    with contextlib.suppress(OperatingError):
-        own.queues()
-    own.connect()
-
-
-def restart(cluster: EmbeddedServer) -> None:
-    stop_embedded(cluster.directory, force=True)
-    cluster.ensure_running()
-
-
-def kill_a_backend(cluster: EmbeddedServer) -> None:
-    """PostgreSQL then ends all its sessions and recovers; its first process lives on."""
-    with psycopg.connect(cluster.conninfo) as victim:
-        os.kill(victim.info.backend_pid, signal.SIGKILL)
-        with contextlib.suppress(psycopg.OperationalError):
-            victim.execute("select 1")
-    wait_until(lambda: answers(cluster))
-
-
-def answers(cluster: EmbeddedServer) -> bool:
-    try:
-        return scalar(cluster.conninfo, "select pg_is_in_recovery()") is False
-    except psycopg.OperationalError:
-        return False
 
 
 CRASHES = {"postmaster": kill_postmaster, "restart": restart, "backend": kill_a_backend}

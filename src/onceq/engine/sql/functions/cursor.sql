@@ -18,7 +18,7 @@ begin
         raise exception 'a sweep needs a READ COMMITTED transaction' using errcode = 'OQ007';
     end if;
     holders := onceq.inserters();
-    if p_value is not null and p_holders <> '{}' and holders && (p_holders || text 'prepared') then
+    if p_value is not null and holders && p_holders then
         value := p_value;
         holders := p_holders;
         return;
@@ -29,11 +29,10 @@ begin
 end $$;
 
 -- The transactions, by virtual id, that may have drawn a number and not ended. One that is prepared
--- has lost its virtual id: it may be any that was seen before.
+-- keeps its virtual id.
 create or replace function onceq.inserters() returns text[]
 language sql volatile as $$
-    select coalesce(array_agg(case when virtualtransaction like '-1/%' then 'prepared'
-        else virtualtransaction end), '{}') from pg_locks
+    select coalesce(array_agg(virtualtransaction), '{}') from pg_locks
     where locktype = 'relation' and relation = 'onceq.element'::regclass and mode = 'RowExclusiveLock'
       and database = (select oid from pg_database where datname = current_database())
 $$;
