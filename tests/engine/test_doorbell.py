@@ -177,17 +177,12 @@ def careless(conninfo: str, repository_name: str) -> Generator[str]:
     with plain(conninfo) as connection:
         connection.execute(sql.SQL("create role {} login").format(role))
         connection.execute(sql.SQL("create database {} owner {}").format(database, role))
-        for kind, name in (("role", role), ("database", database)):
+        for what in (f"role {repository_name}_r", f"database {repository_name}_d"):
             for setting in (
                 "synchronous_commit = off",
                 "default_transaction_isolation = serializable",
             ):
-                text = sql.SQL("alter {} {} set {}").format(
-                    sql.SQL(kind),
-                    name,
-                    sql.SQL(setting),
-                )
-                connection.execute(text)
+                connection.execute(f"alter {what} set {setting}".encode())
     yield make_conninfo(conninfo, user=f"{repository_name}_r", dbname=f"{repository_name}_d")
     with plain(conninfo) as connection:
         connection.execute(sql.SQL("drop database {} with (force)").format(database))

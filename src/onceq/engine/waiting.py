@@ -26,7 +26,7 @@ class Pace:
 
 POLLED = Pace(0.0003, 1.25)
 """Where nobody rings: a reply is seen a quarter of its own latency late, at most."""
-RUNG = Pace(0.001, 2.0)
+RUNG = Pace(0.002, 3.0)
 """Where somebody does. Still short at first: whoever commits just now looked for sleepers before
 this one was among them, and rings nobody."""
 RUNG_KEYS = frozenset({"idle", "receive"})
