@@ -13,7 +13,7 @@ from onceq.errors import IllegalState, RidReused, TooLarge
 from onceq.model import ops
 from onceq.model.oracle import queues
 from onceq.model.oracle.registrations import anchor, last, record
-from onceq.model.oracle.rows import ElementRow, RegistrationRow, Transaction
+from onceq.model.oracle.rows import Blocked, ElementRow, RegistrationRow, Transaction
 from onceq.model.oracle.state import (
     CLIENT_ROLES,
     State,
@@ -139,14 +139,27 @@ def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
     return True
 
 
+def _is_changing(state: State, tx: Transaction, op: ops.Send) -> bool:
+    """Whether an open transaction changes what has this rid: the insert waits for its end."""
+    return any(
+        (one.registrant_id, one.rid) == (op.registrant_id, op.rid) and one.role in CLIENT_ROLES
+        for one in state.elements.changing(tx)
+    )
+
+
 def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None:
-    """Returns what is known of a rid that was sent before. RidReused: with other content."""
+    """Returns what is known of a rid that was sent before. RidReused: with other content.
+
+    Blocked: a transaction that may end it has not ended.
+    """
     there = [row for row in _own(state, tx, op.registrant_id) if row.rid == op.rid]
     ended = [
         row.element
         for row in state.history.seen(tx)
         if row.element.registrant_id == op.registrant_id and row.element.rid == op.rid
     ]
+    if not ended and _is_changing(state, tx, op):
+        raise Blocked
     known = there[0] if there and there[0].role == "request" else next(iter(ended), None)
     if known is None:
         return None
@@ -215,21 +228,31 @@ def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]
     ]
 
 
-def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
-    """Answers Receive."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+def _expire_requests(state: State, tx: Transaction, registrant_id: int) -> None:
     now = state.now()
-    for row in _own(state, tx, op.registrant_id):
+    for row in _own(state, tx, registrant_id):
         due = row.expires_at is not None and row.expires_at <= now
         free = row.claimed_by is None and not state.elements.is_locked(tx, row.seq)
         if due and free and row.role == "request":
             expire(state, tx, row)
+
+
+def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]:
     replies = [
         row
         for row in _own(state, tx, op.registrant_id)
         if row.role == "reply" and row.rid not in op.skip and op.rid in {None, row.rid}
     ]
-    replies.sort(key=lambda row: row.seq)
+    return sorted(replies, key=lambda row: row.seq)
+
+
+def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
+    """Answers Receive. What has expired gets its reply when there is no other."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    replies = _replies(state, tx, op)
+    if not replies:
+        _expire_requests(state, tx, op.registrant_id)
+        replies = _replies(state, tx, op)
     for row in replies[: op.limit]:
         if op.ckpt is not None:
             received = (row.rid, row.eid, op.ckpt)

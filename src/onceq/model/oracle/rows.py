@@ -210,6 +210,15 @@ class Table(Generic[R]):
         written = self.pending.get(key) if self.pending else None
         return written is not None and written[0] is not tx
 
+    def changing(self, tx: Transaction) -> list[R]:
+        """Returns the rows that other open transactions change, as they were and as they become."""
+        changed = [
+            (self.rows.get(key), row)
+            for key, (writer, row) in self.pending.items()
+            if writer is not tx and row is not self.rows.get(key)  # else it is locked only
+        ]
+        return [one for pair in changed for one in pair if one is not None]
+
     def put(self, tx: Transaction, key: int, row: R | None) -> None:
         """Writes a row, or removes it (None). Raises Blocked."""
         written = self.pending.get(key) if self.pending else None

@@ -207,7 +207,7 @@ def conclude(
                 body=reply or b"",
                 role="reply",
                 queue_id=element.reply_queue_id,
-                lane=FRESH_LANES_END - element.priority,
+                lane=0,
                 priority=element.priority,
                 enqueued_at=now,
                 outcome=outcome,
