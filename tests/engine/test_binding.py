@@ -56,7 +56,7 @@ def test_a_binding_prepares_with_its_own_types(
 ) -> None:
     row = ALL[kind]
     numbers = iter(range(1, len(row.parameters) + 1))
-    text = re.sub(r"%s", lambda _: f"${next(numbers)}", row.text(binding_schema))
+    text = re.sub(r"%[sb]", lambda _: f"${next(numbers)}", row.text(binding_schema))
     with plain(conninfo) as connection:
         connection.execute(f"prepare bound as {text}".encode())
         found = connection.execute(
