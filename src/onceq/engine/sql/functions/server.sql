@@ -229,17 +229,11 @@ begin
                         order by s.turn limit wanted for update skip locked) p
                 where q.queue_id = p_queue_id and q.dequeue_started and q.kind <> 'reply' limit wanted))
                 returning x.* loop
-            if e.life is not null and e.life < onceq.current_life() then
-                delete from onceq.element where seq = e.seq;
-                removed := true;
-            elsif e.expires_at is not null and e.expires_at <= onceq.now() then
-                perform onceq.expire_element(e);
+            if (e.life is not null or e.expires_at is not null) and onceq.dismiss(e) then
                 removed := true;
             else
                 wanted := wanted - 1;
-                if e.lane = 10 and p_may_lose then
-                    perform onceq.be_durable();
-                end if;
+                if e.lane = 10 and p_may_lose then perform onceq.be_durable(); end if;
                 return next e;
             end if;
         end loop;
@@ -252,12 +246,25 @@ begin
             wanted := case when found then 0 else wanted end;
         end if;
     end if;
-    if wanted < p_n and p_asleep is not null then
-        perform onceq.wake_up(p_slot, p_asleep, null);
+    if wanted < p_n and (p_asleep is not null or p_everything) then
+        perform onceq.wake_up(p_slot, p_asleep, null) where p_asleep is not null;
+        perform onceq.check_marks(p_queue_id, p_incarnation) where p_everything;
     end if;
-    if wanted < p_n and p_everything then
-        perform onceq.check_marks(p_queue_id, p_incarnation);
+end $$;
+
+-- Removes an element just claimed that may not be given out: of an earlier life of the database, or
+-- expired, with its expired reply. Whether it was one.
+create or replace function onceq.dismiss(e onceq.element) returns boolean
+language plpgsql volatile as $$
+begin
+    if e.life < onceq.current_life() then
+        delete from onceq.element where seq = e.seq;
+        return true;
+    elsif e.expires_at <= onceq.now() then
+        perform onceq.expire_element(e);
+        return true;
     end if;
+    return false;
 end $$;
 
 -- A client's own queue has no servers.
@@ -288,11 +295,7 @@ begin
         return;
     end if;
     perform onceq.be_durable();
-    if e.life is not null and e.life < onceq.current_life() then
-        delete from onceq.element where seq = e.seq;
-    elsif e.expires_at <= onceq.now() then
-        perform onceq.expire_element(e);
-    else
+    if not onceq.dismiss(e) then
         return next e;
     end if;
 end $$;
@@ -309,11 +312,7 @@ begin
                        and (lane <= 9 or not_before <= onceq.now()) for update skip locked)
           and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started)
         returning x.* into e;
-    if e.life is not null and e.life < onceq.current_life() then
-        delete from onceq.element where seq = e.seq;
-    elsif e.expires_at <= onceq.now() then
-        perform onceq.expire_element(e);
-    elsif e.seq is not null then
+    if e.seq is not null and not onceq.dismiss(e) then
         return next e;
     end if;
 end $$;
