@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import ceilings, flatness, overhead, profiling, record, recovery, rows, spark_rows
-from bench.cases import CASES
+from bench.cases import CASES, targeted
 from bench.pairs import Pace
 from bench.report import machine, new_folder, write_report
 from bench.results import Lines, Result
@@ -45,6 +45,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="cases, or questions; all")
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
+    parser.add_argument("--only-targets", action="store_true", help="leave out what has no target")
     parser.add_argument("--rounds", type=int, help="rounds of each pair (4; quick: 3)")
     parser.add_argument("--quick", action="store_true", help="short slices: shapes, not figures")
     parser.add_argument("--scale", type=float, help="of the sizes of flatness (0.1; in full: 1)")
@@ -67,11 +68,14 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def chosen(names: Sequence[str]) -> tuple[list[str], list[tuple[str, Ask]]]:
+def chosen(options: argparse.Namespace) -> tuple[list[str], list[tuple[str, Ask]]]:
     """Return the names of the results that are asked for, and the questions to ask."""
-    wanted = set(names or [*(case.name for case in CASES), *QUESTIONS])
+    wanted = set(options.names or [*(case.name for case in CASES), *QUESTIONS])
     cases = [case for case in CASES if case.name in wanted]
     questions = {name: module for name, module in QUESTIONS.items() if name in wanted}
+    if options.only_targets:
+        cases = targeted(cases)
+        questions.pop("ceilings", None)
     expected = [*rows.expected(cases), *(one for m in questions.values() for one in m.NAMES)]
     asks: list[tuple[str, Ask]] = [("pairs", partial(rows.run, cases=cases))] if cases else []
     return expected, [*asks, *((name, module.run) for name, module in questions.items())]
@@ -84,7 +88,7 @@ def ask_all(options: argparse.Namespace, terminal: Terminal, logs: Path) -> None
     scale = options.scale or (SCALE_QUICK if options.quick else SCALE)
     logs.mkdir()
     with tempfile.TemporaryDirectory(prefix="onceq-bench-") as directory:
-        for name, ask in chosen(options.names)[1]:
+        for name, ask in chosen(options)[1]:
             place = Path(directory) / name
             place.mkdir()
             scene = Scene(
@@ -106,7 +110,7 @@ def ask_all(options: argparse.Namespace, terminal: Terminal, logs: Path) -> None
 def main(arguments: Sequence[str]) -> int:
     """Run what is asked for; return 1 when something failed, or fell below its record."""
     options = parsed(arguments)
-    expected = chosen(options.names)[0]
+    expected = chosen(options)[0]
     if options.list:
         print("\n".join(expected))
         return 0

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 QUEUE = onceq.Queue("aged", bytes, bytes)
 FILL = 10_000
+BATCH = 10
+"""So many requests share a transaction: a million of them then take minutes."""
 LOOK_S = 0.1
 STALLED_S = 60.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -54,8 +56,8 @@ def aging(qm: onceq.QueueManager, conninfo: str, requests: int) -> Generator[flo
 
 def _let_execute(qm: onceq.QueueManager, process: subprocess.Popen[bytes], number: int) -> None:
     for first in range(0, number, FILL):
-        qm.enqueue_many(QUEUE, [b"x" * 200] * min(FILL, number - first))
-        left, since = FILL, time.monotonic()
+        left, since = min(FILL, number - first), time.monotonic()
+        qm.enqueue_many(QUEUE, [b"x" * 200] * left)
         while left:
             time.sleep(LOOK_S)
             now = qm.show(QUEUE.name).depth
@@ -67,7 +69,7 @@ def _let_execute(qm: onceq.QueueManager, process: subprocess.Popen[bytes], numbe
 
 def main() -> None:
     """Serve until told to stop."""
-    server = onceq.Server([QUEUE.handled_by(handle)])
+    server = onceq.Server([QUEUE.handled_by(handle, batch=BATCH)])
     with server.signals():
         server.run(sys.argv[1])
 

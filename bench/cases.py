@@ -5,8 +5,8 @@ A row says what is asked of both sides, of whom, and what ratio is wanted. Nothi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from bench.systems import Named
@@ -51,12 +51,17 @@ class Case:
     tail: float | None = None
 
 
-def _both(system: str, target: float | None) -> tuple[Against, Against]:
-    """Against a peer in its documented best, and in its safe setting."""
+def _both(system: str, target: float) -> tuple[Against, Against]:
+    """Against a peer in its documented best, and in its safe setting.
+
+    Without a target it is paired in one setting: in the safe one, where it has it.
+    """
     return Against(system, target), Against(system, target, "safe")
 
 
 SERVE: Command = {"do": "dequeue", "servers": 1, "batch": 1, "user_sql": True}
+ECHO: Command = {**SERVE, "user_sql": False}
+"""A handler that only answers: what is left is the queue's own work."""
 BATCH: Command = {"do": "enqueue_batch", "batch": 1000}
 
 CASES = (
@@ -71,10 +76,10 @@ CASES = (
             *_both("procrastinate", 2.5),
             *_both("dbos", 3.0),
             *_both("pgqueuer", 1.35),
-            *_both("absurd", None),
-            *_both("nats", None),
+            Against("absurd", setting="safe"),
+            Against("nats", setting="safe"),
             Against("huey"),
-            *_both("litequeue", None),
+            Against("litequeue", setting="safe"),
             Against("persist_queue"),
             Against("onceq_volatile", setting="safe"),
         ),
@@ -116,10 +121,9 @@ CASES = (
             *_both("procrastinate", 7.0),
             *_both("dbos", 4.5),
             Against("pgqueuer", 4.5, "safe"),
-            Against("pgqueuer"),
-            *_both("absurd", None),
+            Against("absurd", setting="safe"),
             Against("huey"),
-            *_both("litequeue", None),
+            Against("litequeue", setting="safe"),
             Against("persist_queue"),
         ),
     ),
@@ -143,7 +147,6 @@ CASES = (
         first=2000,
         step=10,
         most=50_000,
-        floor=20_000,
     ),
     Case(
         name="serve-batch-100",
@@ -151,6 +154,23 @@ CASES = (
         ask={**SERVE, "batch": 100},
         against=(Against("raw", setting="safe"),),
         first=5000,
+        step=100,
+        most=100_000,
+    ),
+    Case(
+        name="echo-batch-10",
+        question="execute in batches of 10, without user SQL; history; one server",
+        ask={**ECHO, "batch": 10},
+        first=5000,
+        step=10,
+        most=50_000,
+        floor=20_000,
+    ),
+    Case(
+        name="echo-batch-100",
+        question="execute in batches of 100, without user SQL; history; one server",
+        ask={**ECHO, "batch": 100},
+        first=10_000,
         step=100,
         most=100_000,
         floor=50_000,
@@ -162,7 +182,7 @@ CASES = (
         against=(
             *_both("nats", 1.2),
             Against("pgmq", 2.5),
-            *_both("rabbitmq", None),
+            Against("rabbitmq", setting="safe"),
             Against("raw", setting="safe"),
             Against("notify_build", setting="safe"),
         ),
@@ -187,3 +207,9 @@ CASES = (
         tail=3.0,
     ),
 )
+
+
+def targeted(cases: Sequence[Case]) -> list[Case]:
+    """Return the cases that have a target, with those pairs only that have one."""
+    kept = [replace(one, against=tuple(a for a in one.against if a.target)) for one in cases]
+    return [one for one in kept if one.against or one.floor or one.tail]

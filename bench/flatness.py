@@ -2,14 +2,17 @@
 
 Each question has two repositories, in a cluster each, one of them burdened; the same work is timed
 in both in turn. The value is the time in the burdened one by the time in the other, so that 1.0 is
-flat. The clusters run with fsync off: what is measured is the work, and a disk would hide it. They
-are filled through the public API, in batches. Sizes are scaled by --scale.
+flat. The clusters run with fsync off: what is measured is the work, and a disk would hide it. What
+waits in a deep queue is written by `insert ... select`, a million at a time, as `enqueue_many`
+writes it, and registrants by calls of `register` in SQL, a thousand in a transaction; all else goes
+through the public API, and dequeues that are a burden through the server. --scale scales sizes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import threading
 import time
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,7 +26,7 @@ from bench.ages import aging
 from bench.pairs import Runner, alternate, ratios
 from bench.results import Result, Slice
 from bench.workers.base import BODY
-from bench.workers.onceq_worker import batched, can_batch, init
+from bench.workers.onceq_worker import init
 from onceq.engine.embedded import open_embedded
 
 if TYPE_CHECKING:
@@ -35,13 +38,27 @@ if TYPE_CHECKING:
     from onceq import Clerk, Context
 
 FILL = 10_000
+MILLION = 1_000_000
 SHALLOW = 1000
 FIRST = 200
 MOST = 2000
-QUICKLY = 100
-"""The batch in which dequeues are made that are a burden only."""
+QUICKLY = 10
+"""The batch in which dequeues are made that are a burden only: a sweep every 64 of them."""
+DEEP = """
+insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at, sha256, body)
+    select queue_id, 5, 'datagram', id::text, id, onceq.now(), sha256(body), body
+    from (select queue_id, onceq.new_eid() as id, %s::bytea as body
+          from onceq.queue, generate_series(1, %s) where name = 'work') made
+"""
+REGISTER = """
+select count(onceq.register('work', 'registrant-' || n, '', true, null))
+    from generate_series(%s, %s) n
+"""
 REQUESTS = 1_000_000
 MEMORY_MB = 60.0
+SERVED_S = 60.0
+PER_S_LEAST = 500
+"""Serving may take SERVED_S, and as long as the requests last at this rate."""
 
 
 @dataclass(slots=True)
@@ -106,8 +123,15 @@ def _served(home: Home, queue: onceq.Queue[bytes, bytes], number: int, *, limit:
             server.stop()
         return b"ok"
 
-    server = onceq.Server([queue.handled_by(handle, **batched(limit))])
-    server.run(home.conninfo)
+    server = onceq.Server([queue.handled_by(handle, batch=limit)])
+    watch = threading.Timer(SERVED_S + number / PER_S_LEAST, server.stop)
+    watch.start()
+    try:
+        server.run(home.conninfo)
+    finally:
+        watch.cancel()
+    if len(moments) < number:
+        raise TimeoutError(f"{len(moments)} of {number} were executed in {watch.interval:g} s")
     return moments[number - 1] - moments[0]
 
 
@@ -116,21 +140,26 @@ def _dequeued(home: Home, number: int) -> None:
     for first in range(0, number, FILL):
         some = min(FILL, number - first)
         fill(home, queue, some)
-        _served(home, queue, some, limit=QUICKLY if can_batch() else 1)
+        _served(home, queue, some, limit=QUICKLY)
 
 
 @contextlib.contextmanager
 def deep(home: Home, size: int) -> Generator[None]:
     """Let so many wait in the queue."""
-    fill(home, home.queues[0], size)
+    with psycopg.connect(home.conninfo, autocommit=True) as connection:
+        for first in range(0, size, MILLION):
+            connection.execute(DEEP.encode(), (BODY, min(MILLION, size - first)))
+        connection.execute("vacuum analyze onceq.element")  # as autovacuum would, in time
     yield
 
 
 @contextlib.contextmanager
 def registrants(home: Home, size: int) -> Generator[None]:
     """Register so many."""
-    for number in range(size):
-        home.qm.register(home.queues[0].name, f"registrant-{number}")
+    with psycopg.connect(home.conninfo, autocommit=True) as connection:
+        for first in range(1, size + 1, SHALLOW):
+            connection.execute(REGISTER.encode(), (first, min(first + SHALLOW - 1, size)))
+        connection.execute("vacuum analyze onceq.registrant, onceq.registration")
     yield
 
 

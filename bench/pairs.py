@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from bench.results import Better
 
-SLICE_S = 0.8
+SLICE_S = 0.5
 ROUNDS = 4
 
 

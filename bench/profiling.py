@@ -33,7 +33,7 @@ from bench.wire import relayed
 from bench.workers import raw
 from bench.workers.base import BODY, Dequeue, require_count
 from bench.workers.crowd import Shared, serving
-from bench.workers.onceq_worker import Served, batched, can_batch, init, serve_replies
+from bench.workers.onceq_worker import Served, init, serve_replies
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -140,7 +140,7 @@ def _served(bench: Bench, number: int, profile: Profile, *, limit: int) -> Measu
         return b"ok"
 
     queue = onceq.Queue(f"serve-{time.monotonic_ns()}", bytes, bytes)
-    server = onceq.Server([queue.handled_by(handle, **batched(limit))])
+    server = onceq.Server([queue.handled_by(handle, batch=limit)])
     bench.qm.declare(queue)
     for size in range(0, last + limit, FILL):
         bench.qm.enqueue_many(queue, [BODY] * min(FILL, last + limit - size))
@@ -200,7 +200,7 @@ SCENARIOS: dict[str, Callable[[Bench, int, Profile], Measured]] = {
     "send": send,
     "enqueue-batch": enqueue_batch,
     "serve": serve,
-    **({"serve-batch": serve_batch} if can_batch() else {}),
+    "serve-batch": serve_batch,
     "ask": ask,
     "raw-insert": raw_insert,
     "raw-dequeue": raw_dequeue,

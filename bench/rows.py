@@ -1,11 +1,13 @@
 """Runs the table of cases: each pair in turn, and what is wanted of ours alone.
 
-The other side is started for its pairs and then ended; ours runs through.
+The other side is started for its pairs and then ended; ours runs through. What fell silent was
+ended, and is started anew for the next pair, but not for ever.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,13 +17,17 @@ from bench.results import Result
 from bench.systems import Named, Running, Systems, UnmeasuredError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
     from bench.cases import Against, Case, Command
     from bench.pairs import Pace
     from bench.scene import Scene
 
 OURS = "safe"
+STARTS = 3
+"""A system that was ended so often is not started again."""
+UNTARGETED = 2
+"""The rounds of a pair without a target, at most."""
 
 
 def named(case: Case, against: Against) -> str:
@@ -48,14 +54,14 @@ def run(scene: Scene, cases: Sequence[Case]) -> None:
     told, pace = scene.told, scene.pace
     with scene.ground("pairs") as ground, contextlib.ExitStack() as stack:
         systems = Systems(ground, scene.logs)
-        ours = _Ours(systems, stack)
+        ours = stack.enter_context(contextlib.closing(_Kept(systems)))
         for other in _others(cases):
-            with _started(systems, other) as running:
+            with contextlib.closing(_Kept(systems)) as theirs:
                 for case in cases:
                     for against in case.against:
                         if against.named == other:
                             told.started(named(case, against))
-                            told.found(_pair(case, against, ours, (running, pace)))
+                            told.found(_pair(case, against, (ours, theirs), pace))
         for case in cases:
             if case.floor is not None or case.tail is not None:
                 told.started(f"{case.name}, ours alone")
@@ -67,32 +73,37 @@ def _others(cases: Sequence[Case]) -> list[Named]:
     return list(dict.fromkeys(against.named for case in cases for against in case.against))
 
 
-class _Ours:
-    """Our systems, started when first asked for, and kept."""
+class _Kept:
+    """Systems, started when first asked for, and kept until they are ended."""
 
-    def __init__(self, systems: Systems, stack: contextlib.ExitStack) -> None:
+    def __init__(self, systems: Systems) -> None:
         self._systems = systems
-        self._stack = stack
-        self._running: dict[str, Running] = {}
+        self._running: dict[Named, Running | UnmeasuredError] = {}
+        self._starts: Counter[Named] = Counter()
 
-    def get(self, system: str) -> Running:
-        """Return that system, running."""
-        if system not in self._running:
-            running = self._systems.start(Named(system, OURS))
-            self._running[system] = self._stack.enter_context(contextlib.closing(running))
-        return self._running[system]
+    def get(self, system: Named) -> Running:
+        """Return that system, running; UnmeasuredError when it cannot be had, or not again."""
+        found = self._running.get(system)
+        if found is None or (isinstance(found, Running) and found.has_ended):
+            found = self._running[system] = self._started(system)
+        if isinstance(found, UnmeasuredError):
+            raise found
+        return found
 
-
-@contextlib.contextmanager
-def _started(systems: Systems, named: Named) -> Generator[Running | UnmeasuredError]:
-    """Yield the system, or why it cannot be had."""
-    with contextlib.ExitStack() as stack:
+    def _started(self, system: Named) -> Running | UnmeasuredError:
+        if self._starts[system] == STARTS:
+            return UnmeasuredError(f"it was ended {STARTS} times before", skipped=False)
+        self._starts[system] += 1
         try:
-            running = stack.enter_context(contextlib.closing(systems.start(named)))
+            return self._systems.start(system)
         except UnmeasuredError as reason:
-            yield reason
-        else:
-            yield running
+            return reason
+
+    def close(self) -> None:
+        """End them all."""
+        for running in self._running.values():
+            if isinstance(running, Running):
+                running.close()
 
 
 def _runner(case: Case, running: Running, ask: Command) -> Runner:
@@ -109,23 +120,29 @@ def _runner(case: Case, running: Running, ask: Command) -> Runner:
     )
 
 
-def _pair(
-    case: Case, against: Against, ours: _Ours, other: tuple[Running | UnmeasuredError, Pace]
-) -> Result:
-    running, pace = other
+def _pair(case: Case, against: Against, kept: tuple[_Kept, _Kept], pace: Pace) -> Result:
+    ours, theirs = kept
+    command = {**case.ask, **against.ask}
     result = Result(name=named(case, against), question=case.question, target=against.target)
+    pace = (
+        pace if against.target is not None else replace(pace, rounds=min(pace.rounds, UNTARGETED))
+    )
     try:
-        if isinstance(running, UnmeasuredError):
-            raise running
+        other = theirs.get(against.named)
+        other.require_offer(command)
         sides = alternate(
-            (_runner(case, ours.get(case.ours), {}), _runner(case, running, against.ask)), pace
+            (_runner(case, ours.get(_ours(case)), {}), _runner(case, other, against.ask)), pace
         )
     except UnmeasuredError as reason:
         return unmeasured(result, reason)
     return replace(result, sides=sides, rounds=ratios(*sides))
 
 
-def _by_itself(case: Case, ours: _Ours, pace: Pace) -> list[Result]:
+def _ours(case: Case) -> Named:
+    return Named(case.ours, OURS)
+
+
+def _by_itself(case: Case, ours: _Kept, pace: Pace) -> list[Result]:
     rate = Result(name=f"{case.name}/rate", question=case.question, unit="/s", target=case.floor)
     tail = Result(
         name=f"{case.name}/tail",
@@ -135,7 +152,7 @@ def _by_itself(case: Case, ours: _Ours, pace: Pace) -> list[Result]:
     )
     wanted = [one for one in (rate, tail) if one.target is not None]
     try:
-        (side,) = alternate((_runner(case, ours.get(case.ours), {}),), pace)
+        (side,) = alternate((_runner(case, ours.get(_ours(case)), {}),), pace)
     except UnmeasuredError as reason:
         return [unmeasured(one, reason) for one in wanted]
     values = {

@@ -55,8 +55,8 @@ LOOPS = {
         "select * into e from onceq.claim(i.incarnation, q, 1, n, true);", (_OPEN,), _SERVE
     ),
     "finish": Loop(
-        "select * into e from onceq.finish(e.seq, i.incarnation, null, null, 'loop', q, 1, n,"
-        " true);",
+        "select * into e from onceq.finish(array[e.seq], i.incarnation, array[null]::bytea[], null,"
+        " 'loop', 1, true, q, 1, n, true) f where f.seq is not null;",
         (_OPEN, "select * into e from onceq.claim(i.incarnation, q, 1, 1, true);"),
         _SERVE,
     ),

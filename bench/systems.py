@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 READY_S = 120.0
-ANSWER_S = 600.0
+ANSWER_S = 60.0
+PER_S_LEAST = 500
+"""An answer may take ANSWER_S, and as long as the operations last at this rate."""
 END_S = 25.0
 WORDS = 200
 
@@ -74,9 +76,13 @@ def prepared_ground(directory: Path, commit_delay_us: int = 0) -> Generator[Grou
 
 
 class Running:
-    """A system that runs. Raises UnmeasuredError when it does not start, or answers an error."""
+    """A system that runs. Raises UnmeasuredError when it does not start, or answers an error.
+
+    has_ended: it fell silent, or went away; it is of no use any more.
+    """
 
     def __init__(self, command: list[str], log: Path) -> None:
+        self.has_ended = False
         self._log = log.open("wb")
         self._process = subprocess.Popen(
             command,
@@ -93,16 +99,20 @@ class Running:
                 raise UnmeasuredError(str(self.ready.get("skip", self.ready)), skipped=True)
             undo.pop_all()
 
-    def ask(self, number: int, command: Mapping[str, Any]) -> Slice:
-        """Let it do something, so many times."""
+    def require_offer(self, command: Mapping[str, Any]) -> None:
+        """Raise UnmeasuredError when it cannot do such a thing."""
         if command["do"] not in self.ready["offers"]:
             raise UnmeasuredError(f"does not offer {command['do']}", skipped=True)
+
+    def ask(self, number: int, command: Mapping[str, Any]) -> Slice:
+        """Let it do something, so many times. It is ended when it does not answer in time."""
+        self.require_offer(command)
         line = json.dumps({**command, "number": number}) + "\n"
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # its end is heard of below
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()
-        answer = self._hear(ANSWER_S)
+        answer = self._hear(ANSWER_S + number / PER_S_LEAST)
         if "error" in answer:
             raise UnmeasuredError(str(answer["error"]), skipped=False)
         return Slice(
@@ -118,9 +128,15 @@ class Running:
         line = self._process.stdout.readline() if heard else b""
         if not line:
             what = "ended" if heard else f"said nothing for {timeout_s:g} s"
+            self._end_now()
             raise UnmeasuredError(f"it {what}: {self._last_words()}", skipped=False)
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+    def _end_now(self) -> None:
+        self.has_ended = True
+        with contextlib.suppress(ProcessLookupError):  # nobody of its group is left
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _last_words(self) -> str:
         said = Path(self._log.name).read_text(errors="replace").strip()

@@ -6,6 +6,7 @@ Both are driven alike. What makes servers ready is never timed.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import multiprocessing
 import os
 import threading
@@ -17,13 +18,16 @@ from typing import TYPE_CHECKING, Any
 from bench.workers.base import WrongError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
+    from multiprocessing.process import BaseProcess
 
 SPAWN = multiprocessing.get_context("spawn")
-READY_S = 60.0
+READY_S = 30.0
 """How long servers may take until all of them have work; a slice may last as long again."""
 LOOK_S = 0.001
-SLICE_S_MAX = 300.0
+LOOKS = 100
+"""At every so many looks, whether the servers still live."""
+SLICE_S_MAX = 45.0
 
 
 @dataclass(frozen=True)
@@ -65,7 +69,9 @@ class Shared:
 
 
 @contextlib.contextmanager
-def serving(serve: Callable[..., None], shared: Shared, *arguments: object) -> Generator[None]:
+def serving(
+    serve: Callable[..., None], shared: Shared, *arguments: object
+) -> Generator[Sequence[BaseProcess]]:
     """Run `serve(index, shared, *arguments)` in as many processes; stop them in the end."""
     started = [
         SPAWN.Process(target=serve, args=(index, shared, *arguments), daemon=True)
@@ -74,9 +80,8 @@ def serving(serve: Callable[..., None], shared: Shared, *arguments: object) -> G
     for process in started:
         process.start()
     try:
-        yield
-        if any(process.exitcode is not None for process in started):
-            raise WrongError("a server ended by itself; its words are in the log")
+        yield started
+        require_alive(started)
     finally:
         shared.stop.set()
         for process in started:
@@ -85,10 +90,21 @@ def serving(serve: Callable[..., None], shared: Shared, *arguments: object) -> G
                 process.kill()
 
 
-def consumed(shared: Shared, number: int, is_empty: Callable[[], bool]) -> float:
+def require_alive(servers: Sequence[BaseProcess]) -> None:
+    """Raise WrongError if one of them has ended."""
+    if any(process.exitcode is not None for process in servers):
+        raise WrongError("a server ended by itself; its words are in the log")
+
+
+def consumed(
+    shared: Shared, servers: Sequence[BaseProcess], number: int, is_empty: Callable[[], bool]
+) -> float:
     """Wait until `number` are done and none is left; return the seconds that it took."""
     deadline = time.monotonic() + SLICE_S_MAX
+    looks = itertools.count(1)
     while sum(shared.done) < number:
+        if next(looks) % LOOKS == 0:
+            require_alive(servers)
         if time.monotonic() > deadline or shared.gate.broken:
             raise WrongError(f"{sum(shared.done)} of {number} were done, by {list(shared.done)}")
         time.sleep(LOOK_S)

@@ -8,7 +8,6 @@ user's INSERT in the handler; the history row is written, and a reply where one 
 from __future__ import annotations
 
 import contextlib
-import inspect
 import itertools
 import subprocess
 import sys
@@ -32,7 +31,6 @@ from bench.workers.base import (
     SkippedError,
     System,
     Timed,
-    WrongError,
     require_count,
     serve_commands,
     shares,
@@ -50,15 +48,6 @@ WARM_UP = 20
 """Round trips of each client before it is timed."""
 TOGETHER = 20
 """The most requests that a server of many clients takes into one transaction."""
-
-
-def batched(limit: int) -> dict[str, Any]:
-    """Return the option of `handled_by` for batches, or say that there is none."""
-    if limit == 1:
-        return {}
-    if "batch" not in inspect.signature(onceq.Queue.handled_by).parameters:
-        raise WrongError("this onceq has no batch servers")
-    return {"batch": limit}
 
 
 def init(conninfo: str) -> None:
@@ -90,7 +79,7 @@ def serve(index: int, shared: Shared, served: Served, asked: Dequeue) -> None:
         shared.done[index] += 1
         return b"ok"
 
-    server = onceq.Server([queued.handled_by(handle, **batched(asked.batch))])
+    server = onceq.Server([queued.handled_by(handle, batch=asked.batch)])
     shared.on_stop(server.stop)
     server.run(served.conninfo)
 
@@ -104,7 +93,7 @@ def serve_replies(index: int, shared: Shared, served: Served, limit: int) -> Non
         shared.done[index] += 1
         return b"ok"
 
-    server = onceq.Server([queued.handled_by(handle, **batched(limit))])
+    server = onceq.Server([queued.handled_by(handle, batch=limit)])
     shared.on_stop(server.stop)
     server.run(served.conninfo)
 
@@ -146,7 +135,9 @@ def opened(
     with contextlib.ExitStack() as stack:
         qm = stack.enter_context(onceq.open(served.conninfo))
         yield [
-            kind(stack.enter_context(qm.clerk(f"client-{number}", served.queue, window=kind.window)))
+            kind(
+                stack.enter_context(qm.clerk(f"client-{number}", served.queue, window=kind.window))
+            )
             for number in numbers
         ]
 
@@ -192,19 +183,18 @@ class Onceq(System):
 
     def dequeue(self, asked: Dequeue) -> Timed:
         """Execute with the native server, from the moment when every process has its first."""
-        batched(asked.batch)
         self._fill(self.executed, asked.number, FILL)
         shared = Shared(asked.servers)
-        with serving(serve, shared, Served(self.conninfo, self.executed), asked):
+        with serving(serve, shared, Served(self.conninfo, self.executed), asked) as servers:
             seconds = consumed(
-                shared, asked.number, lambda: self.qm.show(self.executed.name).depth == 0
+                shared, servers, asked.number, lambda: self.qm.show(self.executed.name).depth == 0
             )
         self._check_effects(asked.number if asked.user_sql else 0)
         return Timed(seconds=seconds)
 
     def request_reply(self, asked: RequestReply) -> RoundTrips:
         """Make round trips by `Clerk.transceive`."""
-        limit = TOGETHER if asked.clients > asked.servers and can_batch() else 1
+        limit = TOGETHER if asked.clients > asked.servers else 1
         served, numbers = Served(self.conninfo, self.asked), self._numbers(asked.clients)
         with serving(serve_replies, Shared(asked.servers), served, limit):
             found = run_clients(opened, numbers, asked.number, WARM_UP, Asking, served)
@@ -232,11 +222,6 @@ class Onceq(System):
         row = self.direct.execute("select count(*) from effect").fetchone()
         require_count("rows in effect", 0 if row is None else row[0], expected)
         self.direct.execute("truncate effect")
-
-
-def can_batch() -> bool:
-    """Return whether this onceq has batch servers."""
-    return "batch" in inspect.signature(onceq.Queue.handled_by).parameters
 
 
 if __name__ == "__main__":

@@ -235,8 +235,8 @@ class Raw(System):
         """DELETE ... SKIP LOCKED and the user's SQL, one transaction a batch."""
         self._fill("waiting", asked.number, 1000)
         shared = Shared(asked.servers)
-        with serving(serve_waiting, shared, self.place, asked):
-            seconds = consumed(shared, asked.number, lambda: True)
+        with serving(serve_waiting, shared, self.place, asked) as servers:
+            seconds = consumed(shared, servers, asked.number, lambda: True)
         require_count("rows left", self._count("waiting"), 0)
         self._emptied("effect", asked.number if asked.user_sql else 0)
         return Timed(seconds=seconds)
