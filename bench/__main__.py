@@ -1,6 +1,7 @@
 """`python -m bench [NAME ...]`: measure, compare with the record, report. `--list` says what.
 
-`python -m bench profile` is another program: see `bench.profiling`.
+`python -m bench profile` and `python -m bench report` are other programs: see `bench.profiling` and
+`bench.figures`.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import ceilings, flatness, overhead, profiling, record, recovery, rows, spark_rows
+from bench import (
+    ceilings,
+    figures,
+    flatness,
+    overhead,
+    profiling,
+    record,
+    recovery,
+    rows,
+    spark_rows,
+)
 from bench.cases import CASES, targeted
 from bench.pairs import Pace
 from bench.report import machine, new_folder, write_report
@@ -158,6 +169,7 @@ def verdict(
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["profile"]:
-        sys.exit(profiling.main(sys.argv[2:]))
+    others = {"profile": profiling.main, "report": figures.main}
+    if sys.argv[1:2] and sys.argv[1] in others:
+        sys.exit(others[sys.argv[1]](sys.argv[2:]))
     sys.exit(main(sys.argv[1:]))

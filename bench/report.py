@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import record
-from bench.results import rounded, side_line
+from bench import figures, record
+from bench.results import side_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from bench.record import Recorded
     from bench.results import Result
@@ -55,35 +55,14 @@ def machine() -> dict[str, Any]:
     }
 
 
-def text_of(result: Result) -> str:
-    """Return the value for people: with its unit, or why there is none."""
-    value = rounded(result.value)
-    if value is None:
-        return f"skipped: {result.skipped}" if result.skipped else f"error: {result.error}"
-    return f"{value:g}" if result.unit == "ratio" else f"{value:,g} {result.unit}"
-
-
-def target_of(result: Result) -> str:
-    """Return the target for people."""
-    if result.target is None:
-        return ""
-    return f"{'≥' if result.better == 'more' else '≤'} {result.target:,g}"
-
-
-def spread_of(result: Result) -> str:
-    """Return the least and the greatest round."""
-    if len(result.rounds) < 2:
-        return ""
-    return f"{rounded(min(result.rounds)):,g}-{rounded(max(result.rounds)):,g}"
-
-
 def row_of(result: Result, recorded: dict[str, Recorded]) -> tuple[str, ...]:
     """Return the cells of a result in a table."""
+    row = result.line()
     return (
         result.name,
-        text_of(result),
-        spread_of(result),
-        target_of(result),
+        figures.text_of(row),
+        figures.spread_of(row),
+        figures.target_of(row),
         CHANGES[result.met],
         record.moved(result, recorded) or "",
     )
@@ -99,62 +78,11 @@ def write_report(
     held = {
         "v": 1,
         "machine": about,
-        "results": [result.line() for result in results],
+        "results": [
+            {**one.line(), "against_record": record.moved(one, recorded)} for one in results
+        ],
         "sides": [side_line(one.question, side) for one in results for side in one.sides],
     }
     (folder / "report.json").write_text(json.dumps(held, indent=1) + "\n")
-    (folder / "report.md").write_text("\n".join(_text(folder, results, recorded, about)) + "\n")
-
-
-def _text(
-    folder: Path, results: Sequence[Result], recorded: dict[str, Recorded], about: dict[str, Any]
-) -> Iterable[str]:
-    yield "# Benchmark"
-    yield ""
-    yield "; ".join(f"{key} {value}" for key, value in about.items())
-    yield ""
-    yield "A ratio is the median over the rounds of our rate by the other's of the same round."
-    yield ""
-    yield from _table(HEADINGS, [row_of(result, recorded) for result in results])
-    yield ""
-    yield "## Sides"
-    yield ""
-    yield from _table(
-        ("question", "side", "median a second", "p50 µs", "p99 µs"),
-        [
-            tuple(str(cell or "") for cell in row)
-            for result in results
-            for side in result.sides
-            for row in [
-                (
-                    result.name,
-                    side.name,
-                    rounded(side.per_s),
-                    rounded(side.median_us("p50_us")),
-                    rounded(side.median_us("p99_us")),
-                )
-            ]
-        ],
-    )
-    yield from _weaker(results)
-    for plot in sorted(folder.glob("*.svg")):
-        yield ""
-        yield f"![{plot.stem}]({plot.name})"
-
-
-def _weaker(results: Sequence[Result]) -> Iterable[str]:
-    yield ""
-    yield "## What each does not guarantee, and how it is run"
-    yield ""
-    sides = {side.name: side for result in results for side in result.sides if side.how}
-    yield from _table(
-        ("side", "version", "weaker than onceq in", "how"),
-        [(side.name, side.version, side.weaker, side.how) for side in sides.values()],
-    )
-
-
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterable[str]:
-    yield "| " + " | ".join(headings) + " |"
-    yield "|" + "---|" * len(headings)
-    for row in rows:
-        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+    plots = [f"\n![{plot.stem}]({plot.name})\n" for plot in sorted(folder.glob("*.svg"))]
+    (folder / "report.md").write_text(figures.text(held) + "".join(plots))
