@@ -33,6 +33,8 @@ do $$ begin
                  || ' restart identity'
              from pg_class c join pg_namespace n on n.oid = c.relnamespace
              where n.nspname = '{0}' and c.relkind in ('r', 'p') and c.relname <> 'repository');
+    execute (select coalesce(string_agg(format('drop sequence {0}.%I', sequencename), ';'), '')
+             from pg_sequences where schemaname = '{0}' and sequencename ~ '^low_');
     execute 'alter sequence {0}.incarnation_seq restart';
     execute 'alter sequence {0}.life_seq restart';
 end $$

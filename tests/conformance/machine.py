@@ -53,8 +53,8 @@ class OracleMachine(RuleBasedStateMachine):
                 settings=QueueSettings(abort_limit=2, backoff_ms=50, durable=durable),
             )
         for name in ("ann", "bob"):
-            self.connect(name)
             self.register("q", name, "", stable=name == "ann")
+            self.connect(name)  # after it, whose epoch is over with this
         for at in range(3):
             self.open_incarnation(at, reborn=False)
 
@@ -81,21 +81,17 @@ class OracleMachine(RuleBasedStateMachine):
 
     @rule(queue=QUEUES, pick=PICK, limit=st.integers(1, 3))
     def administer(self, queue: str, pick: int, limit: int) -> None:
-        most, error = (2, 9, 9)[limit - 1], (None, "shared.error")[pick % 2]
         if pick % 4 == 0:
+            error = (None, "shared.error")[pick % 2]
             made = QueueSettings(abort_limit=limit, backoff_ms=0, error_queue=error)
             self.give(ops.CreateQueue, queue=queue, settings=made)
         elif pick % 4 == 1:
             self.give(ops.DestroyQueue, queue=queue)
         else:
-            self.give(
-                ops.AlterQueue,
-                queue=queue,
-                enqueue_started=pick % 3 > 0 or most == 9,
-                dequeue_started=pick % 5 > 0,
-                body_bytes_max=most,
-                keep_body=pick % 2 > 0,
-            )
+            kept: dict[str, Any] = {"keep_body": pick % 2 > 0, "dequeue_started": pick % 5 > 0}
+            kept |= {"body_bytes_max": 2 if limit == 1 else 9}
+            kept |= {"enqueue_started": pick % 3 > 0 or limit > 1}
+            self.give(ops.AlterQueue, queue=queue, **kept)
 
     # --- elements
 
@@ -103,11 +99,8 @@ class OracleMachine(RuleBasedStateMachine):
     def enqueue(
         self, queue: str, body: bytes, priority: int, later: float | None, ends: float | None
     ) -> None:
-        attributes: dict[str, Any] = {"priority": priority, "not_before": self.when(later)}
-        expires_at = self.when(ends)
-        self.heard(
-            self.give(ops.Enqueue, queue=queue, body=body, expires_at=expires_at, **attributes)
-        )
+        when = {"not_before": self.when(later), "expires_at": self.when(ends)}
+        self.heard(self.give(ops.Enqueue, queue=queue, body=body, priority=priority, **when))
 
     @rule(queue=QUEUES, body=BODIES)
     def enqueue_many(self, queue: str, body: bytes) -> None:
@@ -287,11 +280,13 @@ class OracleMachine(RuleBasedStateMachine):
         if twin.life is None or twin.is_inside or queue_id is None:
             return
         where = {"incarnation": twin.life, "queue_id": queue_id}
+        self.twins.sweep(self.admin, queue_id)
         if pick % 4 == 0:
             answer = self.heard(self.give(ops.ClaimEid, twin, eid=self.eid(pick), **where))
             claimed = [] if answer is None else [answer]
         else:
-            fields = {"n": n, "turn": turn, "alone": pick % 3 > 0}
+            fields = {"n": n, "turn": turn, "alone": pick % 3 > 0, "may_lose": pick % 2 == 0}
+            where["everything"] = pick % 5 == 0
             claimed = self.heard(self.give(ops.Claim, twin, **fields, **where)) or []
         self.claims += [{**one, "life": twin.life, "at": at} for one in claimed]
 

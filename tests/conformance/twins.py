@@ -76,6 +76,7 @@ class Twins:
         self.pairs: dict[tuple[str, Any], Any] = {}
         self.backs: dict[tuple[str, Any], Any] = {}
         self.log: list[str] = []
+        self._seen = ops.Observation(value=0, holders=[])
 
     def session(self) -> Twin:
         """Opens a session with each."""
@@ -103,6 +104,14 @@ class Twins:
             given, wanted = sorted(given, key=self._key(0)), sorted(wanted, key=self._key(1))
         self.match(given, wanted, kind.__name__)
         return _paired(given, wanted)
+
+    def sweep(self, twin: Twin, queue_id: Ref) -> None:
+        """Moves the marks of a queue in PostgreSQL; the oracle has none."""
+        ids = [queue_id.sides[0]]
+        for _ in range(2):  # the second moves them up to what the first observed
+            swept = ops.Sweep(queue_ids=ids, value=self._seen.value, holders=self._seen.holders)
+            self._seen = twin.theirs.driver.perform(swept)
+            self.log.append(f"{swept} -> {self._seen!r}")
 
     def _set_time(self, twin: Twin) -> None:
         connection = twin.theirs.connection
