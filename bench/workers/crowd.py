@@ -28,11 +28,17 @@ LOOK_S = 0.001
 LOOKS = 100
 """At every so many looks, whether the servers still live."""
 SLICE_S_MAX = 45.0
+STOP_LOOK_S = 0.02
+END_S = 10.0
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What the parent and its servers see of each other. done, begun: one place a server."""
+    """What the parent and its servers see of each other. done, begun: one place a server.
+
+    stop: a flag in memory and no Event, whose lock a process that ends may take with it: then
+    neither the others nor the parent come past it.
+    """
 
     servers: int
     gate: Any = field(init=False)
@@ -42,7 +48,7 @@ class Shared:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gate", SPAWN.Barrier(self.servers))
-        object.__setattr__(self, "stop", SPAWN.Event())
+        object.__setattr__(self, "stop", SPAWN.RawValue("b", 0))
         object.__setattr__(self, "done", SPAWN.RawArray("q", self.servers))
         object.__setattr__(self, "begun", SPAWN.RawArray("d", self.servers))
 
@@ -53,19 +59,23 @@ class Shared:
 
     def on_stop(self, act: Callable[[], None]) -> None:
         """Call that when the parent says stop; end this process when the parent is gone."""
+        parent = multiprocessing.parent_process()
+        if parent is None:
+            raise WrongError("only a server process is stopped so")
 
         def watch() -> None:
-            self.stop.wait()
-            act()
+            is_told = False
+            while not wait([parent.sentinel], STOP_LOOK_S):
+                if self.is_stopped() and not is_told:
+                    is_told = True
+                    act()
+            os._exit(1)
 
-        def outlive() -> None:
-            parent = multiprocessing.parent_process()
-            if parent is not None:
-                wait([parent.sentinel])
-                os._exit(1)
+        threading.Thread(target=watch, daemon=True).start()
 
-        for target in (watch, outlive):
-            threading.Thread(target=target, daemon=True).start()
+    def is_stopped(self) -> bool:
+        """Say whether the parent said stop."""
+        return bool(self.stop.value)
 
 
 @contextlib.contextmanager
@@ -83,11 +93,20 @@ def serving(
         yield started
         require_alive(started)
     finally:
-        shared.stop.set()
-        for process in started:
-            process.join(10)
-            if process.is_alive():
-                process.kill()
+        shared.stop.value = 1
+        killed = [process.pid for process in started if not _has_ended(process)]
+    if killed:
+        raise WrongError(f"servers did not stop within {END_S:g} s, and were killed: {killed}")
+
+
+def _has_ended(process: BaseProcess) -> bool:
+    """Wait until it has ended; False: it had to be killed."""
+    process.join(END_S)
+    if process.is_alive():
+        process.kill()
+        process.join()
+        return False
+    return True
 
 
 def require_alive(servers: Sequence[BaseProcess]) -> None:

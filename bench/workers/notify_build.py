@@ -37,7 +37,7 @@ def serve_notified(index: int, shared: Shared, conninfo: str) -> None:
     shared.on_stop(lambda: None)
     with connect(conninfo) as connection:
         listen(connection, "request")
-        while not shared.stop.is_set():
+        while not shared.is_stopped():
             if answer_one(connection, lambda client: notify(connection, f"reply_{client}")):
                 shared.done[index] += 1
             else:

@@ -75,7 +75,7 @@ def serve_waiting(index: int, shared: Shared, place: Place, asked: Dequeue) -> N
     step = pipelined_step if place.setting == "best" else plain_step
     with connect(place.require_conninfo()) as connection:
         shared.begin(index)
-        while not shared.stop.is_set():
+        while not shared.is_stopped():
             done = step(connection, asked)
             shared.done[index] += done
             if not done:
@@ -118,7 +118,7 @@ def serve_requests(index: int, shared: Shared, conninfo: str) -> None:
     """Be one server of requests with replies, by polling."""
     shared.on_stop(lambda: None)
     with connect(conninfo) as connection:
-        while not shared.stop.is_set():
+        while not shared.is_stopped():
             if not answer_one(connection):
                 time.sleep(POLL_S)
             shared.done[index] += 1
