@@ -44,7 +44,7 @@ def target_of(row: Row) -> str:
     """Return the target for people."""
     if row.get("target") is None:
         return ""
-    return f"{'≥' if row['better'] == 'more' else '≤'} {row['target']:,.3g}"
+    return f"{'≥' if row['better'] == 'more' else '≤'} {rounded(row['target']):,g}"
 
 
 def spread_of(row: Row) -> str:
