@@ -24,7 +24,7 @@ TURNS = 2**30
 """Turns are counted modulo this: they travel as 4-byte integers, and a life may last for years."""
 TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many turns."""
-TAKE_OVER_IDLE = 4
+TAKE_OVER_IDLE = 2
 """An idle session looks for dead ones at every so many looks at all its queues."""
 LOOK_AT_EVERYTHING = 16
 """An idle session looks below the low-water marks too at every so many looks."""
