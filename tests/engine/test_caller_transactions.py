@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy.orm import Session
 
 import onceq
-from onceq.errors import ClaimLost, IllegalState, InvalidValue
+from onceq.errors import ClaimLost, EnvironmentFault, IllegalState, InvalidValue
 from onceq.model.element import KillAnswer
 from tests.lives import living
 from tests.parts import Background, plain, rows, scalar, wait_blocked
@@ -300,3 +300,17 @@ def test_a_callers_connection_collects_nothing(
         for _ in range(3):
             onceq.enqueue(connection, RAW, b"x", repository=repository)
         assert connection._notice_handlers == []
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE_READ", "SERIALIZABLE"])
+def test_a_snapshot_from_before_a_queue_was_destroyed_enqueues_nothing_there(
+    qm: onceq.QueueManager, conninfo: str, level: str
+) -> None:
+    qm.declare(RAW)
+    with psycopg.connect(conninfo) as connection:
+        connection.isolation_level = psycopg.IsolationLevel[level]
+        connection.execute("select 1")  # its snapshot
+        qm.destroy("raw")
+        with pytest.raises(EnvironmentFault, match="concurrent update"):
+            onceq.enqueue(connection, RAW, b"lost", repository=qm.repository)
+    assert scalar(conninfo, f"select count(*) from {qm.repository}.element") == 0

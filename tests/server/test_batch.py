@@ -175,6 +175,36 @@ def test_a_kill_costs_nobody_else_and_waits_for_what_ran(
     assert b"015" not in booking.calls or booking.calls.count(b"015") == 1
 
 
+@pytest.mark.parametrize("at", [0, 1, 2])
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_what_could_not_be_started_undoes_no_other(
+    qm: onceq.QueueManager,
+    conninfo: str,
+    booking: Booking,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    at: int,
+) -> None:
+    """A cancel that comes before the savepoint: the one that stands is the former part's."""
+    start_text = Parts.start_text
+    started: list[bytes] = []
+
+    def cancelled_once(parts: Parts) -> bytes:
+        started.append(start_text(parts))
+        cancel = b"select pg_cancel_backend(pg_backend_pid()); " if len(started) == at + 1 else b""
+        return cancel + started[-1]
+
+    async def book(body: bytes, context: onceq.AsyncContext) -> bytes:
+        await context.connection.execute(booking.insert.encode(), (body.decode(),))
+        return b"done " + body
+
+    monkeypatch.setattr(Parts, "start_text", cancelled_once)
+    handled = RAW.handled_by(book if way == "async" else booking, batch=3)
+    replies = serve_all(qm, conninfo, handled, numbered(3))
+    assert {reply.body for reply in replies.values()} == {b"done " + one for one in numbered(3)}
+    assert booked(conninfo, qm) == ["000", "001", "002"]
+
+
 def test_what_only_the_commit_finds_is_found_one_at_a_time(
     qm: onceq.QueueManager, conninfo: str, booking: Booking
 ) -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 from psycopg.rows import dict_row
 
 import onceq
-from onceq.engine import faults
+from onceq.engine import faults, session
 from onceq.errors import EnvironmentFault
-from tests.parts import LIMIT_S, plain, rows, serving
+from tests.parts import LIMIT_S, plain, rows, scalar, serving
 
 if TYPE_CHECKING:
     from onceq.engine.embedded import EmbeddedServer
@@ -110,3 +110,53 @@ def test_what_a_handler_does_to_its_session_ends_with_its_commit(
         for rid in ("1", "2", "3"):
             assert clerk.transceive(rid, b"x", timeout_s=LIMIT_S).value == b"x"
     assert seen == [seen[0]] * 3
+
+
+async def same_later(request: bytes, _context: onceq.AsyncContext) -> bytes:
+    return request
+
+
+@pytest.mark.parametrize("handler", [same, same_later])
+def test_what_was_claimed_with_a_commit_is_not_forgotten_when_its_session_cannot_be_cleaned(
+    qm: onceq.QueueManager,
+    conninfo: str,
+    repository: str,
+    monkeypatch: pytest.MonkeyPatch,
+    handler: Any,
+) -> None:
+    """As by a cancel that comes while COMMIT waits for the disk; the second time only."""
+    with plain(conninfo) as connection:
+        connection.execute(f"create sequence {repository}.cleaned".encode())
+    failing = f"select 1 / (nextval('{repository}.cleaned') - 2); {session.CLEAN}"
+    monkeypatch.setattr(session, "CLEAN", failing)
+    qm.declare(RAW)
+    rids = ["1", "2", "3", "4"]
+    with qm.clerk("c", RAW, window=4) as clerk:
+        clerk.send_many([(rid, rid.encode()) for rid in rids])
+        with serving(conninfo, repository, RAW.handled_by(handler)) as server:
+            replies = [clerk.receive(timeout_s=LIMIT_S) for _ in rids]
+            assert server.statistics().lives == 2
+        clerk.acknowledge(rids)
+    assert {reply.value for reply in replies} == {b"1", b"2", b"3", b"4"}
+    assert scalar(conninfo, f"select sum(aborts) from {repository}.history") == 0
+
+
+def test_a_batch_may_take_as_long_as_its_requests(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """Else it would be cut short at the limit of one, and begun anew, for ever (G12)."""
+    slow = onceq.Queue("slow", bytes, bytes, execution_limit_s=1)
+    qm.declare(slow)
+
+    def sleeping(request: bytes, context: onceq.Context) -> bytes:
+        context.connection.execute("select pg_sleep(0.4)")
+        return request
+
+    rids = ["1", "2", "3", "4"]
+    with qm.clerk("c", slow, window=4) as clerk:
+        clerk.send_many([(rid, rid.encode()) for rid in rids])
+        with serving(conninfo, repository, slow.handled_by(sleeping, batch=4)) as server:
+            replies = [clerk.receive(timeout_s=LIMIT_S) for _ in rids]
+            assert server.statistics().lives == 1
+        clerk.acknowledge(rids)
+    assert len(replies) == len(rids)

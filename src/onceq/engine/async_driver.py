@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.generators import execute
 from psycopg.rows import tuple_row
 
 from onceq.engine import session
@@ -200,7 +201,11 @@ class AsyncPostgresDriver:
 
     async def _start(self, op: ops.Start) -> None:
         self._parts.next(op)
-        await self._execute(self._parts.start_text(), committing=False)
+        try:
+            await self._execute(self._parts.start_text(), committing=False)
+        except OnceqError as error:
+            self._parts.failure = error
+            raise
 
     async def _keep(self, _: ops.Keep) -> bool:
         return self._parts.keep(self.connection)
@@ -219,7 +224,12 @@ class AsyncPostgresDriver:
     async def _commit(self, _: ops.Commit) -> None:
         try:
             with self._verdict:
-                await self._execute(self.commit_text, committing=True)
+                async with self.connection.lock:
+                    self.connection.pgconn.send_query(self.commit_text)
+                    results = await self.connection.wait(execute(self.connection.pgconn))
+            session.check_commit(results, self.connection)
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=True) from error
         finally:
             self._leave()
         self._ring()

@@ -13,6 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
+from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.rows import tuple_row
 
@@ -216,8 +217,12 @@ class PostgresDriver:
 
     def _commit(self, _: ops.Commit) -> None:
         try:
-            with self._verdict:
-                self._execute(self.commit_text, committing=True)
+            with self._verdict, self.connection.lock:
+                self.connection.pgconn.send_query(self.commit_text)
+                results = self.connection.wait(execute(self.connection.pgconn))
+            session.check_commit(results, self.connection)
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=True) from error
         finally:
             self._leave()
         self._ring()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceq.engine import session
-from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
+from onceq.errors import ClaimLost, ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,12 +75,18 @@ class Parts:
         return started
 
     def undo_text(self, connection: psycopg.BaseConnection[Any]) -> bytes:
-        """Returns the SQL that undoes the present part; empty when there is nothing to undo."""
+        """Returns the SQL that undoes the present part; empty when there is nothing to undo.
+
+        Raises why the part could not be started, but for the fence, which comes after the
+        savepoint: the savepoint that stands may be the former part's, which must be kept.
+        """
         self._due = None
         if session.is_broken(connection):
             raise ConnectionLost("the connection was lost in the middle of a batch")
         if not session.in_transaction(connection):
             raise HandlerMisuse("the handler ended the transaction that it was given")
+        if self.failure is not None and not isinstance(self.failure, ClaimLost):
+            raise self.failure
         if not self._is_started:
             return b""
         self._is_started = self._stands = False

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
+from psycopg.errors import error_from_result
 from psycopg.pq import TransactionStatus
 
 from onceq.engine import binding, faults
@@ -23,9 +24,10 @@ from onceq.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import psycopg
+    from psycopg.pq.abc import PGresult
 
     from onceq.model import ops
 
@@ -163,6 +165,23 @@ def begin_text(op: ops.Begin, repository: str) -> bytes:
         f" select setval('{repository}.started_{op.slot}', {op.seq}),"
         f" set_config('onceq_setting.token', '{op.token}', true)"
     ).encode()
+
+
+def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection[Any]) -> None:
+    """Raises what the results of a commit's statements tell.
+
+    InDoubt also when the commit was made and what follows it failed: a cancel that came while it
+    waited for the disk does that. To go on would be to forget what was claimed with it.
+    """
+    failed = [one for one in results if one.status == pq.ExecStatus.FATAL_ERROR]
+    if results and not failed:
+        return
+    if not results:
+        raise InDoubt("there is no answer to COMMIT: whether it took effect is unknown")
+    error = error_from_result(failed[0])
+    if results[0] is not failed[0] and not is_broken(connection):
+        raise InDoubt(f"committed, but the session cannot be made like new: {error}") from error
+    raise failure(error, connection, committing=True) from error
 
 
 class Verdict:

@@ -29,6 +29,8 @@ log = logging.getLogger("onceq.server")
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_LONGEST_S = 5.0
+LIMIT_LONGEST_S = 2_147_483
+"""A time-out of PostgreSQL counts milliseconds in 4 bytes."""
 UNMENDABLE = (
     errors.SchemaMismatch,
     errors.SchemaMissing,
@@ -109,12 +111,17 @@ def live_async(site: Site, session: ServerSession, handled: list[Handled[Any, An
     asyncio.run(_live(site, session, handled))
 
 
+def _limit_s(one: Handled[Any, Any]) -> int:
+    """Returns the longest transaction: as many executions as may share it (G12)."""
+    return min(one.queue.settings.execution_limit_s * one.batch, LIMIT_LONGEST_S)
+
+
 def _options(
     site: Site, session: ServerSession, handled: list[Handled[Any, Any]]
 ) -> dict[str, Any]:
     return {
         "stop": site.stop,
         "gate": site.gate,
-        "limit_s": max(one.queue.settings.execution_limit_s for one in handled),
+        "limit_s": max(_limit_s(one) for one in handled),
         "wakes": session.wakes,
     }

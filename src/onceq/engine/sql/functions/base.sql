@@ -89,6 +89,14 @@ begin
     return q;
 end $$;
 
+-- Keeps destroy_queue out where the snapshot may be older than the shared lock (REPEATABLE READ), and
+-- so show a queue that has been destroyed: the row's own lock is refused then (SQLSTATE 40001).
+create or replace function onceq.hold_queue(p_name text) returns void
+language plpgsql volatile as $$
+begin
+    perform from onceq.queue where name = p_name collate "C" and destroyed_at is null for share;
+end $$;
+
 -- The queue of this name, open for an enqueue of this body. The lock, shared and in memory,
 -- keeps destroy_queue out until the caller's transaction ends; hence the second look.
 create or replace function onceq.open_queue(p_name text, p_body bytea) returns onceq.queue
@@ -96,6 +104,7 @@ language plpgsql volatile as $$
 declare q onceq.queue := onceq.find_queue(p_name);
 begin
     perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_name));
+    perform onceq.hold_queue(p_name) where current_setting('transaction_isolation') <> 'read committed';
     select * into q from onceq.queue where queue_id = q.queue_id and destroyed_at is null;
     if q.queue_id is null then
         raise exception 'queue "%" does not exist', p_name using errcode = 'OQ003';

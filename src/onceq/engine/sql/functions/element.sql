@@ -18,6 +18,9 @@ begin
     perform onceq.be_durable();
     for try in 1 .. 3 loop
         perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue));
+        if current_setting('transaction_isolation') <> 'read committed' then
+            perform onceq.hold_queue(p_queue);
+        end if;
         insert into onceq.element (queue_id, lane, priority, role, rid, eid, correlation_id,
                 enqueued_at, not_before, expires_at, content_type, properties, life, sha256, body)
             select q.queue_id, at_lane, p_priority,
