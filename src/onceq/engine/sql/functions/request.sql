@@ -152,8 +152,10 @@ begin
 end $$;
 
 -- Sends a request: stable when it returns (G6). Removes the replies that it acknowledges (C17).
--- `state` is 'new', or of a rid sent before what `sent_before` says. One statement does it where
--- nothing is in the way; it is a later one than the locks. Where something is, others say what.
+-- `state` is 'new', or of a rid sent before what `sent_before` says. Where nothing is in the way, it
+-- looks, inserts, and looks into the history, each in a later statement than the locks, and the last
+-- in a later one than the insert: what had the rid until just now is seen there, finished. Where
+-- something is in the way, others say what.
 create or replace function onceq.send(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea,
     p_send_no bigint, p_ack text[], p_priority smallint, p_not_before timestamptz,
@@ -174,9 +176,7 @@ begin
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
-              and (r.expires or p_expires_at is null)
-              and not exists (select from onceq.history h
-                              where h.rid = p_rid collate "C" and h.registrant_id = p_registrant);
+              and (r.expires or p_expires_at is null);
         if found then
             insert into onceq.element (queue_id, reply_queue_id, lane, priority, role, registrant_id,
                     send_no, rid, ack_rid, eid, enqueued_at, not_before, expires_at, content_type,
@@ -185,7 +185,9 @@ begin
                     p_send_no, p_rid, p_ack[cardinality(p_ack)], onceq.new_eid(), onceq.now(),
                     p_not_before, p_expires_at, p_content_type, p_properties, x.life, sha256(p_body), p_body)
                 on conflict (registrant_id, rid) do nothing returning element.eid into eid;
-            exit when eid is not null;
+            perform from onceq.history h where h.rid = p_rid collate "C" and h.registrant_id = p_registrant;
+            exit when eid is not null and not found;
+            delete from onceq.element e where e.eid = send.eid;
         end if;
         select b.eid, b.state into eid, state from onceq.why_not_sent(p_registrant, p_epoch, p_queue,
             p_rid, p_body, at_lane, p_expires_at is not null) b;
@@ -193,6 +195,9 @@ begin
             return;
         end if;
     end loop;
+    if eid is null then
+        raise exception 'rid "%" is being sent by others too', p_rid using errcode = '40001';
+    end if;
     state := 'new';
     bell := onceq.queue_bell(x.queue_id, p_own_transaction);
     if p_not_before is not null then
@@ -261,11 +266,15 @@ begin
                 unnest(p_rids, p_bodies) with ordinality as x (rid, body, n)
             where r.registrant_id = p_registrant and r.epoch = p_epoch
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
-              and octet_length(x.body) <= q.body_bytes_max
-              and not exists (select from onceq.history h
-                              where h.rid = x.rid collate "C" and h.registrant_id = p_registrant)) s
+              and octet_length(x.body) <= q.body_bytes_max) s
         on conflict (registrant_id, rid) do nothing;
     get diagnostics sent = row_count;
+    if exists (select from unnest(p_rids) x (rid) join onceq.history h on h.rid = x.rid collate "C"
+               where h.registrant_id = p_registrant) then  -- of these, some were done before
+        delete from onceq.element e where e.eid = any (ids) and e.rid in (select h.rid from onceq.history h
+            where h.registrant_id = p_registrant and h.rid = any (p_rids));
+        sent := 0;
+    end if;
     return query select b.eid, b.state, b.bell from onceq.end_send_many(p_registrant, p_epoch, p_queue,
         p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent) b;
 end $$;
