@@ -17,6 +17,8 @@ from typing import Any
 
 CLONE_NEWUSER = 0x10000000
 PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
+NO_SETUID_FIXUP = 1 << 2
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 CAP_DAC_OVERRIDE = 1
@@ -55,8 +57,14 @@ def _enter_user_namespace(uid: int, gid: int) -> None:
 
 
 def _become(uid: int, gid: int) -> None:
-    """Become `uid`, keeping only the right to pass root's directories."""
+    """Become `uid`, keeping only the right to pass root's directories.
+
+    Also for access(2), by which PostgreSQL looks for its own programs: it does without the
+    capabilities of whoever is not root, unless told so. Where that may not be told, as without
+    SETPCAP, the programs must lie where everybody may pass.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(PR_SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0)
     libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setgroups([])
     os.setresgid(gid, gid, gid)
