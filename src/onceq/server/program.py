@@ -161,7 +161,7 @@ def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Pr
     rang nobody. So it does after a ring, which does not say for which queue it was.
     """
     rounds = _rounds(looks)
-    if rounds % TAKE_OVER_IDLE == 0:
+    if rounds > 2 and rounds % TAKE_OVER_IDLE == 1:  # after the first wait: work may come at once
         yield from ops.TakeOver(process=session.process)
         yield from _sweep(looks)
     if rounds % LOOK_AGAIN_IDLE == 0:
