@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SEED = int(os.environ.get("SEED", "1"))
 KILLS = 30
 CLIENTS = ("till-1", "till-2")
-REQUESTS = 150
+REQUESTS = 400
 
 
 def run_killed(settings: client_child.Settings, chance: random.Random) -> bool:

@@ -34,6 +34,16 @@ begin
     end if;
 end $$;
 
+-- Lets the commit of this transaction be asynchronous, if it has written nothing yet: for what a crash
+-- may take, so that it never waits for a disk or a standby.
+create or replace function onceq.need_not_last() returns void
+language plpgsql volatile as $$
+begin
+    if pg_current_xact_id_if_assigned() is null then
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
+end $$;
+
 -- Bounds every wait for a lock in the rest of this transaction: past it, an error says so.
 create or replace function onceq.wait_at_most(p_timeout_s double precision) returns void
 language plpgsql volatile as $$

@@ -9,6 +9,7 @@ create or replace function onceq.fall_asleep(p_slot integer, p_queue_ids integer
 returns boolean
 language plpgsql volatile as $$
 begin
+    perform onceq.need_not_last();
     if p_slot is not null then
         update onceq.server set queue_ids = p_queue_ids where slot = p_slot and queue_ids <> p_queue_ids;
         perform pg_advisory_lock_shared('onceq.server_pkey'::regclass::oid::integer, p_slot);

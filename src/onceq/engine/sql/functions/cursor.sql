@@ -17,6 +17,7 @@ begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'a sweep needs a READ COMMITTED transaction' using errcode = 'OQ007';
     end if;
+    perform onceq.need_not_last();
     holders := onceq.inserters();
     if p_value is not null and holders && p_holders then
         value := p_value;
