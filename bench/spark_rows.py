@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psycopg
+import psycopg.sql
 from psycopg.conninfo import conninfo_to_dict
 
 import onceq
@@ -262,6 +263,7 @@ def _transform(spark: SparkSession, options: dict[str, str], first: int) -> None
 
 
 def _expect(stage: Stage, table: str, number: int) -> None:
-    row = stage.connection.execute(f"select count(*) from {table}".encode()).fetchone()  # noqa: S608 # our own names
+    counted = psycopg.sql.SQL("select count(*) from {}").format(psycopg.sql.Identifier(table))
+    row = stage.connection.execute(counted).fetchone()
     require_count(f"rows in {table}", 0 if row is None else row[0], number)
     stage.connection.execute(f"truncate {table}".encode())
