@@ -80,3 +80,9 @@ def test_an_idle_session_finds_a_queue_that_was_made_anew() -> None:
     claims = idle_claims(["a"], lambda _, claimed: 1 if claimed < 5 else 2, LOOK_AGAIN_IDLE + 5)
     assert claims[0].queue_id == 1
     assert claims[-1].queue_id == 2
+
+
+def test_the_first_claim_of_a_session_is_durable() -> None:
+    """Until it has claimed something: what brings the database down would come back for ever."""
+    claims = idle_claims(["a"], lambda _, __: 1, 20)
+    assert not any(claim.may_lose for claim in claims)
