@@ -73,7 +73,7 @@ def at_home(word: str, path: Path) -> bool:
 
 def test_no_banned_word_is_a_name() -> None:
     def findings() -> Iterator[tuple[str, str]]:
-        for path in python_files("src", "bench", "examples"):
+        for path in python_files("src", "bench", "proof", "examples"):
             for name in {*defined_names(path), *names_of_path(path)}:
                 for word in banned_words(name):
                     if not at_home(word, path):

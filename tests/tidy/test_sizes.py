@@ -69,7 +69,7 @@ def test_functions_take_few_arguments() -> None:
     """Fixtures are arguments too, so that tests may have more."""
 
     def findings() -> Iterator[tuple[str, str]]:
-        for path in python_files("src", "bench", "examples", "project.py"):
+        for path in python_files("src", "bench", "proof", "examples", "project.py"):
             for function in functions(path):
                 count, positional = argument_counts(function)
                 if count > ARGUMENTS_MAX or positional > POSITIONAL_MAX:

@@ -1,0 +1,10 @@
+"""The parts of the proof, in the order in which they run. Each module adds its own line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from proof.part import Part
+
+PARTS: tuple[Part, ...] = ()
