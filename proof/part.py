@@ -7,12 +7,9 @@ what it reached and what it found broken, and the runner compares.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable  # at run time too, as below: msgspec reads the types
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
+from pathlib import Path
 
 
 class Size(enum.StrEnum):
@@ -25,9 +22,10 @@ class Size(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measure:
-    """A row of the table of goals. what: as docs/reliability.md names it; both in whole numbers.
+    """A figure. what: a row of proof/goals.py, or a name of the part's own; both whole numbers.
 
-    goal: None where a figure is only stated.
+    goal: None where a figure is only stated, or where the table of goals has it. A row that asks
+    for all of something is given here how many there are.
     """
 
     what: str
@@ -41,16 +39,31 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Control:
+    """What must fail, or else the trial proves nothing. broke: how often it did, of how many."""
+
+    what: str
+    broke: int
+    of: int
+
+    @property
+    def is_met(self) -> bool:
+        """Whether it broke at least once, as it must."""
+        return self.broke > 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """What a run of a part came to.
 
     violations: what was found broken, each with how to repeat it; none is what we hope for.
     skipped: why nothing was tried, where this machine cannot; a skipped part meets no goal.
-    page: its section of the report, in Markdown without a heading.
+    page: its section of the report, in Markdown without a heading; no path and no host name.
     """
 
     measures: list[Measure] = field(default_factory=list["Measure"])
     violations: list[str] = field(default_factory=list[str])
+    controls: list[Control] = field(default_factory=list["Control"])
     skipped: str | None = None
     page: str = ""
 
@@ -69,9 +82,30 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a part may take in each size, in seconds; what takes longer is ended: a failure."""
+
+    small_s: float = 180.0
+    proof_s: float = 1800.0
+    long_s: float = 6 * 3600.0
+
+    def of(self, size: Size) -> float:
+        """Return the limit of a size."""
+        return {Size.SMALL: self.small_s, Size.PROOF: self.proof_s, Size.LONG: self.long_s}[size]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One part of the proof. name: on the command line; text: what it tries, in one sentence."""
+    """One part of the proof. name: on the command line; text: what it tries, in one sentence.
+
+    run: called in a process of its own, whose standard output and error are shown if it fails.
+    states: the rows of proof/goals.py to which it adds; several parts may add to one row.
+    alone: nothing else of the proof runs beside it.
+    """
 
     name: str
     text: str
     run: Callable[[Order], Outcome]
+    states: tuple[str, ...] = ()
+    alone: bool = False
+    limits: Limits = Limits()

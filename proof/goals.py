@@ -1,0 +1,53 @@
+"""The goals of the proof: what must be reached in each size, with no violation in any.
+
+Parts name their measures by the constants. A row that says `all_of` asks for every one of what its
+parts counted (their `Measure.goal`), and for at least the number here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from proof.part import Size
+
+REQUESTS = "acknowledged requests, none lost, doubled or mismatched"
+KILLS = "process kills"
+CRASHES = "PostgreSQL crashes"
+FAULT_POINTS = "fault points reached, each three times"
+UNKNOWN_COMMITS = "unknown commits resolved to the truth"
+POWER_CUTS = "power cuts"
+STATES = "model states"
+SCHEDULES = "simulated schedules"
+EVENTS = "history events checked"
+MUTANTS = "mutants caught"
+BAD_INPUTS = "bad inputs"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """A row of the table. small: 0 where `make test` has no goal, or other tests add to it."""
+
+    what: str
+    proof: int
+    long: int
+    small: int = 0
+    all_of: bool = False
+
+    def of(self, size: Size) -> int:
+        """Return the number to reach in a size."""
+        return {Size.SMALL: self.small, Size.PROOF: self.proof, Size.LONG: self.long}[size]
+
+
+GOALS = (
+    Goal(what=REQUESTS, proof=200_000, long=5_000_000),
+    Goal(what=KILLS, proof=5_000, long=100_000),
+    Goal(what=CRASHES, proof=200, long=3_000),
+    Goal(what=FAULT_POINTS, small=1, proof=1, long=1, all_of=True),
+    Goal(what=UNKNOWN_COMMITS, proof=1_000, long=20_000),
+    Goal(what=POWER_CUTS, small=10, proof=150, long=2_000),
+    Goal(what=STATES, small=200_000, proof=2_000_000, long=50_000_000),
+    Goal(what=SCHEDULES, proof=20_000, long=2_000_000),
+    Goal(what=EVENTS, proof=5_000_000, long=100_000_000),
+    Goal(what=MUTANTS, proof=40, long=40, all_of=True),
+    Goal(what=BAD_INPUTS, small=10_000, proof=1_000_000, long=50_000_000),
+)
