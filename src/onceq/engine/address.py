@@ -1,6 +1,7 @@
 """A database's address as a URL: what `onceq url` prints and psql is given.
 
-Used by the command line. Never shows a password unless asked to.
+Used by the command line, and by those who put something between. Never shows a password unless
+asked to.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from onceq.engine.driver import connect
 from onceq.engine.locate import SESSION_SETTINGS
 
+DEFAULT_PORT: Final = 5432
 IN_FRONT: Final = ("user", "password", "host", "port", "dbname")
 
 
@@ -22,6 +24,17 @@ def without_password(conninfo: str) -> tuple[str, str | None]:
     given = conninfo_to_dict(conninfo)
     secret = given.pop("password", None)
     return make_conninfo("", **given), None if secret is None else str(secret)
+
+
+def host_and_port(conninfo: str) -> tuple[str, int]:
+    """Returns where a connection string leads: a host, or the directory of a socket, and a port."""
+    given = conninfo_to_dict(conninfo)
+    return str(given.get("host") or "localhost"), int(given.get("port") or DEFAULT_PORT)
+
+
+def moved_to(conninfo: str, host: str, port: int) -> str:
+    """Returns the connection string with another host, or directory of a socket, and port."""
+    return make_conninfo(conninfo, host=host, hostaddr="", port=str(port))
 
 
 def search_path(conninfo: str) -> str:
