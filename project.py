@@ -374,6 +374,19 @@ def target_bench() -> int:
     become("-m", "bench")
 
 
+def target_proof() -> int:
+    """Show that nothing is lost, nothing runs twice (75 minutes; SEED, SIZE, ONLY, JSON, WRITE)."""
+    set_up()
+    options = [
+        f"--{name}={os.environ[name.upper()]}"
+        for name in ("seed", "size")
+        if name.upper() in os.environ
+    ]
+    options += [f"--{name}" for name in ("json", "write") if os.environ.get(name.upper())]
+    only = os.environ.get("ONLY", "").split()
+    become("-m", "proof", *options, *(["--only", *only] if only else []))
+
+
 def target_clean() -> int:
     """Remove .venv, .data and what the tools left."""
     with setup_lock():
@@ -390,6 +403,7 @@ TARGETS = {
     "test": target_test,
     "check": target_check,
     "bench": target_bench,
+    "proof": target_proof,
     "setup": target_setup,
     "clean": target_clean,
 }

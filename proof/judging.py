@@ -1,0 +1,104 @@
+"""Compares what was shown with the goals: the rows of the table, and everything that is wrong.
+
+Pure: the page and the exit code are made of the same answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from proof.goals import GOALS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from proof.goals import Goal
+    from proof.part import Measure, Part, Size
+    from proof.record import Shown
+
+MET, MISSED, STATED = "met", "MISSED", "stated"
+NOT_TRIED, IN_PART = "not tried here", "in part"
+TABLE = {goal.what: goal for goal in GOALS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A row of the table of goals. seconds: of all parts that add to it, together."""
+
+    what: str
+    goal: int
+    reached: int
+    seconds: float
+    verdict: str
+
+
+def rows(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> list[Row]:
+    """Return the rows of the goals to which what was shown adds; all of them in a whole run."""
+    names = {one.name for one in shown}
+    whole = {part.name for part in parts} <= names
+    touched = {what for part in parts if part.name in names for what in part.states}
+    return [_row(goal, parts, shown, size) for goal in GOALS if whole or goal.what in touched]
+
+
+def _row(goal: Goal, parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> Row:
+    adding = {part.name for part in parts if goal.what in part.states}
+    tried = [one for one in shown if one.name in adding]
+    found = [m for one in tried for m in one.measures if m.what == goal.what]
+    wanted = goal.of(size)
+    if goal.all_of:
+        wanted = max(wanted, sum(measure.goal or 0 for measure in found))
+    reached = sum(measure.reached for measure in found)
+    return Row(
+        what=goal.what,
+        goal=wanted,
+        reached=reached,
+        seconds=sum(one.seconds for one in tried),
+        verdict=_verdict(reached, wanted, tried, len(adding)),
+    )
+
+
+def _verdict(reached: int, wanted: int, tried: Sequence[Shown], adding: int) -> str:
+    if tried and all(one.skipped for one in tried):
+        return NOT_TRIED
+    if wanted == 0:
+        return STATED
+    if reached >= wanted:
+        return MET
+    return IN_PART if 0 < len(tried) < adding else MISSED
+
+
+def complaints(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> list[str]:
+    """Return everything that is wrong, each in one sentence; nothing is what we hope for."""
+    found = [
+        f"{row.what}: {row.reached:,} of {row.goal:,}"
+        for row in rows(parts, shown, size)
+        if row.verdict == MISSED
+    ]
+    by_name = {part.name: part for part in parts}
+    for one in shown:
+        found += [f"{one.name}: {what}" for what in _wrong_with(one, by_name[one.name])]
+    return found
+
+
+def _wrong_with(one: Shown, part: Part) -> Iterator[str]:
+    if one.failure:
+        yield one.failure
+    yield from one.violations
+    yield from (f"{m.what}: {m.reached:,} of {m.goal:,}" for m in one.measures if _falls_short(m))
+    yield from (f"the control did not fail: {c.what}" for c in one.controls if not c.is_met)
+    stated = {measure.what for measure in one.measures}
+    if not one.failure and not one.skipped:
+        yield from (f"did not state: {what}" for what in part.states if what not in stated)
+    undeclared = (stated & TABLE.keys()) - set(part.states)
+    yield from (f"adds to what it does not name in `states`: {what}" for what in sorted(undeclared))
+    yield from (
+        f"does not say of how many: {m.what}"
+        for m in one.measures
+        if m.what in TABLE and TABLE[m.what].all_of and m.goal is None
+    )
+
+
+def _falls_short(measure: Measure) -> bool:
+    """Whether a goal of the part's own is missed; the table's rows are compared as a whole."""
+    return measure.what not in TABLE and not measure.is_met

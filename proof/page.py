@@ -1,0 +1,122 @@
+"""The page docs/proof.md, made of a record and of nothing else, so that a test can compare them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proof.judging import complaints, rows
+from proof.part import Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from proof.part import Part
+    from proof.record import Record, Shown
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+COMMANDS = {
+    Size.SMALL: "SIZE=small WRITE=1 make proof",
+    Size.PROOF: "WRITE=1 make proof",
+    Size.LONG: "SIZE=long WRITE=1 make proof",
+}
+HEAD = """\
+# What the proof reached
+
+This page is written by the proof itself, when `WRITE=1` is set; do not edit it. How the layers work
+is in [reliability.md](reliability.md), what they hold onceq to in [guarantees.md](guarantees.md).
+"""
+
+
+def path_of(size: Size) -> Path:
+    """Return where the page of a run is: the long run has its own."""
+    return DOCS / ("proof-long.md" if size is Size.LONG else "proof.md")
+
+
+def text(record: Record, parts: Sequence[Part]) -> str:
+    """Return the page. parts: all there are, so that a part that was not run is named."""
+    return "\n".join(_blocks(record, parts))
+
+
+def _blocks(record: Record, parts: Sequence[Part]) -> Iterator[str]:
+    yield HEAD
+    yield _about(record)
+    yield "## Goals\n"
+    yield from _table(
+        ("measure", "goal", "reached", "seconds", ""),
+        (
+            (r.what, f"{r.goal:,}", f"{r.reached:,}", f"{r.seconds:,.0f}", r.verdict)
+            for r in rows(parts, record.shown, record.size)
+        ),
+    )
+    yield "Several parts may add to one row; its seconds are those of all of them.\n"
+    violations = sum(len(one.violations) for one in record.shown)
+    yield f"**Violations: {violations}.**\n"
+    yield from _wrong(complaints(parts, record.shown, record.size))
+    yield from _controls(record.shown)
+    missing = [part.name for part in parts if part.name not in {s.name for s in record.shown}]
+    if missing:
+        yield f"Not run here: {', '.join(missing)}.\n"
+    yield "## The parts\n"
+    for one in record.shown:
+        yield from _section(one)
+
+
+def _about(record: Record) -> str:
+    dates = sorted({one.date for one in record.shown})
+    seeds = sorted({one.seed for one in record.shown})
+    took = sum(one.seconds for one in record.shown)
+    facts = {
+        "command": f"`{COMMANDS[record.size]}`",
+        "date": " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "",
+        "seed": ", ".join(map(str, seeds)),
+        "size": record.size.value,
+        "work": f"{took / 60:.0f} minutes of all parts together; some run two abreast",
+        **record.machine,
+    }
+    return "\n".join(_table(("", ""), facts.items()))
+
+
+def _table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> Iterator[str]:
+    cells = [list(head), *(list(line) for line in lines)]
+    cells.insert(1, ["---"] * len(cells[0]))
+    yield "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in cells) + "\n"
+
+
+def _cell(content: str) -> str:
+    return content.replace("|", "\\|").replace("\n", " ")
+
+
+def _wrong(found: Sequence[str]) -> Iterator[str]:
+    if found:
+        yield "### What is wrong\n"
+        yield "\n".join(f"- {_cell(one)}" for one in found) + "\n"
+
+
+def _controls(shown: Sequence[Shown]) -> Iterator[str]:
+    lines = [
+        (one.name, c.what, f"{c.broke:,} of {c.of:,}", "yes" if c.is_met else "NO")
+        for one in shown
+        for c in one.controls
+    ]
+    if lines:
+        yield "## Controls\n\nWhat must fail, so that the trials are known to see anything.\n"
+        yield from _table(("part", "control", "failed", "as it must"), lines)
+
+
+def _section(one: Shown) -> Iterator[str]:
+    yield f"### {one.name}\n"
+    yield f"{one.text} Seed {one.seed}, {one.date}, {one.seconds:,.0f} s.\n"
+    if one.failure:
+        yield "**It failed**: it came to no outcome.\n"
+    if one.skipped:
+        yield f"**Not tried here**: {one.skipped}\n"
+    if one.measures:
+        lines = ((m.what, f"{m.reached:,}", _goal(m.goal)) for m in one.measures)
+        yield from _table(("measure", "reached", "of"), lines)
+    if one.page:
+        yield one.page.strip() + "\n"
+
+
+def _goal(goal: int | None) -> str:
+    return "" if goal is None else f"{goal:,}"

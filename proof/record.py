@@ -1,0 +1,96 @@
+"""What a run has shown, as it is written to proof/recorded.json; and how runs are put together.
+
+A part that is run again alone replaces what was recorded of it. The record holds no path and no
+name of a machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from proof.part import Control, Measure, Size  # at run time too: msgspec reads the types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proof.running import Result
+
+FOLDER = Path(__file__).parent
+VERSION = 1
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What a part has shown. date: its day, in UTC. failure: why it came to no outcome."""
+
+    name: str
+    text: str
+    date: str
+    seed: int
+    seconds: float
+    failure: str | None = None
+    skipped: str | None = None
+    measures: list[Measure] = []
+    controls: list[Control] = []
+    violations: list[str] = []
+    page: str = ""
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole run, or several put together. machine: what it ran on, by what is asked."""
+
+    v: int = VERSION
+    size: Size
+    machine: dict[str, str]
+    shown: list[Shown]
+
+
+def shown(result: Result, seed: int, date: str) -> Shown:
+    """Return what is recorded of a part that has ended."""
+    made = Shown(
+        name=result.part.name,
+        text=result.part.text,
+        date=date,
+        seed=seed,
+        seconds=round(result.seconds, 1),
+        failure=result.failure,
+    )
+    if (outcome := result.outcome) is None:
+        return made
+    return msgspec.structs.replace(
+        made,
+        skipped=outcome.skipped,
+        measures=outcome.measures,
+        controls=outcome.controls,
+        violations=outcome.violations,
+        page=outcome.page,
+    )
+
+
+def path_of(size: Size) -> Path:
+    """Return where a run is recorded: the long run apart from the others."""
+    return FOLDER / ("recorded-long.json" if size is Size.LONG else "recorded.json")
+
+
+def read(path: Path) -> Record | None:
+    """Return what was recorded; None where there is nothing. Raises msgspec's errors."""
+    return msgspec.json.decode(path.read_bytes(), type=Record) if path.exists() else None
+
+
+def write(record: Record, path: Path) -> None:
+    """Write a record, so that people can read it too."""
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+
+
+def merged(old: Record | None, new: Record, names: Sequence[str]) -> Record:
+    """Return the new record with the parts that it lacks taken from an old one of the same size.
+
+    names: of all parts there are, in their order; others are dropped.
+    """
+    if old is None or old.size != new.size:
+        return new
+    held = {one.name: one for one in [*old.shown, *new.shown]}
+    together = [held[name] for name in names if name in held]
+    return msgspec.structs.replace(new, shown=together)

@@ -1,0 +1,71 @@
+"""Runs parts, two abreast where they allow it, and tells of each as it goes on and ends.
+
+Invariant: when it returns or raises, no part is running.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+from typing import TYPE_CHECKING, Protocol
+
+from proof.running import Result, Running
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from proof.part import Part
+    from proof.running import Terms
+
+ABREAST = min(2, os.cpu_count() or 1)
+TICK_S = 0.2
+
+
+class Told(Protocol):
+    """Is told of a run."""
+
+    def began(self, part: Part) -> None:
+        """A part has been started."""
+
+    def went_on(self, running: Running) -> None:
+        """A part may have said something; called several times a second."""
+
+    def ended(self, result: Result) -> None:
+        """A part has ended, and nothing of it is left."""
+
+
+def run_all(parts: Sequence[Part], terms: Terms, told: Told) -> list[Result]:
+    """Run the parts; return what became of each, in their order. Parts that are alone run last."""
+    waiting = sorted(parts, key=lambda part: part.alone)
+    results: list[Result] = []
+    running: list[Running] = []
+    try:
+        while waiting or running:
+            while waiting and _may_start(waiting[0], running):
+                part = waiting.pop(0)
+                running.append(Running(part, terms))
+                told.began(part)
+            select.select([one.answers for one in running], [], [], TICK_S)
+            results += _step(running, told)
+    finally:
+        for one in running:
+            one.close()
+    return sorted(results, key=lambda result: parts.index(result.part))
+
+
+def _may_start(part: Part, running: Sequence[Running]) -> bool:
+    return not running if part.alone else len(running) < ABREAST
+
+
+def _step(running: list[Running], told: Told) -> list[Result]:
+    """Let each that runs tell how far it is; take out those that have ended."""
+    results: list[Result] = []
+    for one in tuple(running):
+        result = one.step()
+        told.went_on(one)
+        if result is not None:
+            running.remove(one)
+            one.close()
+            results.append(result)
+            told.ended(result)
+    return results

@@ -1,0 +1,58 @@
+"""The committed page of the proof says what was recorded, and every goal has a part."""
+
+from __future__ import annotations
+
+import pytest
+
+from proof import judging, page, record
+from proof.goals import GOALS
+from proof.part import Measure, Size
+from proof.parts import PARTS
+from proof.record import Record, Shown
+from tests.proof.tiny_parts import PARTS as TINY
+
+
+def shown(name: str, *measures: Measure, seconds: float = 1.0) -> Shown:
+    return Shown(
+        name=name, text="", date="2026-01-01", seed=1, seconds=seconds, measures=list(measures)
+    )
+
+
+def recorded(*shown: Shown, size: Size = Size.PROOF) -> Record:
+    return Record(size=size, machine={}, shown=list(shown))
+
+
+def test_the_names_of_parts_are_unique() -> None:
+    assert len({part.name for part in PARTS}) == len(PARTS)
+
+
+def test_parts_add_to_rows_that_there_are() -> None:
+    stated = {what for part in PARTS for what in part.states}
+    assert stated <= {goal.what for goal in GOALS}
+
+
+@pytest.mark.parametrize("size", [Size.PROOF, Size.LONG])
+def test_the_page_says_what_was_recorded(size: Size) -> None:
+    held = record.read(record.path_of(size))
+    path = page.path_of(size)
+    assert path.exists() == (held is not None)
+    assert held is None or path.read_text() == page.text(held, PARTS)
+
+
+def test_in_a_whole_run_a_goal_without_a_part_is_missed() -> None:
+    done = [shown(part.name) for part in TINY]
+    missed = {row.what for row in judging.rows(TINY, done, Size.PROOF) if row.verdict == "MISSED"}
+    assert missed == {goal.what for goal in GOALS}
+
+
+def test_a_part_that_runs_again_replaces_only_itself() -> None:
+    old = recorded(shown("good", seconds=1), shown("missed", seconds=2), shown("gone", seconds=3))
+    new = recorded(shown("missed", seconds=4))
+    together = record.merged(old, new, [part.name for part in TINY])
+    assert [(one.name, one.seconds) for one in together.shown] == [("good", 1), ("missed", 4)]
+
+
+def test_runs_of_two_sizes_are_not_put_together() -> None:
+    old = recorded(shown("good"), size=Size.SMALL)
+    new = recorded(shown("missed"))
+    assert record.merged(old, new, ["good", "missed"]) == new

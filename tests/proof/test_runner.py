@@ -1,0 +1,92 @@
+"""The proof's runner: whatever is wrong makes its exit code 1, and nothing of a part is left."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from proof.goals import SCHEDULES
+from proof.record import Record
+from tests.parts import wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+TABLE = "tests.proof.tiny_parts:PARTS"
+
+
+def proof(*arguments: str, size: str = "proof") -> subprocess.CompletedProcess[str]:
+    """Runs the proof over the tiny parts, with its record on standard output."""
+    command = [sys.executable, "-m", "proof", "--table", TABLE, "--json", "--size", size]
+    paths = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    return subprocess.run(
+        [*command, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_what_is_good_ends_well_and_is_recorded() -> None:
+    done = proof("--only", "good", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    (shown,) = msgspec.json.decode(done.stdout, type=Record).shown
+    assert (shown.name, shown.seed, shown.failure) == ("good", 7, None)
+    assert shown.page == "Seed 7; its place was empty."
+    assert [(m.what, m.reached) for m in shown.measures] == [(SCHEDULES, 20_000)]
+    assert "nothing lost, nothing twice" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("violation", "violation: lost r7: seed 1990"),
+        ("missed", "missed: of its own: 2 of 3"),
+        ("not-all", "mutants caught: 41 of 42"),
+        ("silent", "silent: did not state: model states"),
+        ("blind", "blind: the control did not fail: the broken one"),
+        ("raises", "its last words"),
+        ("dies", "dies: was ended by signal 9"),
+    ],
+)
+def test_whatever_is_wrong_fails_the_proof(name: str, said: str) -> None:
+    done = proof("--only", name)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert "proof: FAILED" in done.stderr
+
+
+def test_a_part_that_hangs_is_ended_with_all_that_it_started() -> None:
+    done = proof("--only", "hangs")
+    assert done.returncode == 1
+    said = re.search(r"hangs: was not done after 2 s; last said: left (\d+)", done.stderr)
+    assert said is not None, done.stderr
+    left = Path(f"/proc/{said[1]}")
+    wait_until(lambda: not left.exists(), 5)  # it was killed: its parent lays it to rest
+
+
+def test_a_row_is_missed_when_all_parts_that_add_to_it_fall_short() -> None:
+    """One of the three alone could be short of it; one that was skipped excuses nobody."""
+    alone = proof("--only", "missed-row")
+    together = proof("--only", "missed-row", "skipped", "silent")
+    assert (alone.returncode, together.returncode) == (0, 1)
+    assert "model states: 7 of 2,000,000" in together.stderr
+
+
+def test_what_cannot_be_tried_here_is_named_and_is_no_failure() -> None:
+    done = proof("--only", "skipped", "good")
+    assert done.returncode == 0
+    assert "not tried (no such device here)" in done.stderr
+
+
+def test_a_part_that_does_not_exist_is_a_usage_error() -> None:
+    done = proof("--only", "goood")
+    assert done.returncode == 2
+    assert "no such part: goood" in done.stderr
