@@ -15,9 +15,11 @@ from pathlib import Path
 import msgspec
 
 import onceq
+from onceq.testing.device import Device
 from onceq.testing.events import Recorder
-from tests.crash.recording import RecordedClerk
-from tests.crash.server_child import Order, order_queue
+from onceq.testing.ledger import Order, Receipt
+from onceq.testing.recording import RecordedClerk
+from tests.crash.server_child import order_queue
 
 
 class Settings(msgspec.Struct):
@@ -30,20 +32,7 @@ class Settings(msgspec.Struct):
     requests: int
 
 
-class Device:
-    """A printer of lines: each line is printed whole, or not at all."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-    def state(self) -> bytes:
-        return str(os.fstat(self._file).st_size).encode()
-
-    def output(self, line: str) -> None:
-        os.write(self._file, f"{line}\n".encode())
-
-
-def client(settings: Settings, clerk: RecordedClerk, device: Device) -> None:
+def client(settings: Settings, clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
     clerk.connect()
     sent = clerk.clerk.last_sent
     if clerk.clerk.state is onceq.ClientState.REQ_SENT:
@@ -57,7 +46,7 @@ def client(settings: Settings, clerk: RecordedClerk, device: Device) -> None:
     clerk.disconnect()
 
 
-def process_reply(clerk: RecordedClerk, device: Device) -> None:
+def process_reply(clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
     reply = clerk.receive(device.state())
     device.output(reply.value.rid)
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.parts import make_ledger
+from onceq.testing.ledger import make_ledger
 from tests.crash.server_child import Settings
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import random
 import signal
@@ -15,10 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceq.testing.events import Effect, Executed, FinalState, Place, load
+from onceq.testing.events import Executed, load
 from onceq.testing.history import check
+from onceq.testing.ledger import final_state
 from tests.crash.server_child import Settings
-from tests.parts import LIMIT_S, plain, rows, wait_until
+from tests.parts import LIMIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,14 +27,6 @@ if TYPE_CHECKING:
     from onceq.testing.events import Event
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def make_ledger(conninfo: str, repository: str) -> None:
-    """Makes the ledger of effects: without a unique key, so that a double shows."""
-    with plain(conninfo) as connection:
-        connection.execute(
-            f"create table {repository}.effects (rid text, eid text, pid integer)".encode()
-        )
 
 
 def start(program: str, argument: bytes) -> subprocess.Popen[bytes]:
@@ -109,19 +101,6 @@ class Fleet:
 def pid_of(event: Executed) -> int:
     """Returns the process of an execution."""
     return int(event.actor.removeprefix("server "))
-
-
-def final_state(conninfo: str, repository: str, abort_limit: int | None = 5) -> FinalState:
-    """Returns what is there in the end, for the history checker."""
-    names = [one.name for one in dataclasses.fields(Place)]
-    columns = ", ".join("eid::text" if name == "eid" else name for name in names)
-    places = rows(conninfo, f"select {columns} from {repository}.requests")
-    effects = rows(conninfo, f"select rid, rid, eid from {repository}.effects")
-    return FinalState(
-        places=tuple(Place(**dict(zip(names, row, strict=True))) for row in places),
-        effects=tuple(Effect(key=key, rid=rid, eid=eid) for key, rid, eid in effects),
-        abort_limit=abort_limit,
-    )
 
 
 def assert_history(fleet: Fleet, conninfo: str, abort_limit: int | None = 5) -> None:

@@ -16,19 +16,8 @@ import msgspec
 
 import onceq
 from onceq.engine.driver import PostgresDriver
-from onceq.testing.events import Executed, Recorder
-
-
-class Order(msgspec.Struct):
-    """What the handler is to do. kind: book, poison, sudden, fail, hold, hold_in_database."""
-
-    kind: str = "book"
-    ms: int = 0
-
-
-class Receipt(msgspec.Struct):
-    rid: str
-    pid: int
+from onceq.testing.events import Recorder
+from onceq.testing.ledger import LedgerHandler, Order, Receipt
 
 
 class Settings(msgspec.Struct):
@@ -52,38 +41,24 @@ def order_queue(settings: dict[str, int]) -> onceq.Queue[Order, Receipt]:
     return onceq.Queue("orders", Order, Receipt, **settings)
 
 
-class Handler:
+class Handler(LedgerHandler):
+    """Also holds: kind `hold` until a release, `hold_in_database` in a statement."""
+
     def __init__(self, settings: Settings) -> None:
         files = Path(settings.files)
+        actor = f"server {os.getpid()}"
+        super().__init__(
+            Recorder(files / f"server-{os.getpid()}.events", actor), settings.repository
+        )
         self._release = files / "release"
-        self._recorder = Recorder(files / f"server-{os.getpid()}.events", f"server {os.getpid()}")
-        self._insert = (
-            f"insert into {settings.repository}.effects (rid, eid, pid) values (%s, %s, %s)"
-        )
 
-    def __call__(self, order: Order, context: onceq.Context) -> Receipt:
-        self._recorder.record(
-            Executed(rid=context.rid, eid=str(context.eid), attempt=context.attempt)
-        )
-        self._before(order, context)
-        arguments = (context.rid, str(context.eid), os.getpid())
-        context.connection.execute(self._insert.encode(), arguments)
-        self._after(order)
-        return Receipt(context.rid, os.getpid())
-
-    def _before(self, order: Order, context: onceq.Context) -> None:
-        if order.kind == "sudden":
-            os.kill(os.getpid(), 9)
-        if order.kind == "fail":
-            raise ValueError("told to fail")
+    def before(self, order: Order, context: onceq.Context) -> None:
+        super().before(order, context)
         if order.kind == "hold_in_database" and not self._release.exists():
             context.connection.execute("select pg_sleep(60)")
 
-    def _after(self, order: Order) -> None:
-        if order.kind == "poison":
-            os.kill(os.getpid(), 9)
-        if order.ms:
-            time.sleep(order.ms / 1000)  # the work: what a kill interrupts
+    def after(self, order: Order) -> None:
+        super().after(order)
         end = time.monotonic() + 60
         while order.kind == "hold" and not self._release.exists() and time.monotonic() < end:
             time.sleep(0.002)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from onceq.testing.ledger import Order
+from onceq.testing.recording import recorded
 from tests.crash.parts import Fleet, assert_history
-from tests.crash.recording import recorded
-from tests.crash.server_child import Order, Settings, order_queue
+from tests.crash.server_child import Settings, order_queue
 from tests.parts import rows, scalar
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import onceq
 from onceq.engine.embedded import open_embedded, stop_embedded
 from onceq.errors import OperatingError
 from onceq.testing.events import Recorder
-from tests.crash.parts import Fleet, assert_history, make_ledger, wait_executions
-from tests.crash.recording import RecordedClerk
-from tests.crash.server_child import Order, Settings, order_queue
+from onceq.testing.ledger import Order, Receipt, make_ledger
+from onceq.testing.recording import RecordedClerk
+from tests.crash.parts import Fleet, assert_history, wait_executions
+from tests.crash.server_child import Settings, order_queue
 from tests.parts import scalar, wait_until
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def kill_postgresql(cluster: EmbeddedServer) -> None:
     os.kill(cluster.postmaster_pid(), signal.SIGKILL)
 
 
-def recover(clerk: RecordedClerk) -> None:
+def recover(clerk: RecordedClerk[Order, Receipt]) -> None:
     """Connects again, as often as it takes: what a client does after any failure."""
 
     def connected() -> bool:
@@ -50,7 +51,7 @@ def recover(clerk: RecordedClerk) -> None:
     wait_until(connected)
 
 
-def receive(clerk: RecordedClerk) -> str:
+def receive(clerk: RecordedClerk[Order, Receipt]) -> str:
     """Receives the next reply, over whatever happens to the database; how the request ended."""
     found: list[str] = []
 

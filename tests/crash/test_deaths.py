@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 import onceq
+from onceq.testing.ledger import Order
+from onceq.testing.recording import recorded
 from tests.crash.parts import (
     Fleet,
     assert_history,
@@ -20,8 +22,7 @@ from tests.crash.parts import (
     report,
     wait_executions,
 )
-from tests.crash.recording import recorded
-from tests.crash.server_child import Order, Settings, order_queue
+from tests.crash.server_child import Settings, order_queue
 from tests.parts import LIMIT_S, rows, scalar
 
 TAKEN_OVER_MS = 2_000

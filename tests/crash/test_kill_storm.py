@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 import onceq
 from onceq.testing.events import KillAnswered, KillBegun, Recorder
+from onceq.testing.ledger import Order
+from onceq.testing.recording import recorded
 from tests.crash.parts import Fleet, assert_history, kill_at_work, report, wait_executions
-from tests.crash.recording import recorded
-from tests.crash.server_child import Order, Settings, order_queue
+from tests.crash.server_child import Settings, order_queue
 from tests.parts import Background
 
 if TYPE_CHECKING:

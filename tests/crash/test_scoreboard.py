@@ -16,9 +16,10 @@ import pytest
 
 import onceq
 from onceq.errors import RequestFailed
+from onceq.testing.ledger import Order
+from onceq.testing.recording import recorded
 from tests.crash.parts import Fleet, assert_history, kill_at_work, report
-from tests.crash.recording import recorded
-from tests.crash.server_child import Order, Settings, order_queue
+from tests.crash.server_child import Settings, order_queue
 from tests.parts import rows, scalar
 
 REQUESTS = 60

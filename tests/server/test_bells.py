@@ -21,9 +21,10 @@ from onceq.engine.connection import Link
 from onceq.engine.locate import locate
 from onceq.engine.waiting import Wakes
 from onceq.errors import ReceiveTimeout
-from tests.crash.parts import Fleet, assert_history, make_ledger
-from tests.crash.recording import recorded
-from tests.crash.server_child import Order, Settings, order_queue
+from onceq.testing.ledger import Order
+from onceq.testing.recording import recorded
+from tests.crash.parts import Fleet, assert_history
+from tests.crash.server_child import Settings, order_queue
 from tests.parts import LIMIT_S, Background, plain, rows, scalar, serving, wait_until
 
 if TYPE_CHECKING:

@@ -176,6 +176,17 @@ class KillAnswered(Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Doubted(Event):
+    """The answer to a commit was lost. what: receive, acknowledge, ..., or finish; eids: of these.
+
+    A send in doubt is a `SendFailed`.
+    """
+
+    what: str
+    eids: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Fault(Event):
     """A fault was injected. what: kill -9, crash, cut, ...; target: of whom."""
 
@@ -241,6 +252,7 @@ EVENTS: dict[str, type[Event]] = {
         Aborted,
         KillBegun,
         KillAnswered,
+        Doubted,
         Fault,
         Effect,
     )

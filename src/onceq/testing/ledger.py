@@ -1,0 +1,106 @@
+"""What is done and what is left of it: orders, their handler, and the ledger of effects.
+
+Used by the crash tests and by torture. The handler does what the order says and puts one row for
+it into the ledger, which has no unique key, so that a second effect shows. Each execution is
+recorded before anything else. Never cleans up after itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from onceq.engine.driver import connect
+from onceq.testing.events import Effect, Executed, FinalState, Place
+
+if TYPE_CHECKING:
+    from onceq import Context
+    from onceq.testing.events import Recorder
+
+EFFECTS = "effects"
+COLUMNS = "key text, rid text, eid text, pid integer"
+
+
+class Order(msgspec.Struct):
+    """What the handler is to do. key: what the client orders, by its own number; empty: the rid.
+
+    kind: book; sudden and poison die with their server, before and after the effect; fail raises.
+    ms: how long the work takes.
+    """
+
+    kind: str = "book"
+    ms: float = 0
+    key: str = ""
+
+
+class Receipt(msgspec.Struct):
+    """A reply: to which rid, by which process."""
+
+    rid: str
+    pid: int
+
+
+class LedgerHandler:
+    """Does what an order says, in the server's own process."""
+
+    def __init__(self, recorder: Recorder, repository: str) -> None:
+        self._recorder = recorder
+        self._insert = (
+            f"insert into {repository}.{EFFECTS} (key, rid, eid, pid) values (%s, %s, %s, %s)"  # noqa: S608 # our own names
+        )
+
+    def __call__(self, order: Order, context: Context) -> Receipt:
+        """Records the execution, puts down the effect, and does the work."""
+        self._recorder.record(
+            Executed(rid=context.rid, eid=str(context.eid), attempt=context.attempt)
+        )
+        self.before(order, context)
+        arguments = (order.key or context.rid, context.rid, str(context.eid), os.getpid())
+        context.connection.execute(self._insert.encode(), arguments)
+        self.after(order)
+        return Receipt(context.rid, os.getpid())
+
+    def before(self, order: Order, _context: Context) -> None:
+        """Does what comes before the effect."""
+        if order.kind == "sudden":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if order.kind == "fail":
+            raise ValueError("told to fail")
+
+    def after(self, order: Order) -> None:
+        """Does what comes after the effect, and before the commit."""
+        if order.kind == "poison":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if order.ms:
+            time.sleep(order.ms / 1000)  # the work: what a kill interrupts
+
+
+def make_ledger(conninfo: str, repository: str) -> None:
+    """Makes the ledger of effects: without a unique key, so that a double shows."""
+    ask(conninfo, f"create table {repository}.{EFFECTS} ({COLUMNS})")
+
+
+def ask(conninfo: str, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
+    """Returns the rows of a query, on a connection of its own, in autocommit. CannotConnect."""
+    with contextlib.closing(connect(conninfo)) as connection:
+        cursor = connection.execute(query.encode(), parameters or None)
+        return [] if cursor.description is None else cursor.fetchall()
+
+
+def final_state(conninfo: str, repository: str, abort_limit: int | None = 5) -> FinalState:
+    """Returns what is there in the end, for the history checker."""
+    names = [one.name for one in dataclasses.fields(Place)]
+    columns = ", ".join("eid::text" if name == "eid" else name for name in names)
+    places = ask(conninfo, f"select {columns} from {repository}.requests")  # noqa: S608 # our own names
+    effects = ask(conninfo, f"select key, rid, eid from {repository}.{EFFECTS}")  # noqa: S608 # as above
+    return FinalState(
+        places=tuple(Place(**dict(zip(names, row, strict=True))) for row in places),
+        effects=tuple(Effect(key=key, rid=rid, eid=eid) for key, rid, eid in effects),
+        abort_limit=abort_limit,
+    )

@@ -1,0 +1,193 @@
+"""A clerk that records what its client sees, for the history checker.
+
+Used by the crash tests and by torture. Each call of the clerk is recorded before it is made and
+after it has answered, so that a death in between is judged as what it is: a doubt. It changes
+nothing of what the clerk does, and hides no error.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from onceq.errors import OnceqError, Outcome
+from onceq.testing.events import (
+    Connected,
+    DisconnectBegun,
+    Disconnected,
+    Doubted,
+    KillAnswered,
+    KillBegun,
+    ReceiveBegun,
+    Received,
+    Recorder,
+    Rereceived,
+    Satisfied,
+    SendBegun,
+    SendFailed,
+    SendOk,
+    digest,
+)
+from onceq.testing.ledger import Order, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+    from pathlib import Path
+
+    from onceq import Clerk, Queue, QueueManager, Reply
+    from onceq.clerk.program import Session
+    from onceq.model.element import KillAnswer
+    from onceq.model.ops import Sent
+
+T = TypeVar("T", bound=Order)
+R = TypeVar("R", bound=Receipt)
+
+
+class RecordedClerk(Generic[T, R]):
+    """The calls of a clerk, each recorded before and after.
+
+    alone: one request is outstanding at a time. Raises what the clerk raises.
+    """
+
+    def __init__(self, clerk: Clerk[T, R], recorder: Recorder, *, alone: bool = True) -> None:
+        self.clerk = clerk
+        self._record = recorder.record
+        self._alone = alone
+
+    def _session(self) -> Session[T, R]:
+        return self.clerk._session  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # a clerk tells nobody else its epoch
+
+    def _who(self) -> dict[str, Any]:
+        session = self._session()
+        return {
+            "registrant": session.name,
+            "thread": session.thread,
+            "epoch": session.epoch,
+            "actor": f"client {session.name}",
+        }
+
+    def connect(self) -> None:
+        """Connects; records what was shown."""
+        clerk = self.clerk.connect()
+        was = "disconnected" if clerk.was_disconnected else self._session().was
+        self._record(
+            Connected(
+                was=was,
+                s_rid=clerk.last_sent,
+                r_rid=clerk.last_received,
+                ckpt=clerk.checkpoint,
+                **self._who(),
+            )
+        )
+
+    def send_many(
+        self, requests: Sequence[tuple[str, T]], *, expects: str | None = "done"
+    ) -> list[Sent]:
+        """Sends requests, by one send where there is one.
+
+        expects: how each is to end that is not told to fail.
+        """
+        for rid, order in requests:
+            expected = "failed" if order.kind in FAILING else expects
+            self._record(SendBegun(rid=rid, expects=expected, alone=self._alone, **self._who()))
+        try:
+            answers = (
+                self.clerk.send_many(requests)
+                if len(requests) > 1
+                else [self.clerk.send(*requests[0])]
+            )
+        except OnceqError as error:
+            for rid, _ in requests:
+                unknown = error.outcome is Outcome.UNKNOWN
+                self._record(SendFailed(rid=rid, unknown=unknown, **self._who()))
+            raise
+        for (rid, _), answer in zip(requests, answers, strict=True):
+            self._record(SendOk(rid=rid, state=answer.state, **self._who()))
+        return answers
+
+    def receive(self, checkpoint: bytes | None = None, *, timeout_s: float = 60.0) -> Reply[R]:
+        """Receives the next reply."""
+        return self.receive_many(1, checkpoint, timeout_s=timeout_s)[0]
+
+    def receive_many(
+        self, limit: int, checkpoint: bytes | None = None, *, timeout_s: float = 60.0
+    ) -> list[Reply[R]]:
+        """Receives the replies that wait, at least one."""
+        if checkpoint is not None:
+            self._record(ReceiveBegun(**self._who()))
+        with self._doubting("receive"):
+            replies = self.clerk.receive_many(limit, checkpoint=checkpoint, timeout_s=timeout_s)
+        for reply in replies:
+            self._record(Received(ckpt=checkpoint, **self._reply(reply)))
+        return replies
+
+    def rereceive(self) -> Reply[R]:
+        """Receives the last reply again."""
+        reply = self.clerk.rereceive()
+        self._record(Rereceived(**self._reply(reply)))
+        return reply
+
+    def _reply(self, reply: Reply[R]) -> dict[str, Any]:
+        done = reply.outcome.value == "done"
+        return {
+            "rid": reply.rid,
+            "eid": str(reply.eid),
+            "outcome": reply.outcome.value,
+            "digest": digest(reply.body),
+            "answers": reply.value.rid if done else None,
+            **self._who(),
+        }
+
+    def acknowledge(self, rids: list[str]) -> None:
+        """Frees replies."""
+        self._record(ReceiveBegun(**self._who()))
+        with self._doubting("acknowledge"):
+            self.clerk.acknowledge(rids)
+
+    def cancel_last_request(self, eid: str, *, timeout_s: float = 10.0) -> KillAnswer:
+        """Kills the last request, whose eid is known from its send."""
+        rid, actor = self.clerk.last_sent or "", self._who()["actor"]
+        self._record(KillBegun(rid=rid, eid=eid, actor=actor))
+        with self._doubting("cancel"):
+            answer = self.clerk.cancel_last_request(timeout_s=timeout_s)
+        self._record(KillAnswered(rid=rid, eid=eid, answer=answer.value, actor=actor))
+        return answer
+
+    def disconnect(self) -> None:
+        """Ends the session."""
+        self._record(DisconnectBegun(**self._who()))
+        with self._doubting("disconnect"):
+            self.clerk.disconnect()
+        self._record(Disconnected(**self._who()))
+
+    def satisfied(self) -> None:
+        """Says that every reply that is owed has been received."""
+        self._record(Satisfied(**self._who()))
+
+    @contextmanager
+    def _doubting(self, what: str) -> Generator[None]:
+        """Records that the answer to a commit was lost."""
+        try:
+            yield
+        except OnceqError as error:
+            if error.outcome is Outcome.UNKNOWN:
+                self._record(Doubted(what=what, actor=self._who()["actor"]))
+            raise
+
+
+FAILING = frozenset({"poison", "sudden", "fail"})
+"""Kinds of orders whose requests are to fail."""
+
+
+@contextmanager
+def recorded(
+    qm: QueueManager, name: str, queue: Queue[T, R], files: Path, *, window: int = 1
+) -> Generator[RecordedClerk[T, R]]:
+    """A connected clerk that records."""
+    with Recorder(files / f"client-{name}.events") as recorder:
+        clerk = RecordedClerk(qm.clerk(name, queue, window=window), recorder, alone=window == 1)
+        clerk.connect()
+        try:
+            yield clerk
+        finally:
+            clerk.clerk.close()
