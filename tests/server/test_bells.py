@@ -21,7 +21,7 @@ from onceq.engine.connection import Link
 from onceq.engine.locate import locate
 from onceq.engine.waiting import Wakes
 from onceq.errors import ReceiveTimeout
-from onceq.testing.ledger import Order
+from onceq.testing.ledger import Order, make_ledger
 from onceq.testing.recording import recorded
 from tests.crash.parts import Fleet, assert_history
 from tests.crash.server_child import Settings, order_queue
