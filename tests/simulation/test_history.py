@@ -6,6 +6,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.testing import events as ev
 from onceq.testing.history import FinalState, Place, Recorder, check, load
@@ -78,7 +79,7 @@ END = FinalState(
 
 
 def verdict(history: list[ev.Event], final: FinalState = END) -> set[tuple[str, str | None]]:
-    numbered = [dataclasses.replace(one, at=at) for at, one in enumerate(history, 1)]
+    numbered = [replace(one, at=at) for at, one in enumerate(history, 1)]
     return {(found.guarantee, found.rid) for found in check(numbered, final)}
 
 
@@ -91,7 +92,7 @@ def with_event(at: int, event: ev.Event) -> list[ev.Event]:
 
 
 def in_place(at: int, **changes: Any) -> list[ev.Event]:
-    return [*GOOD[:at], dataclasses.replace(GOOD[at], **changes), *GOOD[at + 1 :]]
+    return [*GOOD[:at], replace(GOOD[at], **changes), *GOOD[at + 1 :]]
 
 
 def ending(*places: Place, effects: tuple[ev.Effect, ...] = (effect("1"),)) -> FinalState:
@@ -199,8 +200,8 @@ def test_events_survive_in_their_file(tmp_path: Path) -> None:
     with path.open("ab") as file:
         file.write(b'{"event": "SendOk", "at"')
     read = load([path])
-    assert [dataclasses.replace(one, at=0) for one in read] == [
-        dataclasses.replace(one, actor=one.actor or "till-7") for one in GOOD
+    assert [replace(one, at=0) for one in read] == [
+        replace(one, actor=one.actor or "till-7") for one in GOOD
     ]
     assert [one.at for one in read] == sorted(one.at for one in read)
     assert check(read, END) == []

@@ -1,0 +1,162 @@
+"""Files of events: how processes write down what they did, and how that is read.
+
+A process appends each event to a file of its own, by one write, so that what it did before a
+kill -9 is there afterwards. One JSON object a line: {"event": "SendOk", "at": ..., "actor": ...,
+and the fields of the class that are not their default}; bytes are base64. The final state lies
+beside them in a file of the same make. Never interprets: `onceq.testing.history` does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
+
+import msgspec
+from msgspec.structs import replace
+
+from onceq.testing.events.final import FinalState, Place
+from onceq.testing.events.kinds import KINDS, Effect, Event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import Self
+
+T = TypeVar("T")
+
+FINAL_NAME, PLACES_NAME, EFFECTS_NAME = "final.json", "final.places", "final.effects"
+"""The files of the final state, beside those of the events."""
+
+EVENTS_PATTERN = "*.events"
+_PIECE_BYTES = 1 << 20
+
+
+def digest(content: bytes) -> str:
+    """Returns a short fingerprint of a reply's content."""
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+class Recorder:
+    """Appends events to a file; each is there, whatever becomes of this process, on return.
+
+    One process, any of its threads. actor: who records, unless the event says it.
+    """
+
+    def __init__(self, path: Path, actor: str = "") -> None:
+        self._actor = actor
+        self._encoder = msgspec.json.Encoder()
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def record(self, event: Event) -> None:
+        """Appends an event, in one write."""
+        complete = replace(
+            event, at=event.at or time.monotonic_ns(), actor=event.actor or self._actor
+        )
+        line = self._encoder.encode(complete) + b"\n"
+        written = os.write(self._file, line)
+        if written != len(line):
+            raise OSError(f"only {written} of {len(line)} bytes of an event were written")
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def load(paths: Iterable[Path]) -> list[Event]:
+    """Returns the events in these files, by time. A last line cut off by a death is left out."""
+    events = [event for path in paths for piece in read(path) for event in piece]
+    events.sort(key=lambda event: event.at)
+    return events
+
+
+def read(path: Path) -> Iterator[list[Event]]:
+    """Yields the events of a file piece by piece, in the order in which they were written.
+
+    A last line cut off by a death is left out. Raises msgspec.DecodeError for any other that is
+    no event, with the file in its notes.
+    """
+    return _read(path, _EVENTS)
+
+
+class _Lines(Generic[T]):
+    """A decoder of lines. msgspec takes a union at run time only."""
+
+    def __init__(self, kinds: tuple[type[T], ...]) -> None:
+        union: Any = Union[kinds]  # noqa: UP007 # made of a tuple, which `|` does not take
+        self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(union)
+
+    def decode(self, lines: bytes) -> list[T]:
+        return self._decoder.decode_lines(lines)
+
+
+def _read(path: Path, lines: _Lines[T]) -> Iterator[list[T]]:
+    begun = b""
+    with path.open("rb") as file:
+        while piece := file.read(_PIECE_BYTES):
+            whole, newline, rest = piece.rpartition(b"\n")
+            if not newline:
+                begun += piece
+                continue
+            try:
+                yield lines.decode(begun + whole)
+            except msgspec.DecodeError as error:
+                error.add_note(f"in {path}, before byte {file.tell()}")
+                raise
+            begun = rest
+
+
+_EVENTS = _Lines(KINDS)
+_PLACES = _Lines((Place,))
+_EFFECTS = _Lines((Effect,))
+
+
+def save_final(final: FinalState, folder: Path) -> None:
+    """Writes the final state beside the files of events, for whoever checks them later."""
+    encoder = msgspec.json.Encoder()
+    (folder / PLACES_NAME).write_bytes(encoder.encode_lines(final.places))
+    (folder / EFFECTS_NAME).write_bytes(encoder.encode_lines(final.effects))
+    without_rows = dataclasses.replace(final, places=(), effects=())
+    (folder / FINAL_NAME).write_bytes(encoder.encode(without_rows) + b"\n")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFinal:
+    """A final state that lies in files: its rows are read when they are asked for, each time.
+
+    stated: all of it but the rows. Raises FileNotFoundError where no final state was saved.
+    """
+
+    folder: Path
+    stated: FinalState
+
+    @classmethod
+    def open(cls, folder: Path) -> StoredFinal:
+        """Reads what is stated of the final state in a folder."""
+        content = (folder / FINAL_NAME).read_bytes()
+        return cls(folder, msgspec.json.decode(content, type=FinalState))
+
+    def places(self) -> Iterator[Place]:
+        """Yields the places."""
+        for piece in _read(self.folder / PLACES_NAME, _PLACES):
+            yield from piece
+
+    def effects(self) -> Iterator[Effect]:
+        """Yields the ledger of effects."""
+        for piece in _read(self.folder / EFFECTS_NAME, _EFFECTS):
+            yield from piece
+
+    def load(self) -> FinalState:
+        """Returns the final state as a whole, in memory."""
+        return dataclasses.replace(
+            self.stated, places=tuple(self.places()), effects=tuple(self.effects())
+        )

@@ -1,0 +1,47 @@
+"""What is there in the end: every place of every request, and the ledger of effects.
+
+Made by whoever ran the history, from the requests view and a ledger of their own; kept beside the
+files of events (`files.save_final`), and judged by `onceq.testing.history`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onceq.testing.events.kinds import Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a rid is at the end: a row of the requests view. state: as in `RequestState`."""
+
+    registrant: str | None
+    thread: str | None
+    rid: str
+    eid: str
+    role: str
+    state: str
+    outcome: str | None
+    aborts: int = 0
+    code: str | None = None
+    correlation_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinalState:
+    """What is there in the end.
+
+    places: every row of the requests view. effects: the ledger. finished: faults had stopped and
+    all had time to finish (G12). effects_expected: each 'done' has an effect; effects_each: so
+    many, where that is known. abort_limit: of the queues, None when they differ. all_recorded:
+    whoever sent, enqueued, killed or redrove has recorded it, so that what nobody recorded was
+    done by nobody.
+    """
+
+    places: tuple[Place, ...]
+    effects: tuple[Effect, ...]
+    finished: bool = True
+    effects_expected: bool = True
+    effects_each: int | None = None
+    abort_limit: int | None = None
+    all_recorded: bool = False

@@ -1,0 +1,256 @@
+"""What can happen, as values: the kinds of events of a history.
+
+Recorded by processes (`files`), read by the checker (`onceq.testing.history`). msgspec Structs, so
+that a file of them is decoded in one pass; each is told from the others by its field "event".
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+Client: TypeAlias = tuple[str, str]
+"""(registrant, thread)."""
+
+
+class Event(
+    Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="event", tag=True
+):
+    """Something that happened. at, actor: filled in by the Recorder when left out."""
+
+    at: int = 0
+    actor: str = ""
+
+
+class ClientEvent(Event, frozen=True, kw_only=True):
+    """Something that a client saw, in the life `epoch` of (registrant, thread)."""
+
+    registrant: str
+    thread: str = ""
+    epoch: int
+
+    @property
+    def client(self) -> Client:
+        """Whose event this is."""
+        return (self.registrant, self.thread)
+
+
+class Connected(ClientEvent, frozen=True, kw_only=True):
+    """A connect returned."""
+
+    was: str
+    s_rid: str | None
+    r_rid: str | None
+    ckpt: bytes | None
+
+
+class DisconnectBegun(ClientEvent, frozen=True, kw_only=True):
+    """A disconnect is about to be called."""
+
+
+class Disconnected(ClientEvent, frozen=True, kw_only=True):
+    """A disconnect returned."""
+
+
+class SendBegun(ClientEvent, frozen=True, kw_only=True):
+    """A send is about to be called.
+
+    expects: how this request must end unless it is killed or expires: 'done', 'failed', or None.
+    alone: one request is outstanding at a time (no window, C6).
+    """
+
+    rid: str
+    expects: str | None = None
+    alone: bool = True
+
+
+class SendOk(ClientEvent, frozen=True, kw_only=True):
+    """A send returned. state and eid: of `Sent`: new, queued, replied, done; "": not noted."""
+
+    rid: str
+    state: str = "new"
+    eid: str = ""
+
+
+class SendFailed(ClientEvent, frozen=True, kw_only=True):
+    """A send raised. unknown: it may have taken effect."""
+
+    rid: str
+    unknown: bool
+
+
+class ReplyEvent(ClientEvent, frozen=True, kw_only=True):
+    """A reply was handed out. digest: of its content. answers: the rid that its content names."""
+
+    rid: str
+    eid: str
+    outcome: str
+    digest: str = ""
+    answers: str | None = None
+    ckpt: bytes | None = None
+
+
+class Received(ReplyEvent, frozen=True, kw_only=True):
+    """A receive returned; ckpt: the checkpoint given with it."""
+
+
+class Rereceived(ReplyEvent, frozen=True, kw_only=True):
+    """A rereceive returned."""
+
+
+class ReceiveBegun(ClientEvent, frozen=True, kw_only=True):
+    """A receive with a checkpoint, or an acknowledge, is about to be called: r_rid may change."""
+
+
+class AcknowledgeBegun(ClientEvent, frozen=True, kw_only=True):
+    """An acknowledge is about to be called (C6): these replies may be freed from here on."""
+
+    rids: tuple[str, ...]
+
+
+class Acknowledged(ClientEvent, frozen=True, kw_only=True):
+    """An acknowledge returned: these replies are freed. ckpt: the checkpoint given with it."""
+
+    rids: tuple[str, ...]
+    ckpt: bytes | None = None
+
+
+class ReplyMissing(ClientEvent, frozen=True, kw_only=True):
+    """A receive or a rereceive said that this reply is no longer kept (ReplyGone)."""
+
+    rid: str
+
+
+class Satisfied(ClientEvent, frozen=True, kw_only=True):
+    """The client says that it has received the reply to every request that it knows it sent."""
+
+
+class Executed(Event, frozen=True, kw_only=True):
+    """A handler was called with an element."""
+
+    rid: str
+    eid: str
+    attempt: int = 1
+
+
+class Started(Event, frozen=True, kw_only=True):
+    """A handler's transaction was begun with an element: the evidence for a charge (G7)."""
+
+    rid: str
+    eid: str
+
+
+class Aborted(Event, frozen=True, kw_only=True):
+    """An execution ended otherwise than by a commit. code: why."""
+
+    rid: str
+    eid: str
+    code: str
+
+
+class EnqueueBegun(Event, frozen=True, kw_only=True):
+    """An enqueue without a client is about to be called: a datagram, which owes no reply."""
+
+    rid: str
+
+
+class Enqueued(Event, frozen=True, kw_only=True):
+    """An enqueue returned."""
+
+    rid: str
+    eid: str
+
+
+class KillBegun(Event, frozen=True, kw_only=True):
+    """A kill, or cancel, is about to be called."""
+
+    rid: str
+    eid: str = ""
+
+
+class KillAnswered(Event, frozen=True, kw_only=True):
+    """A kill answered: KILLED, TOO_LATE or NOT_FOUND."""
+
+    rid: str
+    eid: str = ""
+    answer: str
+
+
+class KillFailed(Event, frozen=True, kw_only=True):
+    """A kill raised. unknown: it may have taken effect; else nothing happened."""
+
+    rid: str
+    eid: str = ""
+    unknown: bool
+
+
+class Redriven(Event, frozen=True, kw_only=True):
+    """A redrive of (rid, eid) answered: as what it runs again; None: there was nothing to redrive.
+
+    A request runs as a new one; what owes no reply, as itself.
+    """
+
+    rid: str
+    eid: str
+    new_rid: str | None = None
+    new_eid: str | None = None
+
+
+class Doubted(Event, frozen=True, kw_only=True):
+    """The answer to a commit was lost. what: receive, acknowledge, ..., or finish; eids: of these.
+
+    A send in doubt is a `SendFailed`.
+    """
+
+    what: str
+    eids: tuple[str, ...] = ()
+
+
+class Fault(Event, frozen=True, kw_only=True):
+    """A fault was injected. what: kill -9, crash, cut, ...; target: of whom."""
+
+    what: str
+    target: str = ""
+
+
+class Effect(Event, frozen=True, kw_only=True):
+    """A row of the effects ledger, as the final state has it. It has no unique key.
+
+    xid: the transaction that wrote it, where it is known: all of one element's effects have one.
+    """
+
+    key: str
+    rid: str
+    eid: str = ""
+    xid: str = ""
+
+
+KINDS: tuple[type[Event], ...] = (
+    Connected,
+    DisconnectBegun,
+    Disconnected,
+    SendBegun,
+    SendOk,
+    SendFailed,
+    Received,
+    Rereceived,
+    ReceiveBegun,
+    AcknowledgeBegun,
+    Acknowledged,
+    ReplyMissing,
+    Satisfied,
+    Executed,
+    Started,
+    Aborted,
+    EnqueueBegun,
+    Enqueued,
+    KillBegun,
+    KillAnswered,
+    KillFailed,
+    Redriven,
+    Doubted,
+    Fault,
+    Effect,
+)
+"""Every kind of event that may stand in a file."""
