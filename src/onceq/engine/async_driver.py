@@ -15,7 +15,7 @@ import psycopg
 from psycopg.generators import execute
 from psycopg.rows import tuple_row
 
-from onceq.engine import session
+from onceq.engine import faultpoints, session
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.gate import Gate
 from onceq.engine.parts import Parts
@@ -100,6 +100,7 @@ async def _wait_rung(bell: Bell, timeout_s: float) -> bool:
     return bell.awoke(rung=False)
 
 
+@faultpoints.pointed
 class AsyncPostgresDriver:
     """Performs Ops on an async connection; see `PostgresDriver`. calls: to coroutines."""
 

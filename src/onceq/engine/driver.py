@@ -17,7 +17,7 @@ from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.rows import tuple_row
 
-from onceq.engine import session
+from onceq.engine import faultpoints, session
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.gate import Gate
 from onceq.engine.parts import Parts, Unstarted
@@ -85,6 +85,7 @@ def _who(connection: psycopg.Connection[Any]) -> tuple[int, str | None]:
     return (-1, None) if row is None else (int(row[0]), row[1])
 
 
+@faultpoints.pointed
 class PostgresDriver:
     """Performs Ops on a connection.
 

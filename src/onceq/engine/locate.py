@@ -2,7 +2,8 @@
 
 Called by the managers, the server and Spark's executors. A URL is `embedded:PATH`,
 `postgresql://...`, `service=...` or any libpq connection string; None reads ONCEQ_URL,
-DATABASE_URL, then libpq's own variables. Nothing else in the library reads the environment.
+DATABASE_URL, then libpq's own variables. Nothing else in the library reads the environment, but
+the fault points of tests.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 
 from onceq.engine.driver import connect
+from onceq.engine.faultpoints import faultpoint
 from onceq.engine.faults import translated
 from onceq.errors import PostgresTooOld, SchemaMismatch, SchemaMissing, SchemaTooNew
 from onceq.model.names import check_repository
@@ -181,14 +182,20 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
     check_server(connection)
     with translated(), connection.transaction():
         connection.execute("select pg_advisory_xact_lock(hashtext('onceq.migrate'))")
-        version = schema_version(connection, repository)
-        sha = functions_sha256()
-        if version is None:
-            connection.execute(render(repository).encode())
-            connection.execute(_made(repository).encode())
-            return True
-        _refuse_other(connection, version, repository)
-        return _refresh_functions(connection, repository, sha)
+        changed = _make_or_refresh(connection, repository)
+        faultpoint("migrate.made")
+    faultpoint("migrate.committed")
+    return changed
+
+
+def _make_or_refresh(connection: psycopg.Connection[Any], repository: str) -> bool:
+    version = schema_version(connection, repository)
+    if version is None:
+        connection.execute(render(repository).encode())
+        connection.execute(_made(repository).encode())
+        return True
+    _refuse_other(connection, version, repository)
+    return _refresh_functions(connection, repository, functions_sha256())
 
 
 def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha: str) -> bool:

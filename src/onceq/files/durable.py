@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from onceq.engine.faultpoints import faultpoint
 from onceq.errors import FileMismatch, IllegalState
 
 if TYPE_CHECKING:
@@ -92,9 +93,11 @@ class DurableFile:
         view = memoryview(data)
         while view:
             view = view[os.pwrite(self._fd, view, self.length + len(data) - len(view)) :]
+        faultpoint("file.written")
         os.fsync(self._fd)
         self.length += len(data)
         self._sha256.update(data)
+        faultpoint("file.durable")
 
     def checkpoint(self) -> bytes:
         """Returns what `resume` needs to come back to here."""
@@ -111,6 +114,7 @@ class DurableFile:
         """Gives the file its name: from now on it has a checkpoint. Idempotent."""
         if not self._published:
             self._growing.rename(self._path)
+            faultpoint("file.named")
             sync_directory(self._path.parent)
             self._published = True
 
@@ -137,6 +141,7 @@ class DurableFile:
     def _cut(self, length: int) -> None:
         os.ftruncate(self._fd, length)
         os.fsync(self._fd)
+        faultpoint("file.cut")
 
     def _refuse_other_layout(self, kept: Checkpoint) -> None:
         if kept.layout != self._layout:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onceq.engine.faultpoints import faultpoint
 from onceq.errors import MissingExtra
 from onceq.files.durable import sync_directory
 from onceq.files.replies import columns
@@ -47,8 +48,10 @@ def convert(rows: Path, out: Path, fields: tuple[str, ...]) -> None:
                 writer.write_table(pa.Table.from_pylist(batch, schema))
         file.flush()
         os.fsync(file.fileno())
+    faultpoint("parquet.written")
     growing.replace(out)
     sync_directory(out.parent)
+    faultpoint("parquet.named")
     rows.unlink()
 
 

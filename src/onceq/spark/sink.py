@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
+from onceq.engine.faultpoints import faultpoint
 from onceq.engine.spark_driver import REPLIES, ROWS, spark_driver
 from onceq.errors import EnvironmentFault, IllegalState
 from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkDiscard
@@ -53,7 +54,8 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
         self.columns = check_sink(schema, options.tables)
 
     def at(self, point: str) -> None:
-        """Is told where the writer has come to, one of `POINTS`; does nothing but in tests."""
+        """Is told where the writer has come to, one of `POINTS`: a fault point."""
+        faultpoint(f"spark.{point}")
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Stages the rows of a task, all or none; they wait for the commit, or for the sweep."""

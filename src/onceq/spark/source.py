@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from onceq.engine.faultpoints import faultpoint
 from onceq.engine.spark_driver import SparkDriver, spark_driver
 from onceq.errors import IllegalState
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkRead
@@ -110,7 +111,8 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: SparkDriver | None = None
 
     def at(self, point: str) -> None:
-        """Is told where the reader has come to, one of POINTS; does nothing but in tests."""
+        """Is told where the reader has come to, one of POINTS: a fault point."""
+        faultpoint(f"spark.{point}")
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Before every claim group; the same whenever it is asked."""

@@ -37,6 +37,7 @@ from onceq.engine.embedded.process import (
     read_pid_file,
 )
 from onceq.engine.embedded.sockets import PORT, make_socket_directory, remove_socket_directory
+from onceq.engine.faultpoints import faultpoint
 from onceq.errors import DirectoryRefused, EmbeddedError, EmbeddedStartFailed
 
 __all__ = [
@@ -124,6 +125,7 @@ def launch_server(layout: Layout, run: FileLock, options: Options, deadline: Dea
         argv = _server_argv(layout, binaries, options.settings, sockets)
         command = launch_command(identity, argv, run_fd=run.fd, detach=True)
         _start(layout, command, run, deadline)
+        faultpoint("embedded.launched")
     except OSError as error:
         raise EmbeddedStartFailed(
             f"PostgreSQL could not be started in {layout.directory}: {error}. "
@@ -144,6 +146,7 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
     if not is_running(layout):
         return False
     found = running_pid_file(layout)
+    faultpoint("embedded.stopping")
     ways = _HARD_WAYS if hard else _HARD_WAYS[:1]
     for number in ways:
         last = number is ways[-1]
@@ -154,6 +157,7 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
             f"PostgreSQL in {layout.directory} did not stop within {deadline.timeout_s:g} s; it "
             f"may still be stopping. Wait, or force it; its log is {layout.log}."
         )
+    faultpoint("embedded.stopped")
     if found is not None and found.socket_directory is not None:
         remove_socket_directory(found.socket_directory)
     return True
@@ -234,7 +238,9 @@ def _make_cluster(
             file.flush()
             os.fsync(file.fileno())
         _sync_directory(staging)
+        faultpoint("embedded.cluster_made")
         staging.rename(layout.cluster)
+        faultpoint("embedded.cluster_named")
         _sync_directory(layout.directory)
         undo.pop_all()
 

@@ -1,0 +1,83 @@
+"""Fault points: one table, loud when armed, and nothing at all when not."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceq.engine import faultpoints
+from onceq.engine.async_driver import AsyncPostgresDriver
+from onceq.engine.driver import PostgresDriver
+from onceq.engine.faultpoints import OPS, PLACES, POINTS, SILENT, VARIABLE, WATCHED
+from onceq.engine.spark_driver import ALL_BINDINGS
+from onceq.model import ops
+from onceq.spark.source import POINTS as SPARK_POINTS
+
+if TYPE_CHECKING:
+    import onceq
+
+SOURCE = Path(faultpoints.__file__).parents[1]
+CALLED = re.compile(r'faultpoint\("([^"]+)"\)')
+WITHOUT_SQL = {"Begin", "Start", "Keep", "Undo", "Commit", "Rollback", "Call", "Stopping", "Wait"}
+
+
+def test_every_op_has_its_points_or_changes_nothing() -> None:
+    bound: dict[str, Any] = {op.__name__: row for op, row in ALL_BINDINGS.items()}
+    assert {one for one in WITHOUT_SQL if issubclass(getattr(ops, one), ops.Op)} == WITHOUT_SQL
+    steps = set(WATCHED.values()) - WITHOUT_SQL
+    assert set(OPS) | SILENT == set(bound) | WITHOUT_SQL | steps
+    assert not set(OPS) & SILENT
+    assert not {name for name in SILENT - WITHOUT_SQL if bound[name].writes}
+
+
+def test_the_places_of_the_table_are_those_of_the_source() -> None:
+    texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")]
+    called = [name for text in texts for name in CALLED.findall(text)]
+    assert sorted([*called, *(f"spark.{one}" for one in SPARK_POINTS)]) == sorted(PLACES)
+    assert len(POINTS) == 2 * len(OPS) + len(PLACES)
+
+
+def test_off_the_drivers_are_what_they_are_written_as() -> None:
+    assert faultpoints.hook is None
+    for driver in (PostgresDriver, AsyncPostgresDriver):
+        for method in ("perform", *WATCHED):
+            assert not hasattr(driver.__dict__.get(method), "__wrapped__")
+
+
+def test_armed_it_says_so_and_strikes_once(
+    qm: onceq.QueueManager, conninfo: str, tmp_path: Path
+) -> None:
+    program = (
+        "import onceq, sys\n"
+        "with onceq.open(sys.argv[1], repository=sys.argv[2]) as qm:\n"
+        "    queue = onceq.Queue('orders', str, str)\n"
+        "    qm.declare(queue)\n"
+        "    qm.enqueue(queue, 'an order')\n"
+    )
+
+    def run() -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", program, conninfo, qm.repository],
+            env={**os.environ, VARIABLE: f"Enqueue.after 2 kill {tmp_path}"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    first, second, third = run(), run(), run()
+    assert [first.returncode, second.returncode, third.returncode] == [0, -9, 0]
+    assert "FAULT POINTS ARE ARMED" in second.stderr
+    assert (tmp_path / "Enqueue.after").stat().st_size == 3
+    assert qm.show("orders").depth == 3
+
+
+def test_a_point_that_is_not_in_the_table_cannot_be_armed(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no fault point"):
+        faultpoints.arm(f"Sned.after 1 kill {tmp_path}")
+    assert faultpoints.hook is None
