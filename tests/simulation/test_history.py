@@ -126,6 +126,8 @@ def test_a_violation_in_the_events_is_found(name: str) -> None:
 
 
 FAILED = finished("1", outcome="failed", aborts=3, code="ValueError")
+HELD = dataclasses.replace(FAILED, role="failed", state="held")
+FAILURE = dataclasses.replace(FAILED, role="reply", state="replied", eid="reply-1")
 QUEUED = dataclasses.replace(finished("1"), state="queued", outcome=None)
 KILLED = END.places[1]
 
@@ -137,7 +139,7 @@ PLANTED_ENDS: dict[str, tuple[FinalState, tuple[str, str | None]]] = {
     ),
     "an effect lost": (ending(finished("1"), KILLED, effects=()), ("G2", "1")),
     "an effect unfinished": (ending(QUEUED, KILLED), ("G2", "1")),
-    "an effect of what failed": (ending(FAILED, KILLED), ("G3", "1")),
+    "an effect of what failed": (ending(FAILED, KILLED), ("G2", "1")),
     "an innocent": (ending(FAILED, KILLED, effects=()), ("G7", "1")),
     "charged without an execution": (
         ending(dataclasses.replace(FAILED, aborts=3), KILLED, effects=()),
@@ -174,7 +176,7 @@ def test_a_failed_element_that_runs_again_is_found() -> None:
     again = ev.Executed(rid="1", eid="e-1")
     executions: list[ev.Event] = [ev.Executed(rid="1", eid="e-1") for _ in range(3)]
     history = [*GOOD[:1], ev.SendBegun(**WHO, rid="1"), *GOOD[2:3], *executions, failure, again]
-    assert verdict(history, ending(FAILED, effects=())) == {("G3", "1")}
+    assert verdict(history, ending(FAILED, HELD, FAILURE, effects=())) == {("G3", "1")}
 
 
 def test_a_send_that_ended_before_it_began_may_be_missing() -> None:

@@ -142,11 +142,15 @@ class Started(Event, frozen=True, kw_only=True):
 
 
 class Aborted(Event, frozen=True, kw_only=True):
-    """An execution ended otherwise than by a commit. code: why."""
+    """An execution ended otherwise than by a commit. code: why.
+
+    excused: nobody is charged for it (a handler's Retry, a fault of the environment).
+    """
 
     rid: str
     eid: str
     code: str
+    excused: bool = False
 
 
 class EnqueueBegun(Event, frozen=True, kw_only=True):

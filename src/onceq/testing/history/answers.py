@@ -1,0 +1,102 @@
+"""What kills, redrives and enqueues answered, compared with what is there in the end (G3, G4, G8).
+
+Private to the checker. Called once, after the clients have told when they were acknowledged.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceq.testing.history.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceq.testing import events as ev
+    from onceq.testing.history.elements import AnsweredKill, Others
+    from onceq.testing.history.table import Element, Table
+
+
+def tell_kills(others: Others) -> None:
+    """Tells elements when it was first known that they are cancelled."""
+    for kill in others.kills:
+        element = others.table.named(kill.eid, kill.rid)
+        if element is not None and kill.answer == "KILLED":
+            known = element.told_at < 0 or kill.at < element.told_at
+            element.told_at = kill.at if known else element.told_at
+
+
+def judge_kills(others: Others, acked_at: dict[str, int]) -> Iterator[Violation]:
+    """Yields kills whose answer is not what came of it. acked_at: of sends, by rid (G8)."""
+    for kill in others.kills:
+        element = others.table.named(kill.eid, kill.rid)
+        acked = acked_at.get(kill.rid, kill.begun_at)
+        text = _wrong_answer(kill, element, known=acked < kill.begun_at)
+        if text:
+            yield Violation("G8", kill.rid, text)
+
+
+def _wrong_answer(kill: AnsweredKill, element: Element | None, *, known: bool) -> str | None:
+    outcome = None if element is None else element.outcome
+    if kill.answer == "NOT_FOUND":
+        return "a kill did not find what had been acknowledged" if known else None
+    if (kill.answer == "KILLED") is (outcome == "cancelled") and outcome is not None:
+        return None
+    return f"the kill answered {kill.answer}, history says {outcome}"
+
+
+def judge_cancelled(table: Table) -> Iterator[Violation]:
+    """Yields what was cancelled although every kill of it said that nothing happened."""
+    for element in table.elements.values():
+        if element.outcome == "cancelled" and element.kills <= 0:
+            yield Violation("G8", element.rid, "is cancelled, and no kill of it took effect")
+
+
+def judge_redrives(others: Others) -> Iterator[Violation]:
+    """Yields redrives that ran the failed element itself, or twice, or without a link (G3)."""
+    seen: set[str] = set()
+    for redrive in others.redrives:
+        old = others.table.elements.get(redrive.eid)
+        new = others.table.elements.get(redrive.new_eid or "")
+        for text in _wrong_redrive(redrive, old, new):
+            yield Violation("G3", redrive.rid, text)
+        if redrive.eid in seen and old is not None and old.role == "request":
+            yield Violation("G3", redrive.rid, "was redriven twice")
+        seen.add(redrive.eid)
+
+
+def _wrong_redrive(redrive: ev.Redriven, old: Element | None, new: Element | None) -> Iterator[str]:
+    if old is None or not old.role:
+        yield "was redriven, and is nowhere"
+        return
+    in_place = redrive.new_eid == redrive.eid
+    if old.role == "request":
+        if in_place or redrive.new_rid == redrive.rid:
+            yield "a request was redriven as itself"
+        if old.outcome != "failed":
+            yield f"was redriven, and is {old.outcome}"
+    elif not in_place:
+        yield f"what owes no reply was redriven as another, {redrive.new_eid}"
+    if new is None or not new.role:
+        yield f"was redriven as {redrive.new_rid}, which is nowhere"
+    elif new is not old and new.correlation_id != old.eid:
+        yield f"was redriven as {redrive.new_rid}, which has no link to it"
+
+
+def judge_enqueued(others: Others, *, all_recorded: bool) -> Iterator[Violation]:
+    """Yields datagrams that were lost, and those that nobody enqueued (G4)."""
+    table = others.table
+    for enqueued in others.enqueued:
+        element = table.elements.get(enqueued.eid)
+        if element is None or not element.role:
+            yield Violation("G4", enqueued.rid, "acknowledged and lost")
+    if not all_recorded:
+        return
+    known = {redrive.new_eid for redrive in others.redrives}
+    for element in table.elements.values():
+        if (
+            element.role == "datagram"
+            and element.rid not in others.enqueue_begun
+            and element.eid not in known
+        ):
+            yield Violation("G4", element.rid, "is there and was never enqueued")

@@ -1,0 +1,172 @@
+"""The checker itself: reads the final state and the events, and asks each part for its verdict.
+
+`check` for events in memory, `check_files` for files of events, of which it never keeps more than
+the clients that share files. Invariants: linear in the number of events; each event is looked at
+by the function of its type; no order of files is assumed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceq.testing import events as ev
+from onceq.testing.events import Client
+from onceq.testing.events.files import EVENTS_PATTERN, read
+from onceq.testing.history import answers, verdicts
+from onceq.testing.history.clients import settle
+from onceq.testing.history.elements import TAKE, Others
+from onceq.testing.history.life import Life
+from onceq.testing.history.table import Table
+from onceq.testing.history.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+
+Owned = defaultdict[Client, list[ev.ClientEvent]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What the check of some files came to. events: lines read; rows: of the final state."""
+
+    violations: list[Violation]
+    events: int
+    rows: int
+
+
+def check(events: Iterable[ev.Event], final: ev.FinalState) -> list[Violation]:
+    """Returns every violation found; an empty list is a history that keeps G1 to G8 (and G12)."""
+    checker = _Checker(final, final.places, final.effects)
+    owned: Owned = defaultdict(list)
+    checker.take(events, owned)
+    checker.settle(owned)
+    return checker.verdict()
+
+
+def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
+    """Checks the files of events in a folder against the final state saved beside them.
+
+    Raises FileNotFoundError where none was saved, msgspec.DecodeError for what is no event.
+    """
+    stored = final or ev.StoredFinal.open(folder)
+    checker = _Checker(stored.stated, stored.places(), stored.effects())
+    paths = sorted(folder.glob(EVENTS_PATTERN))
+    whose = {path: checker.read(path) for path in paths}
+    for group in _sharing(whose):
+        owned: Owned = defaultdict(list)
+        for path in group:
+            checker.read_clients(path, owned)
+        checker.settle(owned)
+    found = checker.verdict()
+    return Report(violations=found, events=checker.events, rows=checker.rows)
+
+
+class _Checker:
+    def __init__(
+        self, final: ev.FinalState, places: Iterable[ev.Place], effects: Iterable[ev.Effect]
+    ) -> None:
+        self._final = final
+        self._table = Table()
+        self._others = Others(self._table)
+        self._found: list[Violation] = []
+        self._acked_at: dict[str, int] = {}
+        self._clients: set[Client] = set()
+        self.events = self.rows = 0
+        for place in places:
+            self._table.place(place)
+            self.rows += 1
+        for effect in effects:
+            self._table.effect(effect)
+            self.rows += 1
+
+    def take(self, events: Iterable[ev.Event], owned: Owned) -> None:
+        """Takes events: those of clients are kept for `settle`, the others are done with."""
+        others = self._others
+        for event in events:
+            taker = TAKE.get(type(event))
+            if taker is not None:
+                taker(others, event)
+            elif isinstance(event, ev.ClientEvent):
+                owned[event.client].append(event)
+
+    def read(self, path: Path) -> set[Client]:
+        """Takes the events of a file that are no client's; returns whose the others are."""
+        others, whose = self._others, set[Client]()
+        for events in read(path):
+            self.events += len(events)
+            for event in events:
+                taker = TAKE.get(type(event))
+                if taker is not None:
+                    taker(others, event)
+                elif isinstance(event, ev.ClientEvent):
+                    whose.add((event.registrant, event.thread))
+        return whose
+
+    @staticmethod
+    def read_clients(path: Path, owned: Owned) -> None:
+        """Reads the clients' events of a file."""
+        for events in read(path):
+            for event in events:
+                if isinstance(event, ev.ClientEvent):
+                    owned[event.registrant, event.thread].append(event)
+
+    def settle(self, owned: Owned) -> None:
+        """Judges clients, all of whose events are here."""
+        kills = {kill.rid for kill in self._others.kills}
+        for client in list(owned):
+            life = Life(client)
+            life.run(owned.pop(client))
+            self._clients.add(client)
+            self._found += life.found
+            self._found += settle(life, self._table)
+            for rid in kills & life.requests.keys():
+                acked_at = life.requests[rid].acked_at
+                if acked_at is not None:
+                    self._acked_at[rid] = acked_at
+
+    def verdict(self) -> list[Violation]:
+        """Judges the elements, and returns all that was found."""
+        table, others, final = self._table, self._others, self._final
+        answers.tell_kills(others)
+        found = self._found + table.found
+        found += table.effects_found()
+        found += verdicts.judge_all(table, others, final)
+        found += answers.judge_kills(others, self._acked_at)
+        found += answers.judge_redrives(others)
+        found += answers.judge_enqueued(others, all_recorded=final.all_recorded)
+        if final.all_recorded:
+            found += answers.judge_cancelled(table)
+            found += self._strangers()
+        return found
+
+    def _strangers(self) -> Iterator[Violation]:
+        """Yields what is there of clients of whom nothing was recorded (G4)."""
+        table = self._table
+        for client in (table.by_client.keys() | table.replies.keys()) - self._clients:
+            rids = table.by_client.get(client, {}).keys() | table.replies.get(client, {}).keys()
+            for rid in rids:
+                yield Violation("G4", rid, f"{client[0]}: is there, and nobody sent it")
+
+
+def _sharing(whose: dict[Path, set[Client]]) -> Iterator[list[Path]]:
+    """Yields the files with clients' events, those that share a client together."""
+    files_of: defaultdict[Client, list[Path]] = defaultdict(list)
+    for path, clients in whose.items():
+        for client in clients:
+            files_of[client].append(path)
+    seen: set[Path] = set()
+    for path, clients in whose.items():
+        if path in seen or not clients:
+            continue
+        seen.add(path)
+        group = [path]
+        for member in group:  # it grows while it is walked
+            for client in whose[member]:
+                news = [other for other in files_of.pop(client, []) if other not in seen]
+                seen.update(news)
+                group += news
+        yield group

@@ -1,0 +1,92 @@
+"""What a client saw, compared with what is there in the end (G1, G2, G4 to G7).
+
+Private to the checker. Called once for each client, after its `Life` has taken all its events.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceq.testing.history.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceq.testing.history.life import Life, Request
+    from onceq.testing.history.table import Element, Table, WaitingReply
+
+
+def settle(life: Life, table: Table) -> Iterator[Violation]:
+    """Yields what is wrong with a client's requests, and tells their elements what it knew."""
+    who = life.client[0]
+    elements = table.by_client.get(life.client, {})
+    replies = table.replies.get(life.client, {})
+    for rid, request in life.requests.items():
+        element, reply = elements.get(rid), replies.get(rid)
+        if element is not None:
+            _tell(request, element)
+        for guarantee, text in _wrong(request, element, reply):
+            yield Violation(guarantee, rid, f"{who}: {text}")
+    for rid in elements.keys() | replies.keys():
+        sent = life.requests.get(rid)
+        if sent is None or not sent.tries:
+            yield Violation("G4", rid, f"{who}: is there and was never sent")
+
+
+def _tell(request: Request, element: Element) -> None:
+    element.void = request.void
+    if request.handed is not None:
+        element.told_at = request.handed.at
+
+
+def _wrong(
+    request: Request, element: Element | None, reply: WaitingReply | None
+) -> Iterator[tuple[str, str]]:
+    if request.acked_at is not None and (element is None or not (element.ends or element.lives)):
+        how = "acknowledged and lost" if reply is None else "replied to without having finished"
+        yield "G4", how
+    if element is not None or reply is not None:
+        yield from _unsent(request)
+    if element is None:
+        return
+    if request.eid and request.eid != element.eid:
+        yield "G4", f"was sent as {request.eid} and is there as {element.eid}"
+    if element.ends:
+        yield from _ended(request, element)
+        if not request.void:
+            yield from _kept(request, element.outcome, reply)
+    elif reply is not None or request.handed is not None:
+        yield "G2", "has a reply, and has not finished"
+
+
+def _unsent(request: Request) -> Iterator[tuple[str, str]]:
+    if request.void:
+        yield "G6", "took effect after connect had shown that it did not"
+    elif request.tries and request.refused == request.tries and request.acked_at is None:
+        yield "G4", "is there, and its send was refused"
+
+
+def _ended(request: Request, element: Element) -> Iterator[tuple[str, str]]:
+    handed, outcome = request.handed, element.outcome
+    if handed is not None and handed.outcome != outcome:
+        yield "G2", f"was told {handed.outcome}, history says {outcome}"
+    if request.expects == "done" and outcome == "failed":
+        yield "G7", f"an innocent was convicted: {element.code}"
+    if request.expects == "failed" and outcome == "done":
+        yield "G7", "was to fail and is done"
+
+
+def _kept(
+    request: Request, outcome: str | None, reply: WaitingReply | None
+) -> Iterator[tuple[str, str]]:
+    """A reply is there, or was handed out and may have been acknowledged (G5)."""
+    handed = request.handed
+    if reply is None:
+        if handed is None and not request.shown:
+            yield "G5", "its reply is gone, and was never handed out"
+        elif not request.may_be_freed:
+            yield "G5", "its reply is gone, and was not acknowledged"
+    elif reply.outcome != outcome:
+        yield "G2", f"its reply says {reply.outcome}, history says {outcome}"
+    elif handed is not None and handed.eid != reply.eid:
+        yield "G5", f"was handed out {handed.eid}, and {reply.eid} is kept"

@@ -1,0 +1,130 @@
+"""What servers, senders of datagrams, killers and operators recorded, taken to the elements.
+
+Private to the checker. In any order: what happened before what is told by `at`, of one machine.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from onceq.testing import events as ev
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceq.testing.history.table import Table
+
+
+class AnsweredKill(Struct, gc=False):
+    """A kill that answered, and when it was begun."""
+
+    begun_at: int
+    at: int
+    rid: str
+    eid: str
+    answer: str
+
+
+class Others:
+    """The events that are no client's.
+
+    faults: how many were injected. starts: whether anybody records `Started`. kills, redrives,
+    enqueued: the answers, each judged once the final state is known. unrun: executions and starts
+    of what is in no place, by eid.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self.table = table
+        self.faults = 0
+        self.starts = False
+        self.kills: list[AnsweredKill] = []
+        self.redrives: list[ev.Redriven] = []
+        self.enqueued: list[ev.Enqueued] = []
+        self.enqueue_begun: set[str] = set()
+        self._kill_begun: dict[tuple[str, str, str], int] = {}
+
+    def executed(self, event: ev.Executed) -> None:
+        """An execution: how often, with which attempt, when last and last but one."""
+        element = self.table.elements.get(event.eid)
+        if element is None:
+            element = self.table.element(event.eid, event.rid)
+        element.executed += 1
+        element.attempt = max(element.attempt, event.attempt)
+        if event.at > element.ran_at:
+            element.ran_before, element.ran_at = element.ran_at, event.at
+        elif event.at > element.ran_before:
+            element.ran_before = event.at
+
+    def started(self, event: ev.Started) -> None:
+        """The evidence for a charge."""
+        self.starts = True
+        element = self.table.elements.get(event.eid)
+        if element is None:
+            element = self.table.element(event.eid, event.rid)
+        element.started += 1
+
+    def aborted(self, event: ev.Aborted) -> None:
+        """An execution that ended in an abort."""
+        element = self.table.element(event.eid, event.rid)
+        element.excused += event.excused
+        element.raised += not event.excused
+
+    def enqueue_started(self, event: ev.EnqueueBegun) -> None:
+        """Somebody enqueues this rid."""
+        self.enqueue_begun.add(event.rid)
+
+    def enqueue_ok(self, event: ev.Enqueued) -> None:
+        """An enqueue was acknowledged."""
+        self.enqueued.append(event)
+
+    def kill_begun(self, event: ev.KillBegun) -> None:
+        """A kill may take effect from here on."""
+        self._kill_begun[event.actor, event.rid, event.eid] = event.at
+        self._killing(event.eid, event.rid, 1)
+
+    def kill_failed(self, event: ev.KillFailed) -> None:
+        """A kill raised; unless that is unknown, nothing happened."""
+        if not event.unknown:
+            self._killing(event.eid, event.rid, -1)
+
+    def _killing(self, eid: str, rid: str, count: int) -> None:
+        element = self.table.named(eid, rid)
+        if element is not None:
+            element.kills += count
+
+    def kill_answered(self, event: ev.KillAnswered) -> None:
+        """A kill answered."""
+        begun_at = self._kill_begun.get((event.actor, event.rid, event.eid), event.at)
+        kill = AnsweredKill(begun_at, event.at, event.rid, event.eid, event.answer)
+        self.kills.append(kill)
+
+    def redriven(self, event: ev.Redriven) -> None:
+        """A redrive answered."""
+        if event.new_eid is not None:
+            self.redrives.append(event)
+
+    def fault(self, _event: ev.Fault) -> None:
+        """A fault was injected."""
+        self.faults += 1
+
+    def nothing(self, _event: ev.Event) -> None:
+        """What is recorded for people only."""
+
+
+TAKE: dict[type[ev.Event], Callable[[Others, Any], None]] = {
+    ev.Executed: Others.executed,
+    ev.Started: Others.started,
+    ev.Aborted: Others.aborted,
+    ev.EnqueueBegun: Others.enqueue_started,
+    ev.Enqueued: Others.enqueue_ok,
+    ev.KillBegun: Others.kill_begun,
+    ev.KillAnswered: Others.kill_answered,
+    ev.KillFailed: Others.kill_failed,
+    ev.Redriven: Others.redriven,
+    ev.Doubted: Others.nothing,
+    ev.Fault: Others.fault,
+    ev.Effect: Others.nothing,
+}
+"""Who takes which kind of event that is no client's."""

@@ -1,0 +1,183 @@
+"""What is there in the end, and what events say of it: one record for each element.
+
+Private to the checker. The final state is read into it first; then servers' and killers' events
+are taken to the record of their element, in any order; then each record is judged once. It is
+what the checker keeps in memory, so each value is kept once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from onceq.testing.history.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceq.testing.events import Client, Effect, Place
+
+NEVER = -1
+_WORDS_MAX = 1000
+
+
+class Element(Struct, gc=False):
+    """All that is known of a request or a datagram, by its eid.
+
+    Of the final state: role ("" where it is in no place), outcome and ends (rows of history), state
+    and lives (rows of queues), held and unheld (in its error queue, and taken from there), aborts,
+    code, correlation_id. Of the ledger: effects, with the first one's key and xid. Of events:
+    executed, started; attempt, the highest; raised, excused: aborts recorded; ran_at, ran_before:
+    the last execution and the last but one; kills: that may have taken effect; told_at: when its
+    end was first known to somebody. void: a connect has shown that it was not submitted.
+    """
+
+    eid: str
+    rid: str
+    who: Client | None = None
+    role: str = ""
+    outcome: str | None = None
+    ends: int = 0
+    state: str = ""
+    lives: int = 0
+    held: int = 0
+    unheld: int = 0
+    aborts: int = 0
+    code: str | None = None
+    correlation_id: str | None = None
+    effects: int = 0
+    key: str = ""
+    xid: str = ""
+    executed: int = 0
+    started: int = 0
+    attempt: int = 0
+    raised: int = 0
+    excused: int = 0
+    ran_at: int = NEVER
+    ran_before: int = NEVER
+    kills: int = 0
+    told_at: int = NEVER
+    void: bool = False
+    is_enqueued: bool = False
+
+    def places(self) -> str:
+        """Returns where it is, in words."""
+        named = [f"{self.role} finished {self.outcome}"] * self.ends
+        named += [f"{self.role} {self.state}"] * self.lives
+        return ", ".join(named + ["held"] * self.held) or "nowhere"
+
+
+class WaitingReply(Struct, gc=False):
+    """A reply that is still there in the end."""
+
+    eid: str
+    outcome: str | None
+
+
+class Table:
+    """The final state by eid and by (client, rid), and what is wrong with it in itself."""
+
+    def __init__(self) -> None:
+        self.elements: dict[str, Element] = {}
+        self.by_client: dict[Client, dict[str, Element]] = {}
+        self.replies: dict[Client, dict[str, WaitingReply]] = {}
+        self.found: list[Violation] = []
+        self.effects_twice: dict[tuple[str, str], int] = {}
+        self._words: dict[str, str] = {}
+        self._clients: dict[Client, Client] = {}
+        self._by_rid: dict[str, Element | None] = {}
+
+    def element(self, eid: str, rid: str) -> Element:
+        """Returns the record of an element, made where there was none."""
+        found = self.elements.get(eid)
+        if found is None:
+            found = self.elements[eid] = Element(eid, rid)
+        return found
+
+    def named(self, eid: str, rid: str) -> Element | None:
+        """Returns the record of an eid; without one, of a rid that only one element has."""
+        if eid:
+            return self.elements.get(eid)
+        if not self._by_rid:
+            for element in self.elements.values():
+                known = element.rid in self._by_rid
+                self._by_rid[element.rid] = None if known else element
+        return self._by_rid.get(rid)
+
+    # --- places -------------------------------------------------------------------------------
+
+    def place(self, row: Place) -> None:
+        """Takes a row of the requests view."""
+        who: Client | None = None
+        if row.registrant is not None:
+            who = (row.registrant, row.thread or "")
+            who = self._clients.setdefault(who, who)
+        if row.role == "reply":
+            self._reply(row, who)
+            return
+        element = self.element(row.eid, row.rid)
+        if row.role == "failed":
+            element.held += row.state != "finished"
+            element.unheld += row.state == "finished"
+            element.who = element.who or who
+            return
+        if who is not None:
+            others = self.by_client.setdefault(who, {})
+            if others.setdefault(element.rid, element) is not element:
+                text = f"{who[0]}: in several places: as {element.eid} too"
+                self.found.append(Violation("G4", row.rid, text))
+        element.who, element.role = who, self._shared(row.role)
+        element.aborts = max(element.aborts, row.aborts)
+        element.correlation_id = row.correlation_id
+        if row.state != "finished":
+            element.lives, element.state = element.lives + 1, self._shared(row.state)
+            return
+        element.ends += 1
+        if element.outcome in {None, "failed"}:  # a datagram that failed may have been redriven
+            element.outcome = None if row.outcome is None else self._shared(row.outcome)
+            element.code = None if row.code is None else self._shared(row.code)
+
+    def _reply(self, row: Place, who: Client | None) -> None:
+        if who is None:
+            self.found.append(Violation("G4", row.rid, "a reply of nobody"))
+            return
+        replies = self.replies.setdefault(who, {})
+        if row.rid in replies:
+            text = f"{who[0]}: in several places: two replies wait"
+            self.found.append(Violation("G4", row.rid, text))
+        replies[row.rid] = WaitingReply(row.eid, row.outcome)
+
+    def _shared(self, word: str) -> str:
+        if len(self._words) >= _WORDS_MAX:
+            return self._words.get(word, word)
+        return self._words.setdefault(word, word)
+
+    # --- the ledger ---------------------------------------------------------------------------
+
+    def effect(self, row: Effect) -> None:
+        """Takes a row of the ledger of effects."""
+        element = self.named(row.eid, row.rid)
+        if element is None:
+            if row.eid or row.rid not in self._by_rid:
+                element = self.element(row.eid or f"rid {row.rid}", row.rid)
+            else:
+                return  # several elements have this rid: whose it is, nobody can tell
+        element.effects += 1
+        if element.effects == 1:
+            element.key, element.xid = self._shared(row.key), row.xid
+            return
+        if row.xid != element.xid:
+            text = "its effects were committed by several transactions"
+            self.found.append(Violation("G2", element.rid, text))
+        keys = self.effects_twice
+        if element.effects == 2:
+            keys[element.eid, element.key] = 1
+        keys[element.eid, row.key] = keys.get((element.eid, row.key), 0) + 1
+
+    def effects_found(self) -> Iterator[Violation]:
+        """Yields the effects that committed more than once."""
+        for (eid, key), times in self.effects_twice.items():
+            if times > 1:
+                rid = self.elements[eid].rid
+                yield Violation("G2", rid, f"its effect {key!r} committed {times} times")

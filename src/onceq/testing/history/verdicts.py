@@ -1,0 +1,188 @@
+"""The judgement of each element, with all that is known of it (G2, G3, G4, G7, G8, G12).
+
+Private to the checker. Called once for each element, after all events have been taken.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceq.testing.history.table import NEVER
+from onceq.testing.history.violation import Violation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from onceq.testing.events import FinalState
+    from onceq.testing.history.elements import Others
+    from onceq.testing.history.table import Element, Table
+
+REJECTED = frozenset({"Reject", "HandlerMisuse", "InvalidValue"})
+"""Abort codes that fail an element at once, whatever its limit."""
+
+ENVIRONMENT_MAX = 10
+"""How often an execution may end by a fault of the environment and be charged to nobody (G7)."""
+
+Wrong = tuple[str, str]
+"""A guarantee, and how it was broken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What all elements are judged by. redriven: the eids that were."""
+
+    final: FinalState
+    faults: int
+    starts: bool
+    executions: bool
+    redriven: frozenset[str]
+
+
+def judge_all(table: Table, others: Others, final: FinalState) -> Iterator[Violation]:
+    """Yields what is wrong with elements. Most are done, once, uncharged: nothing is asked."""
+    around = _circumstances(table, others, final)
+    effects = final.effects_each or 1
+    some_effect = final.effects_expected or final.effects_each is not None
+    for element in table.elements.values():
+        if (
+            element.outcome == "done"
+            and element.ends == 1
+            and element.effects == effects
+            and some_effect
+            and element.executed == 1
+            and not (element.lives or element.held or element.aborts or element.void)
+            and element.attempt <= 1
+        ):
+            continue
+        for guarantee, text in _judge(element, around):
+            yield Violation(guarantee, element.rid, text)
+
+
+def _circumstances(table: Table, others: Others, final: FinalState) -> Circumstances:
+    every = table.elements.values()
+    redriven = {one.eid for one in others.redrives}
+    redriven.update(
+        one.correlation_id
+        for one in every
+        if one.role == "datagram" and one.correlation_id is not None
+    )
+    return Circumstances(
+        final=final,
+        faults=others.faults,
+        starts=others.starts,
+        executions=any(one.executed for one in every),
+        redriven=frozenset(redriven),
+    )
+
+
+def _judge(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    if not element.role:
+        yield from _nowhere(element)
+        return
+    yield from _placed(element, around)
+    yield from _effects(element, around.final)
+    if element.executed or element.started or element.aborts:
+        yield from _charges(element, around)
+        yield from _executions(element, around)
+    elif element.outcome == "done" and around.final.all_recorded and around.executions:
+        yield "G2", "is done, and was never executed"
+
+
+def _nowhere(element: Element) -> Iterator[Wrong]:
+    if element.effects:
+        yield "G2", "its effect is there and it has not finished"
+    if element.held or element.unheld:
+        yield "G4", "is in an error queue, and is nowhere in history"
+    elif element.executed or element.started:
+        yield "G4", "was executed, and is nowhere"
+
+
+# --- places (G4, G12) -------------------------------------------------------------------------
+
+
+def _placed(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    request = element.role == "request"
+    if element.lives > 1 or (request and element.ends > 1):
+        yield "G4", f"in several places: {element.places()}"
+    elif request and element.ends and element.lives:
+        yield "G4", f"finished and still there: {element.places()}"
+    if around.final.finished and element.lives:
+        yield "G12", f"never finished: {element.places()}"
+    if element.outcome == "failed":
+        yield from _failed(element, around)
+    elif element.held:
+        yield "G4", f"is in an error queue, and is {element.outcome or element.state}"
+
+
+def _failed(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    redriven = element.eid in around.redriven or element.lives or element.ends > 1
+    if element.held + element.unheld > 1:
+        yield "G4", "is in several error queues"
+    elif element.held and element.eid in around.redriven and element.role == "request":
+        yield "G4", "was redriven, and is still in its error queue"
+    elif not (element.held or element.unheld or redriven):
+        yield "G4", "has failed, and is not in its error queue"
+
+
+# --- effects (G2, G6, G8) ---------------------------------------------------------------------
+
+
+def _effects(element: Element, final: FinalState) -> Iterator[Wrong]:
+    outcome = element.outcome
+    if not element.effects:
+        if outcome == "done" and final.effects_expected:
+            yield "G2", "is done and its effect is not there"
+        return
+    if element.void:
+        yield "G6", "an effect of what connect had shown as not submitted"
+    if outcome is None:
+        yield "G2", "its effect is there and it has not finished"
+    elif outcome == "cancelled":
+        yield "G8", "was killed, and its effect is there"
+    elif outcome != "done":
+        yield "G2", f"is {outcome}, and its effect is there"
+    elif final.effects_each not in {None, element.effects}:
+        yield "G2", f"{element.effects} effects are there, not {final.effects_each}"
+
+
+# --- executions and charges (G3, G7) ----------------------------------------------------------
+
+
+def _charges(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    limit, aborts = around.final.abort_limit, element.aborts
+    if limit is not None:
+        counted = element.outcome == "failed" and element.code not in REJECTED
+        if counted and aborts != limit:
+            yield "G7", f"failed after {aborts} aborts, the limit is {limit}"
+        if aborts > limit or element.attempt > limit:
+            most = max(aborts, element.attempt)
+            yield "G7", f"was at attempt {most}, the limit is {limit}"
+    if element.attempt > aborts + 1:
+        yield "G7", f"was at attempt {element.attempt}, and {aborts} aborts are counted"
+    yield from _evidence(element, around)
+
+
+def _evidence(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    aborts = element.aborts
+    if around.starts:
+        evidence = element.started - element.excused - (element.outcome == "done")
+        if evidence < aborts:
+            text = f"charged {aborts} times, started {element.started} times"
+            yield "G7", f"{text}, of which {element.excused} were excused"
+    elif around.executions and element.executed - element.excused + around.faults < aborts:
+        yield "G7", f"charged {aborts} times, executed {element.executed} times"
+    if element.raised > aborts + around.faults and element.outcome != "cancelled":
+        yield "G7", f"{element.raised} executions failed, and {aborts} aborts are counted"
+
+
+def _executions(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    told, outcome = element.told_at, element.outcome
+    if told != NEVER and outcome in {"failed", "expired"} and told < element.ran_at:
+        yield "G3", "was executed after its failure had been told"
+    elif told != NEVER and outcome == "cancelled" and told < element.ran_before:
+        yield "G3", "was executed twice after it was known to be cancelled"
+    excused = element.excused + ENVIRONMENT_MAX + around.faults
+    if element.executed > element.aborts + 1 + excused:
+        text = f"executed {element.executed} times, charged {element.aborts} times"
+        yield "G7", f"{text}, and {around.faults} faults"
