@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proof.scoreboard.part import PART as SCOREBOARD
+
 if TYPE_CHECKING:
     from proof.part import Part
 
-PARTS: tuple[Part, ...] = ()
+PARTS: tuple[Part, ...] = (SCOREBOARD,)

@@ -1,0 +1,1 @@
+"""The scoreboard: onceq and its peers killed at work in the same way, and counted alike."""
