@@ -387,6 +387,19 @@ def target_proof() -> int:
     become("-m", "proof", *options, *(["--only", *only] if only else []))
 
 
+def target_torture() -> int:
+    """Torture everything with every fault (MINUTES, SEED, JSON, SPARK from the environment)."""
+    set_up()
+    arguments = ["-m", "onceq.cli.main", "torture", "--minutes", os.environ.get("MINUTES", "2")]
+    if os.environ.get("SEED"):
+        arguments += ["--seed", os.environ["SEED"]]
+    if os.environ.get("SPARK"):
+        arguments.append("--no-spark" if os.environ["SPARK"] == "0" else "--spark")
+    if os.environ.get("JSON"):
+        arguments.append("--json")
+    become(*arguments)
+
+
 def target_clean() -> int:
     """Remove .venv, .data and what the tools left."""
     with setup_lock():
@@ -403,6 +416,7 @@ TARGETS = {
     "test": target_test,
     "check": target_check,
     "bench": target_bench,
+    "torture": target_torture,
     "proof": target_proof,
     "setup": target_setup,
     "clean": target_clean,

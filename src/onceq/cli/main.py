@@ -10,6 +10,7 @@ import typer
 from onceq.cli import bulk, queues, repository, requests, serving
 from onceq.cli.command import Place, command
 from onceq.cli.doctor import doctor
+from onceq.cli.torture import torture
 
 EPILOG: Final = (
     "Exit codes: 0 ok, 1 violation or mismatch, 2 usage, 3 not found, 4 cannot connect, "
@@ -40,6 +41,7 @@ def make_app() -> typer.Typer:
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)
+    command(app, "torture")(torture)
     command(app, "url")(repository.url)
     command(app, "psql")(repository.psql)
     command(app, "stop")(repository.stop)

@@ -1,0 +1,80 @@
+"""Torture as a part of the proof: every fault at once, on real processes and a real PostgreSQL.
+
+The same as `onceq torture`. Its controls are what it must find within a minute: a finish without
+its fence, and a client that orders again whenever it does not know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from onceq.cli.torture import spark_command
+from onceq.testing.torture import Plan, run
+from onceq.testing.torture.plan import CONTROLS
+from proof import goals
+from proof.part import Control, Limits, Measure, Outcome, Part, Size
+
+if TYPE_CHECKING:
+    from onceq.testing.torture import Progress, Report
+    from proof.part import Order
+
+SECONDS: Final = {Size.SMALL: 25.0, Size.PROOF: 840.0, Size.LONG: 4 * 3600.0}
+CONTROL_SECONDS: Final = 60.0
+"""Within which a control must be found; its run ends when it is."""
+
+
+def torture(order: Order) -> Outcome:
+    """Tortures, and then tortures what was broken on purpose."""
+    seconds = SECONDS[order.size]
+
+    def watch(progress: Progress) -> None:
+        text = (
+            f"{progress.phase}: {progress.acknowledged:,} requests, {progress.kills:,} kills, "
+            f"{progress.violations} violations"
+        )
+        order.say(text, min(round(progress.elapsed_s), round(seconds)), round(seconds))
+
+    spark = spark_command(minutes=seconds / 60, wanted=None)
+    plan = Plan(seconds=seconds, seed=order.seed, place=order.place / "run", spark=spark)
+    report = run(plan, watch)
+    controls = [_control(order, broken) for broken in CONTROLS]
+    return Outcome(
+        measures=_measures(report),
+        violations=[f"{text} ({report.repeat})" for text in report.violations],
+        controls=controls,
+        page=report.page(),
+    )
+
+
+def _measures(report: Report) -> list[Measure]:
+    return [
+        Measure(what=goals.REQUESTS, reached=report.acknowledged),
+        Measure(what=goals.KILLS, reached=report.kills),
+        Measure(what=goals.CRASHES, reached=report.crashes),
+        Measure(what=goals.UNKNOWN_COMMITS, reached=report.unknown_total),
+        Measure(what=goals.EVENTS, reached=report.events),
+        Measure(what="processes killed a minute, in torture", reached=int(report.kills_per_minute)),
+    ]
+
+
+def _control(order: Order, broken: str) -> Control:
+    """Runs a control; it ends as soon as something wrong is seen."""
+    order.say(f"breaking the {broken} on purpose", 0, 1)
+    place = order.place / broken
+    plan = Plan(seconds=CONTROL_SECONDS, seed=order.seed, place=place, broken=broken)
+    report = run(plan)
+    texts = {
+        "fence": "torture without the fence of a finish",
+        "clerk": "torture of a client that orders again when it does not know",
+    }
+    return Control(what=texts[broken], broke=int(bool(report.violations)), of=1)
+
+
+PART = Part(
+    name="torture",
+    text="clients, servers, Spark and PostgreSQL under every fault at once, and their whole history",
+    run=torture,
+    states=(goals.REQUESTS, goals.KILLS, goals.CRASHES, goals.UNKNOWN_COMMITS, goals.EVENTS),
+    alone=True,
+    limits=Limits(small_s=240.0, proof_s=1800.0, long_s=6 * 3600.0),
+)

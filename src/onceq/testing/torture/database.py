@@ -1,0 +1,195 @@
+"""PostgreSQL during a run: its own one, killed and restarted, or a scratch database of the user's.
+
+Used by the conductor. What takes time is done on a thread of its own, one thing at a time, so that
+other faults go on meanwhile. Only a PostgreSQL of its own is ever killed or filled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+import onceq
+from onceq.engine.embedded import open_embedded
+from onceq.engine.locate import locate
+from onceq.engine.migrate import apply_with
+from onceq.errors import EmbeddedError, InvalidValue, OperatingError
+from onceq.testing.ledger import ask, make_ledger
+from onceq.testing.torture.disk import SmallDisk
+from onceq.testing.torture.life import QUEUES
+from onceq.testing.torture.processes import children, kill_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from concurrent.futures import Future
+
+    from onceq.testing.torture.plan import Plan
+
+SETTINGS: Final = {"max_wal_size": "512MB", "log_min_messages": "fatal"}
+RESTART_S: Final = 120.0
+RETRY_S: Final = 0.02
+BUSY: Final = "the one before was not over"
+NOT_OURS: Final = "the database is not one of its own"
+_FENCE: Final = re.compile(r"if [^;]*?< p_must then")
+_WRONG: Final = (
+    """
+    select 'G2: the effect of ' || rid || ' is there ' || count(*) || ' times'
+        from {r}.effects group by rid, eid having count(*) > 1 limit 3
+    """,
+    """
+    select 'G2: ' || key || ' was ordered once, booked by ' || count(distinct eid) || ' requests'
+        from {r}.effects group by key having count(distinct eid) > 1 limit 3
+    """,
+    """
+    select 'G8: ' || q.rid || ' is ' || q.outcome || ' and its effect is there'
+        from {r}.requests q join {r}.effects e on e.eid = q.eid::text
+        where q.state = 'finished' and q.outcome <> 'done' limit 3
+    """,
+)
+
+
+class Database:
+    """The repository of a run. found: wrong things seen while it runs."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.repository = f"torture_{plan.seed % 10**9}"
+        self.found: list[str] = []
+        self.disk: SmallDisk | None = None
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="database")
+        self._under_way: Future[None] | None = None
+        self._server = None
+        if plan.url is None:
+            self.disk = SmallDisk(plan.place)
+            root = plan.place if self.disk.why_not else self.disk.root
+            self._server = open_embedded(root / "postgresql", settings=SETTINGS)
+            self.conninfo = self._server.conninfo
+        else:
+            with contextlib.closing(locate(plan.url)) as located:
+                if located.embedded is not None:
+                    raise InvalidValue("--url names a scratch database that runs by itself")
+                self.conninfo = located.conninfo
+        self._prepare(plan)
+
+    def _prepare(self, plan: Plan) -> None:
+        made = apply_with(self.conninfo, self.repository)
+        if not made:
+            raise InvalidValue(
+                f"there is a repository {self.repository} of an earlier run: drop that schema, "
+                "or take another seed"
+            )
+        make_ledger(self.conninfo, self.repository)
+        with onceq.open(self.conninfo, repository=self.repository) as qm:
+            for queue in QUEUES.values():
+                qm.declare(queue)
+        if plan.broken == "fence":
+            break_fence(self.conninfo, self.repository)
+
+    def crash(self, kind: str, choice: int) -> str | None:
+        """Kills PostgreSQL, or one of its processes, and sees to its return; else why not."""
+        if self._server is None:
+            return NOT_OURS
+        if self._is_busy():
+            return BUSY
+        try:
+            postmaster = self._server.postmaster_pid()
+        except EmbeddedError:
+            return "it was down"
+        victims = children(postmaster)
+        if kind == "kill backend" and victims:
+            killed = kill_below(victims[choice % len(victims)], postmaster)
+        else:
+            killed = kill_below(postmaster, 1)
+        self._do(self._return)
+        return None if killed else "it was gone"
+
+    def tend(self) -> None:
+        """Sees that PostgreSQL runs, and looks for what is wrong already; from time to time."""
+        if not self._is_busy():
+            self._do(self._return)
+            self._pool.submit(self._look)
+
+    def fill(self) -> str | None:
+        """Fills the disk; else why not."""
+        if self.disk is None:
+            return NOT_OURS
+        if self.disk.why_not is None:
+            self.disk.fill()
+        return self.disk.why_not
+
+    def clear(self) -> None:
+        """Makes room again, and sees that PostgreSQL runs."""
+        if self.disk is not None:
+            self.disk.clear()
+            self.tend()
+
+    def end_session(self, choice: int) -> str | None:
+        """Ends the session of a server; else why not."""
+        query = f"select backend_pid from {self.repository}.servers where alive order by slot"  # noqa: S608 # our own name
+        try:
+            found = ask(self.conninfo, query)
+            if not found:
+                return "no server was there"
+            ask(self.conninfo, "select pg_terminate_backend(%s)", found[choice % len(found)][0])
+        except OperatingError:
+            return "it was down"
+        return None
+
+    def left(self) -> int:
+        """Returns how many elements are not finished."""
+        query = (
+            f"select count(*) from {self.repository}.element where role in ('request', 'datagram')"  # noqa: S608 # our own name
+        )
+        return int(ask(self.conninfo, query)[0][0])
+
+    def settle(self) -> None:
+        """Waits until nothing is under way any more, and PostgreSQL runs."""
+        self._do(self._return)
+        self._pool.submit(self._look).result(RESTART_S)
+
+    def close(self, *, keep: bool) -> None:
+        """Stops what is its own; keep: and leaves the data, for whoever wants to look."""
+        self._pool.shutdown()
+        if self._server is not None:
+            self._server.close()
+        elif not keep:
+            ask(self.conninfo, f"drop schema {self.repository} cascade")
+        if self.disk is not None:
+            self.disk.close(keep=keep)
+
+    def _is_busy(self) -> bool:
+        return self._under_way is not None and not self._under_way.done()
+
+    def _do(self, call: Callable[[], None]) -> None:
+        self._under_way = self._pool.submit(call)
+
+    def _return(self) -> None:
+        end = time.monotonic() + RESTART_S
+        while self._server is not None:
+            try:
+                self._server.ensure_running()
+            except EmbeddedError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(RETRY_S)
+            else:
+                return
+
+    def _look(self) -> None:
+        """Looks for what is wrong already; the history is judged at the end."""
+        with contextlib.suppress(OperatingError):
+            for query in _WRONG:
+                rows = ask(self.conninfo, query.format(r=self.repository))
+                self.found += [row[0] for row in rows if row[0] not in self.found]
+
+
+def break_fence(conninfo: str, repository: str) -> None:
+    """Lets a finish commit whether or not its claim was lost: a control, which must be found."""
+    where = "select pg_get_functiondef(to_regproc(%s))"
+    text = str(ask(conninfo, where, f"{repository}.finish")[0][0])
+    broken, count = _FENCE.subn("if false then", text)
+    if count != 1:
+        raise InvalidValue("the fence of finish() is not written as this control expects it")
+    ask(conninfo, broken)

@@ -1,0 +1,158 @@
+"""How each kind of fault is made: one table from its name to what is done.
+
+Used by the conductor, at the moments of the schedule. A fault says why it could not be made; what
+lasts is undone when its time is over.
+"""
+
+from __future__ import annotations
+
+import heapq
+import signal
+import socket
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+from onceq.testing.events import Fault
+from onceq.testing.torture.cutter import CONTROL
+from onceq.testing.torture.spark import NOT_THERE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from onceq.testing.events import Recorder
+    from onceq.testing.torture.database import Database
+    from onceq.testing.torture.fleet import Fleet
+    from onceq.testing.torture.plan import Planned
+    from onceq.testing.torture.spark import SparkServer
+
+CLIENTS: Final = ("clerk", "stream", "notes")
+SERVERS: Final = ("server", "batch")
+NOBODY: Final = "nobody was there"
+SPARE_BYTES: Final = 1 << 20
+
+
+class Faults:
+    """Makes faults. made: by kind; not_made: how often, and why, by kind and reason."""
+
+    def __init__(
+        self, fleet: Fleet, database: Database, spark: SparkServer | None, recorder: Recorder
+    ) -> None:
+        self.made: Counter[str] = Counter()
+        self.not_made: Counter[tuple[str, str]] = Counter()
+        self.sockets: dict[str, Path] = {}
+        self._fleet = fleet
+        self._database = database
+        self._spark = spark
+        self._recorder = recorder
+        self._undo: list[tuple[float, int, Callable[[], None]]] = []
+        self._control = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+
+    def make(self, fault: Planned) -> None:
+        """Makes a fault, and writes it down."""
+        what, _, whom = fault.kind.partition(" ")
+        maker: Callable[[Planned, str], str | None] = getattr(self, f"_{what}")
+        why_not = maker(fault, whom)
+        if why_not is None:
+            self.made[fault.kind] += 1
+        else:
+            self.not_made[fault.kind, why_not] += 1
+
+    def undo(self, now: float) -> None:
+        """Undoes what has lasted long enough; with infinity, everything."""
+        while self._undo and self._undo[0][0] <= now:
+            heapq.heappop(self._undo)[2]()
+
+    def close(self) -> None:
+        """Closes the line to the cutters."""
+        self._control.close()
+
+    def _note(self, fault: Planned, target: str = "") -> None:
+        self._recorder.record(Fault(what=fault.kind, target=target))
+
+    def _later(self, fault: Planned, call: Callable[[], None]) -> None:
+        due = time.monotonic() + fault.lasts_s
+        heapq.heappush(self._undo, (due, fault.choice, call))
+
+    def _pick(self, fault: Planned, *kinds: str) -> str | None:
+        alive = self._fleet.alive(*kinds)
+        return alive[fault.choice % len(alive)] if alive else None
+
+    def _kill(self, fault: Planned, whom: str) -> str | None:
+        if whom in ("postmaster", "backend"):
+            why_not = self._database.crash(fault.kind, fault.choice)
+        elif whom.startswith("spark"):
+            why_not = NOT_THERE
+            if self._spark is not None:
+                why_not = self._spark.kill(whom.removeprefix("spark "), fault.choice)
+        else:
+            return self._signal(fault, whom, signal.SIGKILL)
+        if why_not is None:
+            self._note(fault)
+        return why_not
+
+    def _signal(self, fault: Planned, whom: str, number: signal.Signals) -> str | None:
+        target = self._pick(fault, *(CLIENTS if whom == "client" else SERVERS))
+        if target is None:
+            return NOBODY
+        self._note(fault, target)
+        self._fleet.signal(target, number)
+        if number == signal.SIGSTOP:
+            self._later(fault, lambda: self._fleet.signal(target, signal.SIGCONT))
+        return None
+
+    def _stop(self, fault: Planned, whom: str) -> str | None:
+        return self._signal(fault, whom, signal.SIGSTOP)
+
+    def _freeze(self, fault: Planned, _whom: str) -> str | None:
+        target = self._pick(fault, "server")
+        if target is None:
+            return NOBODY
+        self._note(fault, target)
+        self._fleet.signal(target, signal.SIGSTOP)
+        self._later(fault, lambda: self._fleet.signal(target, signal.SIGCONT))
+        return None
+
+    def _end(self, fault: Planned, _whom: str) -> str | None:
+        self._note(fault)
+        return self._database.end_session(fault.choice)
+
+    def _cut(self, _fault: Planned, whom: str) -> str | None:
+        name, side = whom.split()
+        try:  # the cutter notes it when it has been made
+            self._control.sendto(side.encode(), str(self.sockets[name] / CONTROL))
+        except OSError:
+            return "the cutter was not there yet"
+        return None
+
+    def _stall(self, fault: Planned, _whom: str) -> str | None:
+        target = self._pick(fault, "cutter")
+        if target is None:
+            return NOBODY
+        self._note(fault, target)
+        self._fleet.signal(target, signal.SIGSTOP)
+        self._later(fault, lambda: self._fleet.signal(target, signal.SIGCONT))
+        return None
+
+    def _fill(self, fault: Planned, _whom: str) -> str | None:
+        why_not = self._database.fill()
+        if why_not is None:
+            self._note(fault)
+            self._later(fault, self._database.clear)
+        return why_not
+
+    def _starve(self, fault: Planned, _whom: str) -> str | None:
+        target = self._pick(fault, *SERVERS)
+        if target is None:
+            return NOBODY
+        self._note(fault, target)
+        self._fleet.starve(target, SPARE_BYTES)
+        life = self._fleet.participants[target].lives
+
+        def end() -> None:
+            if self._fleet.participants[target].lives == life:
+                self._fleet.signal(target, signal.SIGKILL)
+
+        self._later(fault, end)
+        return None

@@ -1,0 +1,154 @@
+"""What is to happen in a run: who takes part, and which fault hits when.
+
+Pure. The schedule is a function of seed and time alone: the same seed gives the same faults at the
+same moments, on any machine; a longer run goes on where a shorter one ends. What a fault meets
+when it hits is up to the machine.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from onceq.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+CONTROLS: Final = ("fence", "clerk")
+"""What can be broken on purpose: the fence of a finish, and the clerk's recovery."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of fault. per_minute: how often; longest_s: how long it lasts at most, where it does.
+
+    target: whom it hits, as the report groups the recoveries.
+    """
+
+    name: str
+    per_minute: float
+    target: str
+    shortest_s: float = 0.0
+    longest_s: float = 0.0
+    text: str = ""
+
+
+KINDS: Final = (
+    Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
+    Kind(name="kill server", per_minute=200, target="server", text="kill -9"),
+    Kind(name="kill postmaster", per_minute=7, target="database", text="kill -9, then restart"),
+    Kind(name="kill backend", per_minute=9, target="database", text="kill -9 of one of its own"),
+    Kind(name="end session", per_minute=15, target="server", text="pg_terminate_backend"),
+    Kind(
+        name="stop client",
+        per_minute=6,
+        target="client",
+        shortest_s=0.02,
+        longest_s=1.0,
+        text="SIGSTOP, SIGCONT",
+    ),
+    Kind(
+        name="stop server",
+        per_minute=10,
+        target="server",
+        shortest_s=0.02,
+        longest_s=1.0,
+        text="SIGSTOP, SIGCONT",
+    ),
+    Kind(
+        name="freeze server",
+        per_minute=2,
+        target="frozen",
+        shortest_s=4.5,
+        longest_s=6.0,
+        text="SIGSTOP beyond the execution limit",
+    ),
+    Kind(name="cut client before", per_minute=40, target="cut", text="its COMMIT never arrives"),
+    Kind(name="cut client after", per_minute=40, target="cut", text="the answer never arrives"),
+    Kind(name="cut server before", per_minute=25, target="cut", text="its COMMIT never arrives"),
+    Kind(name="cut server after", per_minute=25, target="cut", text="the answer never arrives"),
+    Kind(
+        name="stall network",
+        per_minute=4,
+        target="database",
+        shortest_s=0.1,
+        longest_s=2.0,
+        text="nothing passes between half of the processes and PostgreSQL",
+    ),
+    Kind(
+        name="fill disk",
+        per_minute=1.5,
+        target="database",
+        shortest_s=0.3,
+        longest_s=1.5,
+        text="no byte left for PostgreSQL",
+    ),
+    Kind(
+        name="starve server",
+        per_minute=2,
+        target="server",
+        shortest_s=0.2,
+        longest_s=0.6,
+        text="RLIMIT_AS at what it has, then kill -9",
+    ),
+    Kind(name="kill spark driver", per_minute=0.7, target="spark", text="kill -9 of its Python"),
+    Kind(name="kill spark java", per_minute=0.5, target="spark", text="kill -9 of its JVM"),
+    Kind(name="kill spark executor", per_minute=2, target="spark", text="kill -9 of its Python"),
+)
+BY_NAME: Final = {kind.name: kind for kind in KINDS}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A fault to come. choice: picks among its possible targets. lasts_s: 0 for a blow."""
+
+    at_s: float
+    kind: str
+    choice: int
+    lasts_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a run is asked for.
+
+    seconds: of faults; the end takes longer. place: a directory, made if need be. url: of a scratch
+    database, None: a PostgreSQL of its own. spark: the command that serves with Spark, None: none.
+    broken: one of CONTROLS, which a run must find. clerks, streams, servers, batches: processes.
+    """
+
+    seconds: float
+    seed: int
+    place: Path
+    url: str | None = None
+    spark: tuple[str, ...] | None = None
+    broken: str | None = None
+    clerks: int = 4
+    streams: int = 3
+    servers: int = 3
+    batches: int = 2
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.seconds <= 604_800:
+            raise InvalidValue(f"a run lasts 1 s to a week, not {self.seconds:g} s")
+        if self.broken not in (None, *CONTROLS):
+            raise InvalidValue(f"what can be broken is {' or '.join(CONTROLS)}")
+
+
+def schedule(seed: int, seconds: float) -> list[Planned]:
+    """Returns the faults of a run in their order."""
+    faults = [fault for kind in KINDS for fault in _of(kind, seed, seconds)]
+    return sorted(faults, key=lambda fault: (fault.at_s, fault.kind))
+
+
+def _of(kind: Kind, seed: int, seconds: float) -> Iterator[Planned]:
+    chance = random.Random(f"{seed} {kind.name}")  # noqa: S311 # a seeded schedule, no secret
+    at_s = 1.0 + chance.expovariate(kind.per_minute / 60)
+    while at_s < seconds:
+        choice = chance.randrange(2**30)
+        lasts_s = round(chance.uniform(kind.shortest_s, kind.longest_s), 3)
+        yield Planned(at_s=round(at_s, 4), kind=kind.name, choice=choice, lasts_s=lasts_s)
+        at_s += chance.expovariate(kind.per_minute / 60)

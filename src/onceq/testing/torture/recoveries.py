@@ -1,0 +1,64 @@
+"""How long each fault was felt: from the fault to the next reply.
+
+For a client, its own next reply; for a server, its own next execution, which is sooner answered
+for than replied to; for anything else the next reply to anybody. A fault after which nothing
+came, because the run ended, is not counted.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceq.testing.events import Executed, Fault, ReplyEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onceq.testing.events import Event
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovery:
+    """The recoveries from one kind of fault, in milliseconds."""
+
+    kind: str
+    count: int
+    median_ms: float
+    p99_ms: float
+    max_ms: float
+
+
+def recoveries(events: Iterable[Event]) -> list[Recovery]:
+    """Returns the recoveries by kind of fault."""
+    marks: defaultdict[str, list[int]] = defaultdict(list)
+    faults: list[Fault] = []
+    for event in events:
+        if isinstance(event, ReplyEvent):
+            marks[event.registrant].append(event.at)
+            marks[""].append(event.at)
+        elif isinstance(event, Executed):
+            marks[event.actor.rpartition(" ")[2]].append(event.at)
+        elif isinstance(event, Fault):
+            faults.append(event)
+    for times in marks.values():
+        times.sort()
+    felt: defaultdict[str, list[float]] = defaultdict(list)
+    for fault in faults:
+        times = marks.get(fault.target) or marks[""]
+        index = bisect.bisect(times, fault.at)
+        if index < len(times):
+            felt[fault.what].append((times[index] - fault.at) / 1e6)
+    return [_recovery(kind, sorted(found)) for kind, found in sorted(felt.items())]
+
+
+def _recovery(kind: str, found: list[float]) -> Recovery:
+    return Recovery(
+        kind=kind,
+        count=len(found),
+        median_ms=round(found[len(found) // 2], 1),
+        p99_ms=round(found[min(len(found) - 1, len(found) * 99 // 100)], 1),
+        max_ms=round(found[-1], 1),
+    )

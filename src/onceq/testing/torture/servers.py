@@ -1,0 +1,88 @@
+"""The servers: single ones and batch ones, whose handler writes down each execution and effect.
+
+Run by the nursery, a process each. They survive the loss of their sessions by themselves; killed,
+they are begun again. What a server concludes from a lost answer to a commit is nothing: the doubt
+is written down, and the history must show what became of it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq import Server
+from onceq.errors import InDoubt, OperatingError
+from onceq.testing.events import Doubted
+from onceq.testing.ledger import LedgerHandler, Order, Receipt
+from onceq.testing.torture.board import Count
+from onceq.testing.torture.life import BATCH, BULK, NOTES, ORDERS, Living
+
+if TYPE_CHECKING:
+    from onceq import Context
+    from onceq.model.queue import Handled
+    from onceq.testing.torture.life import Life
+
+PAUSE_S: Final = 0.05
+STOP_TIMEOUT_S: Final = 5.0
+
+
+def single_server(life: Life) -> None:
+    """A server of one request at a time; every third has two sessions."""
+    handler = _Handler(Living(life), 1)
+    handled = [ORDERS.handled_by(handler), NOTES.handled_by(handler)]
+    _serve(life, handler, handled, concurrency=2 if life.row % 3 == 0 else 1)
+
+
+def batch_server(life: Life) -> None:
+    """A server of many requests in one transaction."""
+    handler = _Handler(Living(life), BATCH)
+    _serve(life, handler, [BULK.handled_by(handler, batch=BATCH)], concurrency=1)
+
+
+def _serve(
+    life: Life, handler: _Handler, handled: list[Handled[Any, Any]], *, concurrency: int
+) -> None:
+    log = logging.getLogger("onceq.server")
+    log.addHandler(_Doubts(handler))
+    log.propagate = False  # that sessions are lost is what happens here
+    server = Server(handled, concurrency=concurrency, stop_timeout_s=STOP_TIMEOUT_S)
+    with server.signals():
+        while True:  # until it has served, and was asked to stop
+            try:
+                server.run(life.conninfo, repository=life.repository)
+            except OperatingError:  # PostgreSQL is down just now
+                time.sleep(PAUSE_S)
+            else:
+                return
+
+
+class _Handler(LedgerHandler):
+    """The ledger's handler, counted. latest: the eids that may be in doubt."""
+
+    def __init__(self, living: Living, batch: int) -> None:
+        super().__init__(living.recorder, living.life.repository)
+        self.living = living
+        self.latest: deque[str] = deque(maxlen=batch)
+
+    def __call__(self, order: Order, context: Context) -> Receipt:
+        self.latest.append(str(context.eid))
+        self.living.board.add(self.living.life.row, Count.EXECUTED)
+        return super().__call__(order, context)
+
+
+class _Doubts(logging.Handler):
+    """Writes down that a session was lost while its commit was under way."""
+
+    def __init__(self, handler: _Handler) -> None:
+        super().__init__()
+        self._handler = handler
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Looks at the error that ended a session."""
+        error = record.args[-1] if isinstance(record.args, tuple) and record.args else None
+        if isinstance(error, InDoubt):
+            living = self._handler.living
+            living.board.add(living.life.row, Count.DOUBTS)
+            living.recorder.record(Doubted(what="finish", eids=tuple(self._handler.latest)))

@@ -1,0 +1,89 @@
+"""The Spark server of a run: a command, begun again when it has died, and its processes killed.
+
+Used by the conductor, which is given the command, as nothing here may import Spark. What is left
+of a driver that was killed (its JVM sees the end of its pipe, and goes) is killed at the end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from typing import TYPE_CHECKING
+
+from onceq.testing.torture.processes import descendants, kill_below, name_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOT_THERE = "Spark takes no part"
+NOT_FOUND = "it was just starting"
+
+
+class SparkServer:
+    """The processes of a Spark server. kills: how many were killed. lives: of its driver."""
+
+    def __init__(self, command: tuple[str, ...], place: Path, environment: dict[str, str]) -> None:
+        self._command = command
+        self._place = place
+        self._environment = {**os.environ, **environment}
+        self._handles: dict[int, int] = {}
+        self.kills = 0
+        self.lives = 0
+        self._running = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.lives += 1
+        with (self._place / "spark.txt").open("ab") as said:
+            return subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env=self._environment,
+                cwd=self._place,
+                start_new_session=True,
+            )
+
+    def tend(self) -> None:
+        """Begins it again when it has died."""
+        self._note()
+        if self._running.poll() is not None:
+            self._running = self._start()
+
+    def kill(self, what: str, choice: int) -> str | None:
+        """Kills its driver, its Java or an executor's Python; else why not."""
+        self._note()
+        below = descendants(self._running.pid)
+        java = [pid for pid in below if name_of(pid) == "java"]
+        pythons = [pid for pid in below if pid not in java and "python" in name_of(pid)]
+        targets = {"driver": [self._running.pid], "java": java, "executor": pythons}[what]
+        if not targets:
+            return NOT_FOUND
+        if not kill_below(targets[choice % len(targets)], os.getpid()):
+            return NOT_FOUND
+        self.kills += 1
+        return None
+
+    def close(self) -> None:
+        """Stops it, and kills what is left of it."""
+        self._note()
+        self._running.terminate()
+        try:
+            self._running.wait(10)
+        except subprocess.TimeoutExpired:
+            self._running.kill()
+            self._running.wait()
+        for handle in self._handles.values():
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            os.close(handle)
+        self._handles.clear()
+
+    def _note(self) -> None:
+        """Keeps handles of its processes, by which to end them whatever becomes of their parent."""
+        for pid in descendants(self._running.pid):
+            if pid not in self._handles:
+                with contextlib.suppress(ProcessLookupError):
+                    self._handles[pid] = os.pidfd_open(pid)

@@ -1,0 +1,43 @@
+"""Torture in its small size: real processes, real faults of every kind, no violation."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceq.testing.torture import KINDS, schedule
+from proof import goals
+from proof.part import Order, Size
+from proof.torture import PART
+from tests.crash.parts import report
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEED = int(os.environ.get("SEED", "1"))
+
+
+@pytest.mark.timeout(300)
+def test_torture_finds_nothing_wrong_but_what_was_broken_on_purpose(tmp_path: Path) -> None:
+    order = Order(size=Size.SMALL, seed=SEED, place=tmp_path, say=lambda *_: None)
+    outcome = PART.run(order)
+    report(outcome.page)
+    assert not outcome.violations
+    assert {control.what: control.is_met for control in outcome.controls} == {
+        control.what: True for control in outcome.controls
+    }
+    reached = {measure.what: measure.reached for measure in outcome.measures}
+    assert reached[goals.KILLS] >= 60
+    assert reached[goals.CRASHES] >= 2
+    assert reached[goals.REQUESTS] >= 500
+    assert reached[goals.UNKNOWN_COMMITS] >= 5
+
+
+def test_the_same_seed_gives_the_same_faults() -> None:
+    faults = schedule(7, 600)
+    assert faults == schedule(7, 600)
+    assert faults != schedule(8, 600)
+    assert faults[:100] == schedule(7, 1200)[:100]
+    assert {fault.kind for fault in faults} == {kind.name for kind in KINDS}
