@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proof.scoreboard.part import PART as SCOREBOARD
+from proof.torture import PART as TORTURE
 
 if TYPE_CHECKING:
     from proof.part import Part
 
-PARTS: tuple[Part, ...] = (SCOREBOARD,)
+PARTS: tuple[Part, ...] = (
+    SCOREBOARD,
+    TORTURE,
+)

@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onceq.errors import OnceqError, Outcome
 from onceq.testing.events import (
+    AcknowledgeBegun,
+    Acknowledged,
     Connected,
     DisconnectBegun,
     Disconnected,
     Doubted,
     KillAnswered,
     KillBegun,
+    KillFailed,
     ReceiveBegun,
     Received,
     Recorder,
@@ -102,7 +105,7 @@ class RecordedClerk(Generic[T, R]):
                 self._record(SendFailed(rid=rid, unknown=unknown, **self._who()))
             raise
         for (rid, _), answer in zip(requests, answers, strict=True):
-            self._record(SendOk(rid=rid, state=answer.state, **self._who()))
+            self._record(SendOk(rid=rid, state=answer.state, eid=str(answer.eid), **self._who()))
         return answers
 
     def receive(self, checkpoint: bytes | None = None, *, timeout_s: float = 60.0) -> Reply[R]:
@@ -140,16 +143,22 @@ class RecordedClerk(Generic[T, R]):
 
     def acknowledge(self, rids: list[str]) -> None:
         """Frees replies."""
-        self._record(ReceiveBegun(**self._who()))
+        freed = tuple(rids)
+        self._record(AcknowledgeBegun(rids=freed, **self._who()))
         with self._doubting("acknowledge"):
             self.clerk.acknowledge(rids)
+        self._record(Acknowledged(rids=freed, **self._who()))
 
     def cancel_last_request(self, eid: str, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills the last request, whose eid is known from its send."""
         rid, actor = self.clerk.last_sent or "", self._who()["actor"]
         self._record(KillBegun(rid=rid, eid=eid, actor=actor))
-        with self._doubting("cancel"):
+        try:
             answer = self.clerk.cancel_last_request(timeout_s=timeout_s)
+        except OnceqError as error:
+            unknown = error.outcome is Outcome.UNKNOWN
+            self._record(KillFailed(rid=rid, eid=eid, unknown=unknown, actor=actor))
+            raise
         self._record(KillAnswered(rid=rid, eid=eid, answer=answer.value, actor=actor))
         return answer
 

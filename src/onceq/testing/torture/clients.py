@@ -15,7 +15,7 @@ from onceq import ClientState
 from onceq.errors import OperatingError, Outcome
 from onceq.model.ops import Kill
 from onceq.testing.device import Device
-from onceq.testing.events import KillAnswered, KillBegun
+from onceq.testing.events import KillAnswered, KillBegun, KillFailed
 from onceq.testing.ledger import Order, Receipt
 from onceq.testing.recording import RecordedClerk
 from onceq.testing.torture.board import Count
@@ -23,6 +23,7 @@ from onceq.testing.torture.life import Living
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
     from onceq.engine.connection import Link
     from onceq.testing.torture.life import Life
@@ -170,8 +171,15 @@ class _Streaming:
         self._living.board.add(life.row, Count.ACKNOWLEDGED, len(sent))
         if kills:
             index = chance.randrange(AT_ONCE)
-            eid, rid = sent[index].eid, requests[index][0]
-            record = self._living.recorder.record
-            record(KillBegun(rid=rid, eid=str(eid)))
+            self._kill(requests[index][0], sent[index].eid)
+
+    def _kill(self, rid: str, eid: UUID) -> None:
+        record = self._living.recorder.record
+        record(KillBegun(rid=rid, eid=str(eid)))
+        try:
             answer = self._link.perform(Kill(eid=eid, timeout_s=KILL_TIMEOUT_S))
-            record(KillAnswered(rid=rid, eid=str(eid), answer=answer.value))
+        except OperatingError as error:
+            unknown = error.outcome is Outcome.UNKNOWN
+            record(KillFailed(rid=rid, eid=str(eid), unknown=unknown))
+            raise
+        record(KillAnswered(rid=rid, eid=str(eid), answer=answer.value))

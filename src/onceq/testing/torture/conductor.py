@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S: Final = 1.0
 SHOW_EVERY_S: Final = 0.5
 POLL_S: Final = 0.05
+BEGIN_S: Final = 60.0
 WIND_UP_S: Final = 180.0
 STOP_S: Final = 15.0
 CUTTERS: Final = ("client", "server")
@@ -63,8 +64,7 @@ class _Conductor:
         self._place = place
         self._watch = watch
         self._board = Board(place / "board")
-        self._began = time.monotonic()
-        self._shown = self._looked = 0.0
+        self._began = self._shown = self._looked = time.monotonic()
         self._found_after_s: float | None = None
         self._late: list[str] = []
         self._database = Database(plan)
@@ -87,6 +87,7 @@ class _Conductor:
                 self._faults = Faults(self._fleet, self._database, self._spark, recorder)
                 stack.callback(self._faults.close)
                 self._begin_all(sockets)
+                self._wait_begun()
                 self._torture()
                 lasted_s = time.monotonic() - self._began
                 self._wind_up()
@@ -142,6 +143,15 @@ class _Conductor:
             broken=kind == "clerk" and self._plan.broken == "clerk",
         )
         self._fleet.begin(life, poisoned=kind in SERVERS)
+
+    def _wait_begun(self) -> None:
+        """Waits until all have begun; from then on time is counted. OSError: they do not."""
+        end = time.monotonic() + BEGIN_S
+        while not all(one.pid for one in self._fleet.participants.values()):
+            if time.monotonic() > end:
+                raise OSError(f"the participants did not begin within {BEGIN_S:.0f} s")
+            self._fleet.poll(POLL_S)
+        self._began = time.monotonic()
 
     def _torture(self) -> None:
         """Makes the faults of the schedule, each at its moment."""

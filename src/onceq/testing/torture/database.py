@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from onceq.testing.torture.plan import Plan
 
-SETTINGS: Final = {"max_wal_size": "512MB", "log_min_messages": "fatal"}
+SETTINGS: Final = {"max_wal_size": "512MB", "recovery_init_sync_method": "syncfs"}
 RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
 BUSY: Final = "the one before was not over"

@@ -2,8 +2,9 @@
 
 A client whose send was in doubt learns at its next connect whether it took effect; the final state
 must say the same: what took effect is there, and what did not is nowhere, unless it was sent again.
-A server concludes nothing; what it was finishing must have finished once. A datagram's sender
-learns from its registration. Reads events, judges, and repairs nothing.
+A server concludes nothing; what it was finishing must have finished once. A receive, a kill, a
+datagram in doubt are what the next connect, lookup or registration shows: the history checker
+compares them. Given events in any order; judges, and repairs nothing.
 """
 
 from __future__ import annotations
@@ -12,19 +13,12 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq.testing.events import (
-    ClientEvent,
-    Connected,
-    Doubted,
-    FinalState,
-    SendBegun,
-    SendFailed,
-)
+from onceq.testing.events import Connected, Doubted, KillFailed, SendBegun, SendFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onceq.testing.events import Client, Event
+    from onceq.testing.events import Client, Event, FinalState
 
 
 @dataclass(slots=True)
@@ -32,8 +26,7 @@ class Doubts:
     """What became of unknown commits.
 
     took_effect, did_not: sends, as their clients concluded. finishes: of servers. others: receives,
-    acknowledges, datagrams, ...: their next connect shows them. wrong: where the database says
-    otherwise.
+    acknowledges, kills, datagrams. wrong: where the database says otherwise.
     """
 
     took_effect: int = 0
@@ -48,47 +41,67 @@ class Doubts:
         return self.took_effect + self.did_not + self.finishes + self.others
 
 
-def resolve(events: Iterable[Event], final: FinalState) -> Doubts:
-    """Returns what became of every unknown commit."""
-    doubts = Doubts()
-    by_client: defaultdict[Client, list[ClientEvent]] = defaultdict(list)
-    finished = Counter(place.eid for place in final.places if place.state == "finished")
-    for event in events:
-        if isinstance(event, (SendBegun, SendFailed, Connected)):
-            by_client[event.client].append(event)
-        elif isinstance(event, Doubted):
-            if event.what != "finish":
-                doubts.others += 1
-                continue
-            doubts.finishes += 1
-            doubts.wrong += [
-                f"a finish in doubt: {eid} finished {finished[eid]} times"
-                for eid in event.eids
-                if finished[eid] != 1
-            ]
-    there: defaultdict[Client, set[str]] = defaultdict(set)
-    for place in final.places:
-        there[place.registrant or "", place.thread or ""].add(place.rid)
-    for client, own in by_client.items():
-        own.sort(key=lambda event: (event.epoch, event.at))
-        _resolve_sends(doubts, own, there[client])
-    return doubts
+class Resolution:
+    """Collects what is in doubt (`take`), then what was sent again (`count`), then resolves it."""
 
+    def __init__(self) -> None:
+        self._doubts = Doubts()
+        self._own: defaultdict[Client, list[SendFailed | Connected]] = defaultdict(list)
+        self._eids: list[str] = []
+        self._unknown: set[tuple[Client, str]] = set()
+        self._begun: Counter[tuple[Client, str]] = Counter()
 
-def _resolve_sends(doubts: Doubts, own: list[ClientEvent], there: set[str]) -> None:
-    begun = Counter(event.rid for event in own if isinstance(event, SendBegun))
-    unknown: list[str] = []
-    for event in own:
-        if isinstance(event, SendFailed) and event.unknown:
-            unknown.append(event.rid)
-        elif isinstance(event, Connected) and unknown:
-            if event.s_rid in unknown:
-                doubts.took_effect += 1
-                missing = [rid for rid in unknown if rid not in there]
-            else:
-                doubts.did_not += 1
-                missing = [rid for rid in unknown if rid in there and begun[rid] == 1]
-            if missing:
-                shown = f"connect showed {event.s_rid!r}, and the database says otherwise"
-                doubts.wrong.append(f"sends in doubt {missing[:3]}: {shown}")
-            unknown = []
+    def take(self, event: Event) -> None:
+        """Takes an event, on the first pass."""
+        if isinstance(event, Connected):
+            self._own[event.client].append(event)
+        elif isinstance(event, SendFailed) and event.unknown:
+            self._own[event.client].append(event)
+            self._unknown.add((event.client, event.rid))
+        elif isinstance(event, Doubted) and event.what == "finish":
+            self._doubts.finishes += 1
+            self._eids += event.eids
+        elif isinstance(event, Doubted) or (isinstance(event, KillFailed) and event.unknown):
+            self._doubts.others += 1
+
+    def count(self, event: Event) -> None:
+        """Takes an event, on the second pass: how often was sent what was in doubt."""
+        if isinstance(event, SendBegun) and (event.client, event.rid) in self._unknown:
+            self._begun[event.client, event.rid] += 1
+
+    def resolve(self, final: FinalState) -> Doubts:
+        """Returns what became of every unknown commit."""
+        there: defaultdict[Client, set[str]] = defaultdict(set)
+        finished: Counter[str] = Counter()
+        for place in final.places:
+            there[place.registrant or "", place.thread or ""].add(place.rid)
+            finished[place.eid] += place.state == "finished"
+        self._doubts.wrong += [
+            f"a finish in doubt: {eid} finished {finished[eid]} times"
+            for eid in self._eids
+            if finished[eid] != 1
+        ]
+        for client, own in self._own.items():
+            own.sort(key=lambda event: (event.epoch, event.at))
+            self._resolve_sends(client, own, there[client])
+        return self._doubts
+
+    def _resolve_sends(
+        self, client: Client, own: Iterable[SendFailed | Connected], there: set[str]
+    ) -> None:
+        unknown: list[str] = []
+        for event in own:
+            if isinstance(event, SendFailed):
+                unknown.append(event.rid)
+            elif unknown:
+                if event.s_rid in unknown:
+                    self._doubts.took_effect += 1
+                    wrong = [rid for rid in unknown if rid not in there]
+                else:
+                    self._doubts.did_not += 1
+                    once = [rid for rid in unknown if self._begun[client, rid] == 1]
+                    wrong = [rid for rid in once if rid in there]
+                if wrong:
+                    shown = f"connect showed {event.s_rid!r}, and the database says otherwise"
+                    self._doubts.wrong.append(f"sends in doubt {wrong[:3]}: {shown}")
+                unknown = []

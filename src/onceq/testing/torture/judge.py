@@ -12,13 +12,14 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceq.testing.events import Enqueued, Fault, ReplyEvent, load
-from onceq.testing.history import check
-from onceq.testing.torture.doubts import Doubts, resolve
-from onceq.testing.torture.recoveries import Recovery, recoveries
+from onceq.testing.events import Enqueued, ReplyEvent
+from onceq.testing.events.files import EVENTS_PATTERN, read, save_final
+from onceq.testing.history import check_files
+from onceq.testing.torture.doubts import Doubts, Resolution
+from onceq.testing.torture.recoveries import Marks, Recovery
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from onceq.testing.events import Event, FinalState
@@ -38,24 +39,39 @@ class Judgement:
 
 def judge(place: Path, final: FinalState) -> Judgement:
     """Judges what the participants have written down in a run's directory."""
+    events = place / "events"
+    save_final(final, events)
     began = time.monotonic()
-    events = load((place / "events").glob("*.events"))
-    violations = [str(one) for one in check(events, final)]
+    checked = check_files(events)
     took_s = time.monotonic() - began
-    doubts = resolve(events, final)
+    resolution, marks, said = Resolution(), Marks(), _Said()
+    for event in _all(events):
+        resolution.take(event)
+        marks.take(event)
+        said.take(event)
+    for event in _all(events):
+        resolution.count(event)
+    doubts = resolution.resolve(final)
+    violations = [str(one) for one in checked.violations]
     violations += [f"G6 doubt: {text}" for text in doubts.wrong]
     violations += _booked_twice(final)
-    violations += _datagrams(events, final)
-    violations += _printed(place, events)
-    faults = Counter(event.what for event in events if isinstance(event, Fault))
+    violations += said.datagrams(final)
+    violations += said.printed(place / "lines")
     return Judgement(
         violations=violations,
         doubts=doubts,
-        recoveries=recoveries(events),
-        faults=dict(faults),
-        events=len(events),
+        recoveries=marks.recoveries(),
+        faults=dict(Counter(fault.what for fault in marks.faults)),
+        events=checked.events,
         took_s=took_s,
     )
+
+
+def _all(folder: Path) -> Iterator[Event]:
+    """Yields every event, file by file."""
+    for path in sorted(folder.glob(EVENTS_PATTERN)):
+        for piece in read(path):
+            yield from piece
 
 
 def _booked_twice(final: FinalState) -> Iterator[str]:
@@ -68,24 +84,34 @@ def _booked_twice(final: FinalState) -> Iterator[str]:
             yield f"G2 {key}: was ordered once, and booked by {len(eids)} requests"
 
 
-def _datagrams(events: Iterable[Event], final: FinalState) -> Iterator[str]:
-    """Yields acknowledged datagrams that are nowhere (G4), or in two places."""
-    there = Counter(place.eid for place in final.places if place.role == "datagram")
-    for eid in {event.eid for event in events if isinstance(event, Enqueued)}:
-        if there[eid] != 1:
-            yield f"G4 {eid}: an acknowledged datagram is in {there[eid]} places"
+class _Said:
+    """What clients say that they were handed, and what they say that they enqueued."""
 
+    def __init__(self) -> None:
+        self._handed: defaultdict[str, set[str]] = defaultdict(set)
+        self._enqueued: set[str] = set()
 
-def _printed(place: Path, events: Iterable[Event]) -> Iterator[str]:
-    """Yields what a testable device printed twice, or not at all (C8)."""
-    handed: defaultdict[str, set[str]] = defaultdict(set)
-    for event in events:
-        if isinstance(event, ReplyEvent):
-            handed[event.registrant].add(event.rid)
-    for device in sorted((place / "lines").iterdir()):
-        lines = Counter(device.read_text().splitlines())
-        for rid, times in lines.items():
-            if times > 1:
-                yield f"C8 {rid}: was printed {times} times"
-        for rid in handed[device.name] - lines.keys():
-            yield f"C8 {rid}: its reply was handed out, and never printed"
+    def take(self, event: Event) -> None:
+        if isinstance(event, Enqueued):
+            self._enqueued.add(event.eid)
+        elif isinstance(event, ReplyEvent) and event.ckpt is not None:
+            self._handed[event.registrant].add(event.rid)
+
+    def datagrams(self, final: FinalState) -> Iterator[str]:
+        """Yields acknowledged datagrams that are nowhere (G4), or in two places."""
+        roles = {"datagram", "failed"}
+        there = Counter(place.eid for place in final.places if place.role in roles)
+        held = Counter(place.eid for place in final.places if place.state == "held")
+        for eid in self._enqueued:
+            if there[eid] - held[eid] != 1:
+                yield f"G4 {eid}: an acknowledged datagram is in {there[eid]} places"
+
+    def printed(self, lines: Path) -> Iterator[str]:
+        """Yields what a testable device printed twice, or not at all (C8)."""
+        for device in sorted(lines.iterdir()):
+            found = Counter(device.read_text().splitlines())
+            for rid, times in found.items():
+                if times > 1:
+                    yield f"C8 {rid}: was printed {times} times"
+            for rid in self._handed[device.name] - found.keys():
+                yield f"C8 {rid}: its reply was handed out, and never printed"

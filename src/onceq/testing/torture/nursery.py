@@ -27,6 +27,7 @@ from onceq.testing.torture.life import Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 PROGRAMS: Final[dict[str, Callable[[Life], None]]] = {
     "clerk": clients.clerk_client,
@@ -69,7 +70,7 @@ class Nursery:
         self._killed: set[int] = set()
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGCHLD, _heed)
 
     def run(self) -> None:
         """Serves until the conductor is gone."""
@@ -136,6 +137,10 @@ class Nursery:
     def _tell(self, news: News) -> None:
         with contextlib.suppress(BrokenPipeError):  # the conductor is gone: the next read says so
             self._line.sendall(msgspec.json.encode(news) + b"\n")
+
+
+def _heed(_number: int, _frame: FrameType | None) -> None:
+    """Does nothing: that there is a handler wakes the nursery when a child has died."""
 
 
 def _starve(pid: int, spare_bytes: int) -> None:

@@ -7,6 +7,7 @@ when it hits is up to the machine.
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
@@ -39,8 +40,8 @@ class Kind:
 KINDS: Final = (
     Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
     Kind(name="kill server", per_minute=200, target="server", text="kill -9"),
-    Kind(name="kill postmaster", per_minute=7, target="database", text="kill -9, then restart"),
-    Kind(name="kill backend", per_minute=9, target="database", text="kill -9 of one of its own"),
+    Kind(name="kill postmaster", per_minute=8, target="database", text="kill -9, then restart"),
+    Kind(name="kill backend", per_minute=11, target="database", text="kill -9 of one of its own"),
     Kind(name="end session", per_minute=15, target="server", text="pg_terminate_backend"),
     Kind(
         name="stop client",
@@ -145,10 +146,12 @@ def schedule(seed: int, seconds: float) -> list[Planned]:
 
 
 def _of(kind: Kind, seed: int, seconds: float) -> Iterator[Planned]:
+    """Yields the faults of a kind: one in each period, at any moment of it."""
     chance = random.Random(f"{seed} {kind.name}")  # noqa: S311 # a seeded schedule, no secret
-    at_s = 1.0 + chance.expovariate(kind.per_minute / 60)
-    while at_s < seconds:
+    period_s = 60 / kind.per_minute
+    for number in range(math.ceil(seconds / period_s)):
+        at_s = round(period_s * (number + chance.random()), 4)
         choice = chance.randrange(2**30)
         lasts_s = round(chance.uniform(kind.shortest_s, kind.longest_s), 3)
-        yield Planned(at_s=round(at_s, 4), kind=kind.name, choice=choice, lasts_s=lasts_s)
-        at_s += chance.expovariate(kind.per_minute / 60)
+        if at_s < seconds:
+            yield Planned(at_s=at_s, kind=kind.name, choice=choice, lasts_s=lasts_s)

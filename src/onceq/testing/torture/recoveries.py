@@ -8,6 +8,7 @@ came, because the run ended, is not counted.
 from __future__ import annotations
 
 import bisect
+from array import array
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -15,8 +16,6 @@ from typing import TYPE_CHECKING
 from onceq.testing.events import Executed, Fault, ReplyEvent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from onceq.testing.events import Event
 
 
@@ -31,27 +30,33 @@ class Recovery:
     max_ms: float
 
 
-def recoveries(events: Iterable[Event]) -> list[Recovery]:
-    """Returns the recoveries by kind of fault."""
-    marks: defaultdict[str, list[int]] = defaultdict(list)
-    faults: list[Fault] = []
-    for event in events:
+class Marks:
+    """Collects faults, and the moments at which things went on."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+        self._marks: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+
+    def take(self, event: Event) -> None:
+        """Takes an event."""
         if isinstance(event, ReplyEvent):
-            marks[event.registrant].append(event.at)
-            marks[""].append(event.at)
+            self._marks[event.registrant].append(event.at)
+            self._marks[""].append(event.at)
         elif isinstance(event, Executed):
-            marks[event.actor.rpartition(" ")[2]].append(event.at)
+            self._marks[event.actor.rpartition(" ")[2]].append(event.at)
         elif isinstance(event, Fault):
-            faults.append(event)
-    for times in marks.values():
-        times.sort()
-    felt: defaultdict[str, list[float]] = defaultdict(list)
-    for fault in faults:
-        times = marks.get(fault.target) or marks[""]
-        index = bisect.bisect(times, fault.at)
-        if index < len(times):
-            felt[fault.what].append((times[index] - fault.at) / 1e6)
-    return [_recovery(kind, sorted(found)) for kind, found in sorted(felt.items())]
+            self.faults.append(event)
+
+    def recoveries(self) -> list[Recovery]:
+        """Returns the recoveries by kind of fault."""
+        marks = {name: sorted(times) for name, times in self._marks.items()}
+        felt: defaultdict[str, list[float]] = defaultdict(list)
+        for fault in self.faults:
+            times = marks.get(fault.target) or marks.get("", [])
+            index = bisect.bisect(times, fault.at)
+            if index < len(times):
+                felt[fault.what].append((times[index] - fault.at) / 1e6)
+        return [_recovery(kind, sorted(found)) for kind, found in sorted(felt.items())]
 
 
 def _recovery(kind: str, found: list[float]) -> Recovery:
