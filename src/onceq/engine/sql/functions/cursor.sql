@@ -2,7 +2,8 @@
 -- step over what was removed, also while an old snapshot keeps the dead in the index (ADR 10).
 -- An optimisation: a mark too low costs time, one too high would hide elements. It is an UNLOGGED
 -- sequence: changed in place, and 0 again after a crash, which is safe.
--- Tables: queue (low written), element (read), pg_locks. Locks: the queue's row, by the first mark.
+-- Tables: queue (low written), element (read), pg_locks. Locks: the queue's row, by the first mark;
+-- slot 0 (advisory) before it, where marks are found broken.
 
 -- Moves the marks of these queues, and observes for the next sweep. p_value, p_holders: what the
 -- former sweep observed: a value of element's sequence, and who held the lock that an insert takes
@@ -92,6 +93,48 @@ begin
     end loop;
     update onceq.queue set low = '{}'
         where destroyed_at < onceq.now() - interval '1 minute' and low <> '{}';
+end $$;
+
+-- Drops the UNLOGGED sequences that cannot be read. PostgreSQL (seen in 18) leaves one so that was made
+-- since its last checkpoint when the power fails. Each is made again when it is needed, and absent it
+-- says what it says after any crash. The lock, of slot 0 that no server has, is taken before a sequence
+-- is read, which keeps others from dropping it until the transaction ends; where all is well, the
+-- exception lets go of it at once.
+create or replace function onceq.drop_unreadable() returns void
+language plpgsql volatile as $$
+declare
+    class oid := 'onceq.server'::regclass;
+    mark record;
+begin
+    perform pg_advisory_xact_lock(class::integer, 0);
+    if onceq.is_readable(array(select oid::regclass from onceq.unlogged_sequences())) then
+        raise no_data_found;
+    end if;
+    for mark in select oid::regclass as id, relname from onceq.unlogged_sequences() loop
+        if not onceq.is_readable(array[mark.id]) then
+            update onceq.queue set low = array_replace(low, mark.id, null) where mark.id = any (low);
+            execute format('drop sequence if exists onceq.%I', mark.relname);
+        end if;
+    end loop;
+exception when no_data_found then
+    null;
+end $$;
+
+-- The sequences of this repository that a crash sets back: marks, of lanes and of what was started.
+create or replace function onceq.unlogged_sequences() returns setof pg_class
+language sql stable as $$
+    select c.* from pg_class c
+    where c.relkind = 'S' and c.relpersistence = 'u'
+      and c.relnamespace = (select relnamespace from pg_class where oid = 'onceq.server'::regclass)
+$$;
+
+create or replace function onceq.is_readable(p_sequences regclass[]) returns boolean
+language plpgsql volatile as $$
+begin
+    perform pg_sequence_last_value(id) from unnest(p_sequences) id;
+    return true;
+exception when internal_error or data_corrupted then
+    return false;
 end $$;
 
 -- Takes back the marks above an element that this incarnation has just claimed: those of a dump are

@@ -15,6 +15,7 @@ declare
     is_gone boolean;
 begin
     perform onceq.be_durable();
+    perform onceq.drop_unreadable();
     select pg_try_advisory_xact_lock(class, x.slot) into is_gone
         from onceq.server x where x.incarnation = p_former;
     if onceq.revoke(p_former, onceq.broken_by(p_former)) and is_gone then

@@ -1,0 +1,177 @@
+"""One round: a load on a fresh drive, cuts of its power, and what recovers from each.
+
+For `part`. The cuts are taken while the load runs and judged one after the other when it has ended.
+Some are taken during a checkpoint, and the power of some goes again while PostgreSQL recovers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from onceq.engine.embedded import open_embedded
+from onceq.errors import OnceqError
+from proof.powercut import devices
+from proof.powercut.load import prepare, running
+from proof.powercut.verdict import Past, Verdict, judge_finished, judge_recovered
+from proof.powercut.witness import Witness
+from tests.parts import Background, plain
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Generator
+
+    from onceq.testing.events import Event
+    from proof.powercut.drive import Cut, Drive, Ground, Kind
+    from proof.powercut.load import Load
+
+SETTINGS = {"max_wal_size": "128MB", "min_wal_size": "32MB", "checkpoint_timeout": "30s"}
+
+_BETWEEN_S = (0.05, 0.5)
+_AGAIN = 0.2
+_RECOVERING_S = 0.4
+_CHECKPOINT = 0.3
+_CHECKPOINT_S = 0.05
+_ERRORS = (OnceqError, devices.DeviceFailed, psycopg.Error, AssertionError)
+# What a broken copy makes of the attempt to use it. Anything else is a fault of this program.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a round does. settings: of PostgreSQL under load; it recovers with its own."""
+
+    name: str
+    kind: Kind
+    cuts: int
+    settings: dict[str, str]
+
+    @property
+    def is_control(self) -> bool:
+        """Whether what was acknowledged must get lost."""
+        return self.settings.get("fsync") == "off"
+
+
+@dataclass(slots=True, kw_only=True)
+class Round:
+    """What a round has seen. taken: on what drive, and which cuts during what."""
+
+    plan: Plan
+    ground: Ground
+    place: Path
+    chance: random.Random
+    verdicts: list[Verdict] = field(default_factory=list[Verdict])
+
+    def run(self, told: Callable[[], None]) -> None:
+        """Runs the round; `told` is called as each cut has been judged."""
+        self.place.mkdir()
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, self.place)
+            cuts, witness, events = self._take()
+            undo.callback(self._remove, cuts)
+            for cut in cuts:
+                self.verdicts.append(self._judge(cut, witness, events))
+                told()
+
+    def _remove(self, cuts: list[Cut]) -> None:
+        for cut in cuts:
+            cut.image.unlink(missing_ok=True)
+
+    def _take(self) -> tuple[list[Cut], Witness, list[Event]]:
+        image = self.ground.fresh(f"{self.plan.name}-load", self.plan.kind.system)
+        settings = {**SETTINGS, **self.plan.settings}
+        with self.ground.powered(image, "load", self.plan.kind) as drive:
+            with open_embedded(drive.cluster, settings=settings) as server:
+                prepare(server.conninfo)
+                devices.command("sync", "--file-system", drive.cluster)
+                files = self.place / "events"
+                with (
+                    Witness(server.conninfo) as witness,
+                    running(server.conninfo, files, self.chance) as load,
+                ):
+                    cuts = [self._cut(n, drive, load, server.conninfo) for n in self._numbers()]
+        image.unlink()
+        return cuts, witness, load.events()
+
+    def _numbers(self) -> range:
+        return range(self.plan.cuts)
+
+    def _cut(self, number: int, drive: Drive, load: Load, conninfo: str) -> Cut:
+        _pass(self.chance.uniform(*_BETWEEN_S))
+        load.check()
+        image = self.ground.file(f"{self.plan.name}-{number}")
+        with _checkpoint(conninfo) if self.chance.random() < _CHECKPOINT else _nothing():
+            _pass(self.chance.uniform(0, _CHECKPOINT_S))
+            return drive.cut(image, self.chance)
+
+    def _judge(self, cut: Cut, witness: Witness, events: list[Event]) -> Verdict:
+        past = Past(events, cut)
+        verdict = Verdict(
+            acknowledged=len(past.sent), in_doubt=len(past.in_doubt), events=len(past.events)
+        )
+        try:
+            if not self.plan.is_control and self.chance.random() < _AGAIN:
+                cut = self._again(cut)
+                verdict.again = True
+            self._recover(cut, past, witness, verdict)
+        except _ERRORS as error:
+            verdict.wrong.append(f"{type(error).__name__}: {error}")
+        finally:
+            cut.image.unlink()
+        return verdict
+
+    def _again(self, cut: Cut) -> Cut:
+        """Cuts the power while PostgreSQL recovers; the copy of the copy is what is judged."""
+        image = cut.image.with_suffix(".again")
+        with self.ground.powered(cut.image, "again", self.plan.kind) as drive:
+            opening = Background(lambda: open_embedded(drive.cluster))
+            _pass(self.chance.uniform(0, _RECOVERING_S))
+            drive.cut(image, self.chance)
+            opening.result().close()
+        cut.image.unlink()
+        return dataclasses.replace(cut, image=image)
+
+    def _recover(self, cut: Cut, past: Past, witness: Witness, verdict: Verdict) -> None:
+        began = time.monotonic()
+        with (
+            self.ground.powered(cut.image, "cut", self.plan.kind) as drive,
+            open_embedded(drive.cluster) as server,
+        ):
+            verdict.recovery_s = time.monotonic() - began
+            verdict.recovered = True
+            with plain(server.conninfo) as connection:
+                verdict.lost, wrong = witness.missing(connection, cut.began_ns)
+            verdict.wrong += wrong + judge_recovered(server.conninfo, past)
+            if not self.plan.is_control:
+                with tempfile.TemporaryDirectory(dir=self.place) as files:
+                    verdict.wrong += judge_finished(server.conninfo, past, Path(files))
+
+
+def _pass(seconds: float) -> None:
+    threading.Event().wait(seconds)
+
+
+@contextlib.contextmanager
+def _checkpoint(conninfo: str) -> Generator[None]:
+    """A checkpoint runs, or just has, for the time of the block."""
+
+    def run() -> None:
+        with plain(conninfo) as connection:
+            connection.execute("checkpoint")
+
+    running_now = Background(run)
+    yield
+    running_now.result()
+
+
+@contextlib.contextmanager
+def _nothing() -> Generator[None]:
+    yield
