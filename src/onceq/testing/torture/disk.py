@@ -6,6 +6,7 @@ run, and unmounted after it.
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 BYTES: Final = 6_000_000_000
 _FILLER: Final = "filler"
+_LEFT_BYTES: Final = 1 << 20
+"""What is taken in small pieces: PostgreSQL takes some meanwhile."""
+_PIECE_BYTES: Final = 4096
 
 
 class SmallDisk:
@@ -49,14 +53,15 @@ class SmallDisk:
     def fill(self) -> None:
         """Leaves no byte."""
         found = os.statvfs(self.root)
-        with (self.root / _FILLER).open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, max(1, found.f_bfree * found.f_frsize - 2**16))
-            try:
+        try:
+            with (self.root / _FILLER).open("wb", buffering=0) as file:
+                most = max(1, found.f_bfree * found.f_frsize - _LEFT_BYTES)
+                os.posix_fallocate(file.fileno(), 0, most)
                 while True:  # until the disk is full
-                    file.write(bytes(4096))
-                    file.flush()
-            except OSError:
-                return
+                    file.write(bytes(_PIECE_BYTES))
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
     def clear(self) -> None:
         """Gives the room back."""
