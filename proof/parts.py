@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proof.history.part import PART as HISTORY
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.torture import PART as TORTURE
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from proof.part import Part
 
 PARTS: tuple[Part, ...] = (
+    HISTORY,
     SCOREBOARD,
     TORTURE,
 )

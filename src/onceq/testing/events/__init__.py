@@ -7,6 +7,9 @@ lives of a registrant.
 """
 
 from onceq.testing.events.files import (
+    EFFECTS_NAME,
+    FINAL_NAME,
+    PLACES_NAME,
     Recorder,
     StoredFinal,
     digest,
@@ -49,7 +52,10 @@ from onceq.testing.events.kinds import (
 )
 
 __all__ = [
+    "EFFECTS_NAME",
+    "FINAL_NAME",
     "KINDS",
+    "PLACES_NAME",
     "Aborted",
     "AcknowledgeBegun",
     "Acknowledged",

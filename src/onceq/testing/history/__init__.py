@@ -7,7 +7,7 @@ nothing of how onceq works, only what it promises (spec 2). Never looks at a clo
 
 from onceq.testing.events import FinalState, Place, Recorder, load
 from onceq.testing.history.checker import Report, check, check_files
-from onceq.testing.history.verdicts import REJECTED
+from onceq.testing.history.table import REJECTED
 from onceq.testing.history.violation import Violation
 
 __all__ = [

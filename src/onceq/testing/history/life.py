@@ -111,10 +111,11 @@ class Life:
             self.broken("G6", getattr(self.late, "rid", None), text)
         self.epoch, self.may_have_ended, self.has_ended = event.epoch, False, False
         self.fresh = {}
-        self._shown_sent(event.s_rid)
+        self._shown_sent(event)
         self._shown_received(event)
 
-    def _shown_sent(self, s_rid: str | None) -> None:
+    def _shown_sent(self, event: ev.Connected) -> None:
+        s_rid = event.s_rid
         if s_rid != self.stable and s_rid not in self.maybe:
             self.broken("G6", s_rid, f"connect shows {s_rid!r} sent last; {self.stable!r} was")
         first_void = self.maybe.index(s_rid) + 1 if s_rid in self.maybe else 0
@@ -127,7 +128,7 @@ class Life:
             request = self._request(s_rid)
             request.void = False
             if request.acked_at is None:
-                request.acked_at = 0
+                request.acked_at = event.at
 
     def _request(self, rid: str) -> Request:
         request = self.requests.get(rid)

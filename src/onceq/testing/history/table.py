@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from onceq.testing.events import Client, Effect, Place
 
+REJECTED = frozenset({"Reject", "HandlerMisuse", "InvalidValue"})
+"""Abort codes that fail an element at once, whatever its limit."""
+
 NEVER = -1
 _WORDS_MAX = 1000
 
@@ -27,10 +30,11 @@ class Element(Struct, gc=False):
 
     Of the final state: role ("" where it is in no place), outcome and ends (rows of history), state
     and lives (rows of queues), held and unheld (in its error queue, and taken from there), aborts,
-    code, correlation_id. Of the ledger: effects, with the first one's key and xid. Of events:
-    executed, started; attempt, the highest; raised, excused: aborts recorded; ran_at, ran_before:
-    the last execution and the last but one; kills: that may have taken effect; told_at: when its
-    end was first known to somebody. void: a connect has shown that it was not submitted.
+    failed_after (so many of them, unless it was rejected), code, correlation_id. Of the ledger:
+    effects, with the first one's key and xid. Of events: executed, started; attempt, the highest;
+    raised, excused: aborts recorded; ran_at, ran_before: the last execution and the last but one;
+    kills: that may have taken effect; told_at: when its end was first known to somebody. void: a
+    connect has shown that it was not submitted.
     """
 
     eid: str
@@ -44,6 +48,7 @@ class Element(Struct, gc=False):
     held: int = 0
     unheld: int = 0
     aborts: int = 0
+    failed_after: int = NEVER
     code: str | None = None
     correlation_id: str | None = None
     effects: int = 0
@@ -59,7 +64,6 @@ class Element(Struct, gc=False):
     kills: int = 0
     told_at: int = NEVER
     void: bool = False
-    is_enqueued: bool = False
 
     def places(self) -> str:
         """Returns where it is, in words."""
@@ -123,17 +127,25 @@ class Table:
             element.who = element.who or who
             return
         if who is not None:
-            others = self.by_client.setdefault(who, {})
-            if others.setdefault(element.rid, element) is not element:
-                text = f"{who[0]}: in several places: as {element.eid} too"
-                self.found.append(Violation("G4", row.rid, text))
+            self._only_one(element, who)
         element.who, element.role = who, self._shared(row.role)
         element.aborts = max(element.aborts, row.aborts)
         element.correlation_id = row.correlation_id
-        if row.state != "finished":
+        if row.state == "finished":
+            self._ended(element, row)
+        else:
             element.lives, element.state = element.lives + 1, self._shared(row.state)
-            return
+
+    def _only_one(self, element: Element, who: Client) -> None:
+        others = self.by_client.setdefault(who, {})
+        if others.setdefault(element.rid, element) is not element:
+            text = f"{who[0]}: in several places: as {element.eid} too"
+            self.found.append(Violation("G4", element.rid, text))
+
+    def _ended(self, element: Element, row: Place) -> None:
         element.ends += 1
+        if row.outcome == "failed" and row.code not in REJECTED:
+            element.failed_after = row.aborts
         if element.outcome in {None, "failed"}:  # a datagram that failed may have been redriven
             element.outcome = None if row.outcome is None else self._shared(row.outcome)
             element.code = None if row.code is None else self._shared(row.code)

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from onceq.testing.history.elements import Others
     from onceq.testing.history.table import Element, Table
 
-REJECTED = frozenset({"Reject", "HandlerMisuse", "InvalidValue"})
-"""Abort codes that fail an element at once, whatever its limit."""
-
 ENVIRONMENT_MAX = 10
 """How often an execution may end by a fault of the environment and be charged to nobody (G7)."""
 
@@ -52,6 +49,7 @@ def judge_all(table: Table, others: Others, final: FinalState) -> Iterator[Viola
             and some_effect
             and element.executed == 1
             and not (element.lives or element.held or element.aborts or element.void)
+            and not element.raised
             and element.attempt <= 1
         ):
             continue
@@ -152,9 +150,8 @@ def _effects(element: Element, final: FinalState) -> Iterator[Wrong]:
 def _charges(element: Element, around: Circumstances) -> Iterator[Wrong]:
     limit, aborts = around.final.abort_limit, element.aborts
     if limit is not None:
-        counted = element.outcome == "failed" and element.code not in REJECTED
-        if counted and aborts != limit:
-            yield "G7", f"failed after {aborts} aborts, the limit is {limit}"
+        if element.failed_after not in {NEVER, limit}:
+            yield "G7", f"failed after {element.failed_after} aborts, the limit is {limit}"
         if aborts > limit or element.attempt > limit:
             most = max(aborts, element.attempt)
             yield "G7", f"was at attempt {most}, the limit is {limit}"
