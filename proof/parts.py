@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proof.history.part import PART as HISTORY
+from proof.model.part import PART as MODEL
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.torture import PART as TORTURE
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 PARTS: tuple[Part, ...] = (
     HISTORY,
+    MODEL,
     SCOREBOARD,
     TORTURE,
 )
