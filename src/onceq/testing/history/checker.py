@@ -96,34 +96,42 @@ class _Checker:
     def read(self, path: Path) -> set[Client]:
         """Takes the events of a file that are no client's; returns whose the others are."""
         others, whose = self._others, set[Client]()
+        registrant = thread = None
         for events in read(path):
             self.events += len(events)
             for event in events:
                 taker = TAKE.get(type(event))
                 if taker is not None:
                     taker(others, event)
-                elif isinstance(event, ev.ClientEvent):
-                    whose.add((event.registrant, event.thread))
+                elif isinstance(event, ev.ClientEvent) and (
+                    event.registrant != registrant or event.thread != thread
+                ):
+                    registrant, thread = event.registrant, event.thread
+                    whose.add((registrant, thread))
         return whose
 
     @staticmethod
     def read_clients(path: Path, owned: Owned) -> None:
         """Reads the clients' events of a file."""
+        own: list[ev.ClientEvent] = []
+        registrant = thread = None
         for events in read(path):
             for event in events:
                 if isinstance(event, ev.ClientEvent):
-                    owned[event.registrant, event.thread].append(event)
+                    if event.registrant != registrant or event.thread != thread:
+                        registrant, thread = event.registrant, event.thread
+                        own = owned[registrant, thread]
+                    own.append(event)
 
     def settle(self, owned: Owned) -> None:
         """Judges clients, all of whose events are here."""
-        kills = {kill.rid for kill in self._others.kills}
         for client in list(owned):
             life = Life(client)
             life.run(owned.pop(client))
             self._clients.add(client)
             self._found += life.found
             self._found += settle(life, self._table)
-            for rid in kills & life.requests.keys():
+            for rid in self._others.killed.intersection(life.requests):
                 acked_at = life.requests[rid].acked_at
                 if acked_at is not None:
                     self._acked_at[rid] = acked_at

@@ -24,13 +24,28 @@ def settle(life: Life, table: Table) -> Iterator[Violation]:
     for rid, request in life.requests.items():
         element, reply = elements.get(rid), replies.get(rid)
         if element is not None:
+            if reply is None and _is_ordinary(request, element):
+                continue
             _tell(request, element)
         for guarantee, text in _wrong(request, element, reply):
             yield Violation(guarantee, rid, f"{who}: {text}")
-    for rid in elements.keys() | replies.keys():
-        sent = life.requests.get(rid)
-        if sent is None or not sent.tries:
-            yield Violation("G4", rid, f"{who}: is there and was never sent")
+    for rid in (elements.keys() | replies.keys()) - life.requests.keys():
+        yield Violation("G4", rid, f"{who}: is there and was never sent")
+
+
+def _is_ordinary(request: Request, element: Element) -> bool:
+    """Returns whether a request was sent, done, told so and acknowledged: nothing to ask about."""
+    handed = request.handed
+    return (
+        handed is not None
+        and handed.outcome == "done" == element.outcome
+        and element.ends == 1
+        and request.may_be_freed
+        and request.refused < request.tries
+        and request.expects != "failed"
+        and request.eid in {"", element.eid}
+        and not request.void
+    )
 
 
 def _tell(request: Request, element: Element) -> None:
@@ -60,9 +75,11 @@ def _wrong(
 
 
 def _unsent(request: Request) -> Iterator[tuple[str, str]]:
-    if request.void:
+    if not request.tries:
+        yield "G4", "is there and was never sent"
+    elif request.void:
         yield "G6", "took effect after connect had shown that it did not"
-    elif request.tries and request.refused == request.tries and request.acked_at is None:
+    elif request.refused == request.tries and request.acked_at is None:
         yield "G4", "is there, and its send was refused"
 
 

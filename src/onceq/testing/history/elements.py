@@ -31,8 +31,7 @@ class Others:
     """The events that are no client's.
 
     faults: how many were injected. starts: whether anybody records `Started`. kills, redrives,
-    enqueued: the answers, each judged once the final state is known. unrun: executions and starts
-    of what is in no place, by eid.
+    enqueued: the answers, each judged once the final state is known. killed: the rids of kills.
     """
 
     def __init__(self, table: Table) -> None:
@@ -40,6 +39,7 @@ class Others:
         self.faults = 0
         self.starts = False
         self.kills: list[AnsweredKill] = []
+        self.killed: set[str] = set()
         self.redrives: list[ev.Redriven] = []
         self.enqueued: list[ev.Enqueued] = []
         self.enqueue_begun: set[str] = set()
@@ -99,6 +99,7 @@ class Others:
         begun_at = self._kill_begun.get((event.actor, event.rid, event.eid), event.at)
         kill = AnsweredKill(begun_at, event.at, event.rid, event.eid, event.answer)
         self.kills.append(kill)
+        self.killed.add(event.rid)
 
     def redriven(self, event: ev.Redriven) -> None:
         """A redrive answered."""

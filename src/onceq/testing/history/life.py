@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onceq.testing.events import Client
 
-_ORDER = attrgetter("epoch", "at")
+_AT, _EPOCH = attrgetter("at"), attrgetter("epoch")
 
 
 class Request(Struct, gc=False):
@@ -84,15 +84,22 @@ class Life:
 
     def run(self, own: list[ev.ClientEvent]) -> None:
         """Takes all events of the client. own: sorted in place."""
-        own.sort(key=_ORDER)
-        epoch, before = 0, -1
-        for event in own:
-            _TAKE[type(event)](self, event)
+        own.sort(key=_AT)
+        own.sort(key=_EPOCH)
+        first, epoch = 0, 0
+        for n, event in enumerate(own):
             if event.epoch != epoch:
-                epoch = event.epoch
-            elif type(event) in _TOOK_EFFECT and before >= self.late_at:
-                self.late, self.late_at = event, before
-            before = event.at
+                self._life_ends(own[first:n])
+                first, epoch = n, event.epoch
+            _TAKE[type(event)](self, event)
+
+    def _life_ends(self, own: list[ev.ClientEvent]) -> None:
+        """Keeps the last operation of a life that took effect: it began after the event before."""
+        for n in range(len(own) - 1, 0, -1):
+            if type(own[n]) in _TOOK_EFFECT:
+                if own[n - 1].at >= self.late_at:
+                    self.late, self.late_at = own[n], own[n - 1].at
+                return
 
     # --- connect (G6) -------------------------------------------------------------------------
 
@@ -162,7 +169,9 @@ class Life:
 
     def send_begun(self, event: ev.SendBegun) -> None:
         """A send may take effect from here on, and acknowledges the reply held (C17)."""
-        request = self._request(event.rid)
+        request = self.requests.get(event.rid)
+        if request is None:
+            request = self.requests[event.rid] = Request(event.rid)
         request.tries += 1
         request.expects, request.alone, request.void = event.expects, event.alone, False
         self.maybe.append(event.rid)
@@ -204,7 +213,7 @@ class Life:
             self.broken("G1", rid, "a reply to what was never sent")
         elif request.freed:
             self.broken("G1", rid, "a reply that had been acknowledged")
-        elif request.alone and rid not in {self.current, self.stable}:
+        elif request.alone and rid not in (self.current, self.stable):
             self.broken("G1", rid, f"a reply while {self.current!r} is outstanding")
         if event.answers is not None and event.answers != rid:
             self.broken("G1", rid, f"its reply answers {event.answers!r}")
@@ -223,7 +232,9 @@ class Life:
             if event.eid in self.reply_eids:
                 self.broken("G1", event.rid, f"its reply {event.eid} was that of another")
             self.reply_eids.add(event.eid)
-        elif _content(first) != _content(event):
+        elif (
+            event.digest != first.digest or event.eid != first.eid or event.outcome != first.outcome
+        ):
             text = f"handed out as {_content(first)}, then as {_content(event)}"
             self.broken("G5", event.rid, text)
 

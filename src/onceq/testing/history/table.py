@@ -90,6 +90,7 @@ class Table:
         self.effects_twice: dict[tuple[str, str], int] = {}
         self._words: dict[str, str] = {}
         self._clients: dict[Client, Client] = {}
+        self._who: Client | None = None
         self._by_rid: dict[str, Element | None] = {}
 
     def element(self, eid: str, rid: str) -> Element:
@@ -115,8 +116,10 @@ class Table:
         """Takes a row of the requests view."""
         who: Client | None = None
         if row.registrant is not None:
-            who = (row.registrant, row.thread or "")
-            who = self._clients.setdefault(who, who)
+            who = self._who
+            if who is None or who[0] != row.registrant or who[1] != (row.thread or ""):
+                who = (row.registrant, row.thread or "")
+                who = self._who = self._clients.setdefault(who, who)
         if row.role == "reply":
             self._reply(row, who)
             return
@@ -161,9 +164,12 @@ class Table:
         replies[row.rid] = WaitingReply(row.eid, row.outcome)
 
     def _shared(self, word: str) -> str:
-        if len(self._words) >= _WORDS_MAX:
-            return self._words.get(word, word)
-        return self._words.setdefault(word, word)
+        found = self._words.get(word)
+        if found is None:
+            found = word
+            if len(self._words) < _WORDS_MAX:
+                self._words[word] = word
+        return found
 
     # --- the ledger ---------------------------------------------------------------------------
 
