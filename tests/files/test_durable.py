@@ -54,6 +54,22 @@ def test_what_was_not_acknowledged_under_no_name_is_dropped(tmp_path: Path) -> N
     assert [one.name for one in tmp_path.iterdir()] == ["out.csv"]
 
 
+def test_what_a_killed_run_acknowledged_is_not_removed_by_one_that_cannot_connect(
+    tmp_path: Path,
+) -> None:
+    """Killed between the acknowledge and the name; the next run ends before it has resumed."""
+    path = tmp_path / "out.csv"
+    with DurableFile(path, "csv") as file:
+        file.resume(None)
+        file.append(b"one\n")
+        kept = read_checkpoint(file.checkpoint())
+    with DurableFile(path, "csv"):
+        pass
+    with DurableFile(path, "csv") as file:
+        file.resume(kept)
+    assert path.read_bytes() == b"one\n"
+
+
 def test_nothing_received_leaves_nothing(tmp_path: Path) -> None:
     with DurableFile(tmp_path / "out.csv", "csv") as file:
         file.resume(None)

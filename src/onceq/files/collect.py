@@ -13,8 +13,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from onceq.engine.connection import Link
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import parquet, program
+from onceq.files.disk import DISK
 from onceq.files.durable import DurableFile, read_checkpoint
 from onceq.files.persistent import PersistentClient
 from onceq.files.replies import Csv, JsonLines, Rows
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from onceq.engine.locate import Located
+    from onceq.files.disk import Disk
     from onceq.files.program import Life
     from onceq.files.replies import Format
     from onceq.model.element import Element
@@ -42,7 +45,8 @@ class CollectOrder:
     """What is to be collected. timeout_s: how long to wait for the next reply; None: for ever.
 
     fields: of the reply, a column each (CSV, Parquet); none: the whole reply, in one column.
-    progress: called with (collected, of how many).
+    progress: called with (collected, of how many). batch_replies: of one transaction; None:
+    BATCH_REPLIES.
     """
 
     client: str
@@ -51,6 +55,7 @@ class CollectOrder:
     fields: tuple[str, ...] = ()
     progress: Callable[[int, int], None] = _quiet
     told: Callable[[str], None] = _quiet
+    batch_replies: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +118,8 @@ class _Run:
 
     def _batch(self, life: Life, file: DurableFile) -> int:
         """Receives, writes, acknowledges; returns how many."""
-        found = self.client.perform(program.take_replies(life, BATCH_REPLIES, self.order.timeout_s))
+        most = self.order.batch_replies or BATCH_REPLIES
+        found = self.client.perform(program.take_replies(life, most, self.order.timeout_s))
         if found:
             header = b"" if file.length else self.lines.header()
             file.append(header + self.lines.lines(found))
@@ -125,7 +131,16 @@ class _Run:
 
 
 def collect(order: CollectOrder, located: Located, repository: str) -> CollectSummary:
+    """Collects the replies of a client into a file; see `collect_by`."""
+    names.check_id("client", order.client)
+    link = Link(located, repository)
+    return collect_by(PersistentClient(link, order.client, order.told), order)
+
+
+def collect_by(client: PersistentClient, order: CollectOrder, disk: Disk = DISK) -> CollectSummary:
     """Collects until nothing of the client is outstanding, or no reply came in time.
+
+    client: of the order; closed when this returns. disk: of CSV and JSON Lines.
 
     Raises FileMismatch (the file is not what was collected before), IllegalState (another
     `collect` writes it), Fenced (another life of the client began), InvalidValue, MissingExtra,
@@ -133,17 +148,14 @@ def collect(order: CollectOrder, located: Located, repository: str) -> CollectSu
     again, it goes on where it stopped.
     """
     began = time.monotonic()
-    names.check_id("client", order.client)
-    suffix = _checked_suffix(order)
-    with contextlib.closing(
-        PersistentClient(located, repository, order.client, order.told)
-    ) as client:
+    with contextlib.closing(client):
+        suffix = _checked_suffix(order)
         if suffix == ".parquet":
             run = _collect_parquet(order, client)
         else:
             csv = suffix == ".csv"
             run = _Run(order, client, Csv(order.fields) if csv else JsonLines())
-            with DurableFile(order.out, _layout("csv" if csv else "jsonl", order)) as file:
+            with DurableFile(order.out, _layout("csv" if csv else "jsonl", order), disk) as file:
                 run.into(file)
     return CollectSummary(
         client=order.client,

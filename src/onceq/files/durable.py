@@ -11,19 +11,20 @@ name that the user gave always has a checkpoint, or is not ours and is refused.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import os
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from onceq.engine.faultpoints import faultpoint
 from onceq.errors import FileMismatch, IllegalState
+from onceq.files.disk import DISK
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
+
+    from onceq.files.disk import Disk
 
 READ_BYTES: Final = 1_048_576
 
@@ -48,33 +49,29 @@ def read_checkpoint(ckpt: bytes | None) -> Checkpoint | None:
 class DurableFile:
     """A file of replies. One process at a time; IllegalState for a second."""
 
-    def __init__(self, path: Path, layout: str) -> None:
+    def __init__(self, path: Path, layout: str, disk: Disk = DISK) -> None:
         self._path = path
         self._layout = layout
+        self._disk = disk
         self._growing = path.with_name(f".{path.name}.growing")
-        self._published = path.exists()
+        self._published = disk.exists(path)
         self._fd = self._open_locked()
         self.length = 0
         self._sha256 = hashlib.sha256()
 
     def _open_locked(self) -> int:
         path = self._path if self._published else self._growing
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            same = path.exists() and os.path.samestat(os.fstat(fd), path.stat())
-            same = same and self._published == self._path.exists()
-        except BlockingIOError:
-            same = False
-        if not same:
-            os.close(fd)
+        fd = self._disk.open(path)
+        ours = self._disk.lock(fd) and self._disk.is_at(fd, path)
+        if not ours or self._published != self._disk.exists(self._path):
+            self._disk.close(fd)
             raise IllegalState(f"{self._path} is being written by another `onceq collect`")
         return fd
 
     def resume(self, kept: Checkpoint | None) -> None:
         """Cuts the file back to what was acknowledged. FileMismatch: it is not what it was."""
         self.length, self._sha256 = 0, hashlib.sha256()
-        size = os.fstat(self._fd).st_size
+        size = self._disk.size(self._fd)
         if kept is not None and size >= kept.length:
             self._read(kept.length)
         here = (self.length, self._sha256.hexdigest())
@@ -92,9 +89,12 @@ class DurableFile:
         """Appends, durably when it returns."""
         view = memoryview(data)
         while view:
-            view = view[os.pwrite(self._fd, view, self.length + len(data) - len(view)) :]
+            offset = self.length + len(data) - len(view)
+            view = view[self._disk.write(self._fd, view, offset) :]
         faultpoint("file.written")
-        os.fsync(self._fd)
+        self._disk.sync(self._fd)
+        if not self._published:  # or a power cut after the acknowledge could take the name
+            self._disk.sync_directory(self._path.parent)
         self.length += len(data)
         self._sha256.update(data)
         faultpoint("file.durable")
@@ -113,16 +113,20 @@ class DurableFile:
     def publish(self) -> None:
         """Gives the file its name: from now on it has a checkpoint. Idempotent."""
         if not self._published:
-            self._growing.rename(self._path)
+            self._disk.rename(self._growing, self._path)
             faultpoint("file.named")
-            sync_directory(self._path.parent)
+            self._disk.sync_directory(self._path.parent)
             self._published = True
 
     def close(self) -> None:
-        """Closes the file, and removes one that never was acknowledged."""
-        if not self._published and self.length == 0:
-            self._growing.unlink(missing_ok=True)
-        os.close(self._fd)
+        """Closes the file, and removes one in which nothing is.
+
+        What is in a file that has no name yet may be acknowledged, also where this run never came
+        so far as to know: its process died before it gave the name.
+        """
+        if not self._published and self._disk.size(self._fd) == 0:
+            self._disk.remove(self._growing)
+        self._disk.close(self._fd)
 
     def __enter__(self) -> Self:
         return self
@@ -132,15 +136,15 @@ class DurableFile:
 
     def _read(self, length: int) -> None:
         while self.length < length:
-            chunk = os.pread(self._fd, min(READ_BYTES, length - self.length), self.length)
+            chunk = self._disk.read(self._fd, min(READ_BYTES, length - self.length), self.length)
             if not chunk:
                 return
             self._sha256.update(chunk)
             self.length += len(chunk)
 
     def _cut(self, length: int) -> None:
-        os.ftruncate(self._fd, length)
-        os.fsync(self._fd)
+        self._disk.cut(self._fd, length)
+        self._disk.sync(self._fd)
         faultpoint("file.cut")
 
     def _refuse_other_layout(self, kept: Checkpoint) -> None:
@@ -162,12 +166,3 @@ class DurableFile:
             f"{self._path} is not what this client's replies were collected into: {known}; "
             f"{found}. Nothing was written: restore it, or give another --out"
         )
-
-
-def sync_directory(directory: Path) -> None:
-    """Makes the names in a directory durable."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

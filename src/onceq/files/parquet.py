@@ -16,7 +16,7 @@ import msgspec
 
 from onceq.engine.faultpoints import faultpoint
 from onceq.errors import MissingExtra
-from onceq.files.durable import sync_directory
+from onceq.files.disk import DISK
 from onceq.files.replies import columns
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def convert(rows: Path, out: Path, fields: tuple[str, ...]) -> None:
         os.fsync(file.fileno())
     faultpoint("parquet.written")
     growing.replace(out)
-    sync_directory(out.parent)
+    DISK.sync_directory(out.parent)
     faultpoint("parquet.named")
     rows.unlink()
 

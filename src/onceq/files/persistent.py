@@ -6,16 +6,14 @@ What was under way is done again in the next life: both are made so that this do
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from onceq import errors
-from onceq.engine.connection import Link
 from onceq.files.program import Life, begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.engine.locate import Located
     from onceq.model.ops import Program
 
 T = TypeVar("T")
@@ -31,17 +29,45 @@ WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 5.0)
 """Between the attempts to connect again after a loss; the first connection is tried once."""
 
 
+class Line(Protocol):
+    """What a client needs of its connection; `Link` is one."""
+
+    def reconnect(self) -> None:
+        """Connects when there is no connection, or it broke."""
+        ...
+
+    def run(self, program: Program[T]) -> T:
+        """Runs a Program."""
+        ...
+
+    def close(self) -> None:
+        """Closes the connection; idempotent."""
+        ...
+
+
+def wait(seconds: float) -> None:
+    """Waits."""
+    threading.Event().wait(seconds)
+
+
 class PersistentClient:
-    """Runs Programs in lives of a client, a new one after each loss. told: hears of losses."""
+    """Runs Programs in lives of a client, a new one after each loss.
+
+    told: hears of losses. pause: waits so many seconds between attempts to connect again.
+    """
 
     def __init__(
-        self, located: Located, repository: str, client: str, told: Callable[[str], None]
+        self,
+        line: Line,
+        client: str,
+        told: Callable[[str], None],
+        pause: Callable[[float], None] = wait,
     ) -> None:
-        self._link = Link(located, repository)
+        self._link = line
         self._client = client
         self._told = told
         self._life: Life | None = None
-        self._pause = threading.Event()
+        self._pause = pause
 
     def run(self, part: Callable[[Life], T]) -> T:
         """Returns part(life), again in a new life when the connection is lost meanwhile.
@@ -58,7 +84,7 @@ class PersistentClient:
                 if not was_connected:
                     raise
                 self._told(f"connection lost, trying again in {wait_s} s: {error}")
-                self._pause.wait(wait_s)
+                self._pause(wait_s)
         return self._attempt(part)
 
     def perform(self, program: Program[T]) -> T:

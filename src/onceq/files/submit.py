@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from onceq.engine.connection import Link
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import program, readers
 from onceq.files.persistent import PersistentClient
@@ -44,6 +45,7 @@ class SubmitOrder:
     """What is to be submitted. rid: a column, or `line`. client: None: `file:` and the file's name.
 
     rejects: where bad rows go; None: beside the file. progress: called with (position, total).
+    batch_rows: of one transaction; None: BATCH_ROWS.
     """
 
     path: Path
@@ -53,6 +55,7 @@ class SubmitOrder:
     rejects: Path | None = None
     progress: Callable[[int, int], None] = _quiet
     told: Callable[[str], None] = _quiet
+    batch_rows: int | None = None
 
     @property
     def client_name(self) -> str:
@@ -146,20 +149,27 @@ class _Run:
 
 
 def submit(order: SubmitOrder, located: Located, repository: str) -> SubmitSummary:
+    """Submits every row of a file that is not submitted yet; see `submit_by`."""
+    names.check_id("client", order.client_name)
+    link = Link(located, repository)
+    return submit_by(PersistentClient(link, order.client_name, order.told), order)
+
+
+def submit_by(client: PersistentClient, order: SubmitOrder) -> SubmitSummary:
     """Submits every row of a file that is not submitted yet, and says what became of all.
+
+    client: of the order; closed when this returns.
 
     Raises FileMismatch (a missing column; other content than before, or changed while it was
     read), QueueNotFound, QueueStopped, MissingExtra, OSError, and what a lost connection leaves
     when it cannot be made again. Run again, it goes on where it stopped.
     """
     began = time.monotonic()
-    names.check_id("client", order.client_name)
     if order.rejects_path.resolve() == order.path.resolve():
         raise InvalidValue(f"the rejects cannot go to {order.path} itself")
-    sha256 = readers.digest(order.path)
     with contextlib.ExitStack() as closing:
-        client = PersistentClient(located, repository, order.client_name, order.told)
         closing.callback(client.close)
+        sha256 = readers.digest(order.path)
         rejects = Rejects(order.rejects_path)
         closing.callback(rejects.close)
         run = _Run(order, client, sha256, rejects)
@@ -184,7 +194,8 @@ def _send_file(run: _Run) -> None:
             readers.require_column(reader, order.rid, order.path)
         limit = run.client.run(prepare)
         rid_of = by_line(prefix, run.sha256) if order.rid == LINE else by_column(order.rid)
-        for batch in _batches(run.checked(reader, Checker(rid_of, limit))):
+        rows = run.checked(reader, Checker(rid_of, limit))
+        for batch in _batches(rows, order.batch_rows or BATCH_ROWS):
             run.send(batch)
             order.progress(reader.position, reader.total)
         order.progress(reader.total, reader.total)
@@ -196,16 +207,16 @@ def _send_file(run: _Run) -> None:
         )
 
 
-def _batches(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    while batch := _batch(rows):
+def _batches(rows: Iterator[Row], most: int) -> Iterator[list[Row]]:
+    while batch := _batch(rows, most):
         yield batch
 
 
-def _batch(rows: Iterator[Row]) -> list[Row]:
-    """Returns the next rows, up to BATCH_ROWS, or until they have BATCH_BYTES."""
+def _batch(rows: Iterator[Row], most: int) -> list[Row]:
+    """Returns the next rows, up to so many, or until they have BATCH_BYTES."""
     batch: list[Row] = []
     size = 0
-    for row in itertools.islice(rows, BATCH_ROWS):
+    for row in itertools.islice(rows, most):
         batch.append(row)
         size += len(row.body)
         if size >= BATCH_BYTES:

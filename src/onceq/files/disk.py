@@ -1,0 +1,81 @@
+"""The steps on a disk that the output of `collect` is made of, so that a test may take their place.
+
+Used by `onceq.files.durable`. What is written lasts from `sync` on, a name from `sync_directory`
+on: nothing else may be concluded after a power cut.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class Disk:
+    """The disk of this machine. OSError as `os` raises it."""
+
+    def exists(self, path: Path) -> bool:
+        """Returns whether there is a file of this name."""
+        return path.exists()
+
+    def open(self, path: Path) -> int:
+        """Opens a file for reading and writing, and makes it when it is not there."""
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def lock(self, fd: int) -> bool:
+        """Locks a file for this process, until it is closed; False: another has locked it."""
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def is_at(self, fd: int, path: Path) -> bool:
+        """Returns whether an open file still has this name."""
+        return path.exists() and os.path.samestat(os.fstat(fd), path.stat())
+
+    def size(self, fd: int) -> int:
+        """Returns the length of a file, in bytes."""
+        return os.fstat(fd).st_size
+
+    def read(self, fd: int, count: int, offset: int) -> bytes:
+        """Returns at most so many bytes from there on; none at the end."""
+        return os.pread(fd, count, offset)
+
+    def write(self, fd: int, data: memoryview, offset: int) -> int:
+        """Writes from there on; returns how many bytes it were."""
+        return os.pwrite(fd, data, offset)
+
+    def cut(self, fd: int, length: int) -> None:
+        """Cuts a file to this length."""
+        os.ftruncate(fd, length)
+
+    def sync(self, fd: int) -> None:
+        """Makes what was written to a file last."""
+        os.fsync(fd)
+
+    def rename(self, path: Path, to: Path) -> None:
+        """Gives a file another name."""
+        path.rename(to)
+
+    def remove(self, path: Path) -> None:
+        """Removes a file, if it is there."""
+        path.unlink(missing_ok=True)
+
+    def close(self, fd: int) -> None:
+        """Closes a file."""
+        os.close(fd)
+
+    def sync_directory(self, directory: Path) -> None:
+        """Makes the names in a directory last."""
+        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+DISK = Disk()
