@@ -125,7 +125,8 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     if session.outstanding:
         session.state = ClientState.REQ_SENT
     elif session.state is ClientState.REQ_SENT:  # acknowledged in another order than it was sent
-        session.state = ClientState.CONNECTED
+        kept = bool(session.received)
+        session.state = ClientState.REPLY_RECVD if kept else ClientState.CONNECTED
     session.gone, session.asleep = [], False
     session.sure = True
 
@@ -312,8 +313,13 @@ def _reply(session: Session[T, R], element: Element) -> Reply[R]:
 
 
 def rereceive(session: Session[T, R]) -> ops.Program[Reply[R]]:
-    """Returns the reply that the last receive returned, identical, any number of times (G5)."""
-    _check(session, Call.RERECEIVE)
+    """Returns the reply that the last receive returned, identical, any number of times (G5).
+
+    With others outstanding too (C6): what was received with a checkpoint by a former life, which
+    may have died before it had the reply, would otherwise be handed out to nobody.
+    """
+    kept = session.state is ClientState.REQ_SENT and session.received
+    _check(session, Call.RERECEIVE_KEPT if kept else Call.RERECEIVE)
     rid = session.received[-1] if session.received else session.r_rid
     found = yield from ops.Receive(
         registrant_id=session.registrant_id,

@@ -128,9 +128,9 @@ class AsyncQueueOperations:
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
             return await self._link.run(program.dequeue(op, timeout_s))
-        on = async_caller_driver(connection, self.repository)
-        await self._settle_taken()
+        on = self._caller(connection)
         life = await self._live()
+        await self._settle_taken()
         self._turn = 1 - self._turn  # due elements first, or fresh ones
         claim = program.claim(
             life.incarnation, queue, eid=eid, turn=self._turn, timeout_s=timeout_s
@@ -268,9 +268,10 @@ class AsyncQueueOperations:
     # --- lifetime ---------------------------------------------------------------------------
 
     def _on(self, connection: Any) -> AsyncLink | AsyncPostgresDriver:
-        return (
-            self._link if connection is None else async_caller_driver(connection, self.repository)
-        )
+        return self._link if connection is None else self._caller(connection)
+
+    def _caller(self, connection: Any) -> AsyncPostgresDriver:
+        return async_caller_driver(connection, self.repository)
 
     async def _live(self) -> ops.Incarnation:
         life = self._incarnation
@@ -281,6 +282,7 @@ class AsyncQueueOperations:
                 ops.OpenIncarnation(process=self._process, host=host, pid=pid, former=former)
             )
             self._incarnation = life
+            self._taken = []  # given back with the former life, charged as its end says (G7)
         return life
 
     async def _settle_taken(self) -> None:

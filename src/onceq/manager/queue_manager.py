@@ -128,9 +128,9 @@ class QueueOperations:
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
             return self._link.run(program.dequeue(op, timeout_s))
-        on = caller_driver(connection, self.repository)
-        self._settle_taken()
+        on = self._caller(connection)
         life = self._live()
+        self._settle_taken()
         self._turn = 1 - self._turn  # due elements first, or fresh ones
         claim = program.claim(
             life.incarnation, queue, eid=eid, turn=self._turn, timeout_s=timeout_s
@@ -268,7 +268,10 @@ class QueueOperations:
     # --- lifetime ---------------------------------------------------------------------------
 
     def _on(self, connection: Any) -> Link | PostgresDriver:
-        return self._link if connection is None else caller_driver(connection, self.repository)
+        return self._link if connection is None else self._caller(connection)
+
+    def _caller(self, connection: Any) -> PostgresDriver:
+        return caller_driver(connection, self.repository)
 
     def _live(self) -> ops.Incarnation:
         life = self._incarnation
@@ -279,6 +282,7 @@ class QueueOperations:
                 ops.OpenIncarnation(process=self._process, host=host, pid=pid, former=former)
             )
             self._incarnation = life
+            self._taken = []  # given back with the former life, charged as its end says (G7)
         return life
 
     def _settle_taken(self) -> None:

@@ -31,6 +31,7 @@ class Call(enum.Enum):
     RECEIVE = "receive"
     REPLY_ARRIVED = "the last reply arrived"
     RERECEIVE = "rereceive"
+    RERECEIVE_KEPT = "rereceive with others outstanding"
     ACKNOWLEDGE = "acknowledge"
     CANCEL = "cancel_last_request"
 
@@ -48,6 +49,7 @@ TRANSITIONS: dict[tuple[ClientState, Call], ClientState] = {
     (_S.REQ_SENT, _C.SEND_MORE): _S.REQ_SENT,
     (_S.REQ_SENT, _C.RECEIVE): _S.REQ_SENT,
     (_S.REQ_SENT, _C.REPLY_ARRIVED): _S.REPLY_RECVD,
+    (_S.REQ_SENT, _C.RERECEIVE_KEPT): _S.REQ_SENT,
     (_S.REQ_SENT, _C.ACKNOWLEDGE): _S.REQ_SENT,
     (_S.REQ_SENT, _C.CANCEL): _S.REQ_SENT,
     (_S.REPLY_RECVD, _C.CONNECT): _S.CONNECTED,
