@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from proof.history.part import PART as HISTORY
 from proof.model.part import PART as MODEL
 from proof.scoreboard.part import PART as SCOREBOARD
+from proof.simulation import PART as SIMULATION
 from proof.torture import PART as TORTURE
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 PARTS: tuple[Part, ...] = (
     HISTORY,
     MODEL,
+    SIMULATION,
     SCOREBOARD,
     TORTURE,
 )

@@ -18,10 +18,10 @@ def test_every_schedule_keeps_every_guarantee() -> None:
     faults = 0
     for seed in range(SCHEDULES):
         result = simulate(seed)
-        faults += result.faults
+        faults += len(result.faults)
         broken += [f"seed {seed}: {violation}" for violation in result.violations]
         assert len(broken) < 20, broken
-    replay = "replay: python -m onceq.testing.simulator --seed N"
+    replay = "replay: python -m onceq.testing.simulator --shrink --seed N"
     assert not broken, "\n".join([*broken, replay])
     assert faults > SCHEDULES
 

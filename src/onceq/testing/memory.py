@@ -187,9 +187,14 @@ class MemoryDriver:
             self._entered = False
             self._gate.leave()
 
-    def _wait(self, op: ops.Wait) -> bool:
+    def wait_s(self, op: ops.Wait) -> float | None:
+        """Returns how long to wait now; None: the deadline has passed, or a stop is due."""
         delay = self._pause.next(op, self._clock.seconds)
-        if delay is None or self._stop():
+        return None if self._stop() else delay
+
+    def _wait(self, op: ops.Wait) -> bool:
+        delay = self.wait_s(op)
+        if delay is None:
             return False
         self._clock.advance(delay)
         return True

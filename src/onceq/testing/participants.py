@@ -11,6 +11,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import msgspec
+
 from onceq import errors
 from onceq.clerk import program as clerk
 from onceq.clerk.recovery import recover
@@ -28,10 +30,16 @@ if TYPE_CHECKING:
     from onceq.model.element import Element, SendAttributes
     from onceq.testing.memory import MemoryClock, MemoryDriver
 
-ABORT_LIMIT = 4
-QUEUE: Queue[bytes, bytes] = Queue(
-    "orders", bytes, bytes, abort_limit=ABORT_LIMIT, backoff_ms=10, backoff_max_ms=100
-)
+ABORT_LIMIT = 5
+_SETTINGS: dict[str, Any] = {
+    "abort_limit": ABORT_LIMIT,
+    "backoff_ms": 10,
+    "backoff_max_ms": 100,
+}
+QUEUE: Queue[bytes, bytes] = Queue("orders", bytes, bytes, **_SETTINGS)
+NOTES: Queue[bytes, bytes] = Queue("notes", bytes, bytes, **_SETTINGS)
+FLASH: Queue[bytes, bytes] = Queue("flash", bytes, bytes, durable=False, **_SETTINGS)
+QUEUES = (QUEUE, NOTES, FLASH)
 EXPECTS: dict[str, str | None] = {
     "ok": "done",
     "flaky": "done",
@@ -53,6 +61,41 @@ class Death(Exception):
     """The process dies here."""
 
 
+class PowerCut(Death):
+    """So do all the others on its machine."""
+
+
+def kind_of(body: bytes) -> str:
+    """Returns the kind of a request: its body, or what a row of a file says."""
+    return str(msgspec.json.decode(body)["kind"]) if body.startswith(b"{") else body.decode()
+
+
+def reply_event(rid: str, eid: UUID, outcome: str, body: bytes) -> dict[str, Any]:
+    """Returns what is written down of a reply that was handed out."""
+    text = body.decode()
+    answers = text.rpartition(" ")[2] or None
+    return {"rid": rid, "eid": str(eid), "outcome": outcome, "digest": text, "answers": answers}
+
+
+@dataclass(slots=True)
+class Ledger:
+    """What is known, to nobody in the simulation, of elements that no session sent.
+
+    enqueued: eid to the steps at which it was, durably or not (volatile). void: of transactions
+    that were rolled back. doubts: enqueues and redrives of which nobody knows. taken: dequeued,
+    for certain. redriven: how often an element was, perhaps.
+    """
+
+    enqueued: dict[UUID, int] = field(default_factory=dict[UUID, int])
+    volatile: set[UUID] = field(default_factory=set[UUID])
+    void: set[UUID] = field(default_factory=set[UUID])
+    taken: set[UUID] = field(default_factory=set[UUID])
+    redriven: dict[UUID, int] = field(default_factory=dict[UUID, int])
+    rolled_back: set[str] = field(default_factory=set[str])
+    doubts: int = 0
+    crashed_at: int = 0
+
+
 @dataclass(slots=True)
 class World:
     """What the participants share: chance, the clock, the history, and what was said aloud."""
@@ -67,6 +110,7 @@ class World:
     known: dict[str, UUID] = field(default_factory=dict[str, UUID])
     raised: dict[str, int] = field(default_factory=dict[str, int])
     satisfied: set[str] = field(default_factory=set[str])
+    ledger: Ledger = field(default_factory=Ledger)
 
     def record(self, kind: Callable[..., ev.Event], actor: str, **fields: Any) -> None:
         """Appends an event to the history."""
@@ -94,11 +138,12 @@ class ServerProcess:
     gate: Gate
     batch: int = 1
     lazy: bool = False
+    queues: tuple[str, ...] = (QUEUE.name,)
     stopping: bool = False
 
     def session(self) -> ServerSession:
         """Returns a session of this process, not yet born."""
-        served = (Served(QUEUE.name, "read committed", self.batch),)
+        served = tuple(Served(name, "read committed", self.batch) for name in self.queues)
         return ServerSession(process=self.process, host="here", pid=self.number, served=served)
 
 
@@ -109,7 +154,7 @@ def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
     """
 
     def handle(element: Element, driver: MemoryDriver) -> bytes:
-        rid, kind = element.rid, element.body.decode()
+        rid, kind = element.rid, kind_of(element.body)
         executed = {"rid": rid, "eid": str(element.eid), "attempt": element.aborts + 1}
         if kind == "sudden":
             world.record(ev.Executed, "server", **executed)
@@ -131,7 +176,11 @@ def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
             case _:
                 return f"reply to {rid}".encode()
 
-    return handle
+    return lambda element, driver: (
+        b"void"  # its claim is gone: whatever is done now never takes effect
+        if driver.oracle.has_lost(element)
+        else handle(element, driver)
+    )
 
 
 class ClientLife:
@@ -181,6 +230,9 @@ class ClientLife:
         attributes: SendAttributes = {}
         if kind == "hasty":
             attributes = {"expires_at": self._world.clock.time + HASTE}
+        elif self._world.likely(0.15):
+            later = timedelta(seconds=self._world.chance.choice((0.01, 3.0, 86_400.0)))
+            attributes = {"not_before": self._world.clock.time + later, "priority": 9}
         try:
             sent = yield from clerk.send(self._session, rid, kind.encode(), attributes)
         except errors.OnceqError as error:
@@ -200,9 +252,15 @@ class ClientLife:
         ckpt = str(self._session.s_rid).encode() if self._world.likely(0.5) else None
         if ckpt is not None:
             self._record(ev.ReceiveBegun)
-        (reply,) = yield from clerk.receive(
-            self._session, ckpt=ckpt, rid=None, limit=1, timeout_s=None
-        )
+        reply = None
+        while reply is None:
+            timeout_s = self._world.chance.choice((None, None, 0.0, 0.5))
+            try:
+                (reply,) = yield from clerk.receive(
+                    self._session, ckpt=ckpt, rid=None, limit=1, timeout_s=timeout_s
+                )
+            except errors.ReceiveTimeout:
+                yield from ops.Wait(key="client", first=True, timeout_s=10.0)
         self._handed(ev.Received, reply, ckpt)
 
     def _rereceive(self) -> ops.Program[None]:
@@ -213,16 +271,8 @@ class ClientLife:
         self._handed(ev.Rereceived, reply, None)
 
     def _handed(self, kind: Callable[..., ev.Event], reply: Any, ckpt: bytes | None) -> None:
-        answers = reply.body.decode().rpartition(" ")[2] or None
-        self._record(
-            kind,
-            rid=reply.rid,
-            eid=str(reply.eid),
-            outcome=reply.outcome.value,
-            digest=reply.body.decode(),
-            answers=answers,
-            ckpt=ckpt,
-        )
+        fields = reply_event(reply.rid, reply.eid, reply.outcome.value, reply.body)
+        self._record(kind, ckpt=ckpt, **fields)
 
     def _cancel(self, rid: str) -> ops.Program[None]:
         name, eid = self._client.name, str(self._world.known[rid])
@@ -243,7 +293,8 @@ def killer(world: World, kills: int) -> ops.Program[None]:
         while not world.known:
             if not (yield from ops.Wait(key="killer", first=True)):
                 return
-        rid = world.chance.choice(sorted(world.known))
+        rids = sorted(rid for rid, eid in world.known.items() if eid not in world.ledger.redriven)
+        rid = world.chance.choice(rids or sorted(world.known))
         eid = world.known[rid]
         world.record(ev.KillBegun, "killer", rid=rid, eid=str(eid))
         answer = yield from ops.Kill(eid=eid)

@@ -1,139 +1,177 @@
-"""The simulator: seeded schedules of clients, servers, killers and faults over the memory driver.
+"""The simulator: seeded schedules of all that ships, with faults, over the memory driver.
 
-`python -m onceq.testing.simulator --seed N` replays one schedule and says every step. One seed is
-one schedule, for ever the same on one version of onceq. At each step one participant performs one
-Op, or a fault hits it: its process dies before or after the Op, the request or the answer is
-lost, the database finishes it later (a ghost) or crashes, a second life of a client begins. When
-the faults have stopped, all must finish (G12), and the history must keep G1 to G8.
+`python -m onceq.testing.simulator --seed N` replays one schedule and says every step; `--shrink`
+leaves out the faults that a violation does not need. One seed is one schedule, for ever the same
+on one version of onceq. At each step one participant performs one Op, or a fault hits it
+(`onceq.testing.misfortune`). Time is virtual: it moves as the schedule says, and to the next
+deadline when nobody has anything to do. When the faults have stopped, all must finish (G12), and
+the history must keep G1 to G8.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceq import errors
 from onceq.model import ops
 from onceq.model.oracle import Blocked
 from onceq.testing import events as ev
-from onceq.testing.cast import Actor, Cast, Variant
+from onceq.testing.accounts import check_accounts, is_drained
+from onceq.testing.callers import SCRATCH
+from onceq.testing.cast import Actor, Variant
 from onceq.testing.history import FinalState, Place, Violation, check
-from onceq.testing.participants import ABORT_LIMIT, Death
+from onceq.testing.misfortune import Coverage, Misfortune
+from onceq.testing.participants import ABORT_LIMIT, Death, PowerCut
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from uuid import UUID
 
-    from onceq.model.oracle import Session
-
-STEPS_MAX = 6000
-IDLE_ROUNDS_MAX = 200
-FAULT_STEPS = 160
-SERVER_DEATHS_MAX = 2
-FAULTS = (
-    "die before",
-    "die after",
-    "lost request",
-    "lost answer",
-    "ghost commits",
-    "ghost rolls back",
-    "database crash",
-    "second life",
-    "abandoned",
-)
+STEPS_MAX = 20_000
+IDLE_ROUNDS_MAX = 3000
+DOUBLINGS_MAX = 26
+"""After so many rounds in which nothing happened, each wait is for years."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a schedule came to. steps: how long it was; faults: how many hit."""
+    """What a schedule came to. steps: how long it was; faults: which of those drawn have hit."""
 
     seed: int
     violations: list[Violation]
     steps: int
-    faults: int
+    faults: tuple[int, ...]
+    coverage: Coverage = field(default_factory=Coverage)
 
 
-class Simulation(Cast):
-    """One schedule. say: told every step, when somebody wants to know."""
+class Simulation(Misfortune):
+    """One schedule. say: told every step, when somebody wants to know. only: see Misfortune."""
 
     def __init__(
-        self, seed: int, variant: Variant | None = None, say: Callable[[str], None] | None = None
+        self,
+        seed: int,
+        variant: Variant | None = None,
+        *,
+        say: Callable[[str], None] | None = None,
+        only: frozenset[int] | None = None,
     ) -> None:
-        super().__init__(seed, variant or Variant())
+        super().__init__(seed, variant or Variant(), only)
         self.seed = seed
         self._say = say
-        self._ghosts: list[tuple[Session, bool]] = []
-        self._epochs: dict[int, int] = {}
-        self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 8))
-        self._hit = 0
-        self._deaths = 0
         self._idle_rounds = 0
+        self._quiet = (0, 0)
 
     # --- the schedule -------------------------------------------------------------------------
 
     def run(self) -> Result:
         """Runs the schedule to its end and returns what was found."""
         self._set_up()
-        while not self._is_done():
-            self.world.step += 1
-            if self.world.step > STEPS_MAX or self._idle_rounds > IDLE_ROUNDS_MAX:
-                self.world.broken.append(("G12", None, "did not finish"))
-                break
-            self._one_step()
-        found = check(self.world.events, self._final())
-        direct = [Violation(*one) for one in self.world.broken]
-        return Result(self.seed, direct + found, self.world.step, self._hit)
+        try:
+            while not self._is_done():
+                self.world.step += 1
+                if self.world.step > STEPS_MAX or self._idle_rounds > IDLE_ROUNDS_MAX:
+                    self.world.broken.append(("G12", None, "did not finish"))
+                    break
+                self._one_step()
+        finally:
+            for actor in self._actors:
+                if actor.program is not None:
+                    actor.program.close()
+        return Result(self.seed, self._found(), self.world.step, tuple(self._hit), self.coverage)
 
     def _is_done(self) -> bool:
-        return not self._ghosts and all(actor.client is None for actor in self._actors)
+        waited_for = self._ghosts or any(actor.awaited for actor in self._actors)
+        return not waited_for and is_drained(self.oracle)
 
     def _one_step(self) -> None:
         if self._ghosts and self.world.likely(0.1):
-            self._end_ghost()
+            self._told(None, None, self._end_ghost())
             return
-        version = self.oracle.version
-        ready = [actor for actor in self._actors if actor.waits_at != version]
+        if self.world.likely(0.02):
+            self.world.clock.advance(self._chance.choice((0.001, 0.05, 1.1)))
+        version, now = self.oracle.version, self.world.clock.seconds
+        ready = [actor for actor in self._actors if _is_ready(actor, version, now)]
         if ready:
             busy = [actor for actor in ready if actor.waits_at is None]
             chosen = busy if busy and self.world.likely(0.75) else ready
             self._step(self._chance.choice(chosen))
         elif self._ghosts:
-            self._end_ghost()
+            self._told(None, None, self._end_ghost())
         else:
-            self._idle_rounds += 1
-            self.world.clock.advance(self._chance.choice((0.02, 0.2, 1.5)))
-            for actor in self._actors:
-                actor.waits_at = None
+            self._idle(version)
+
+    def _idle(self, version: int) -> None:
+        """Moves the time on: to what somebody waits for, and further the longer nothing happens."""
+        self._idle_rounds += 1
+        before, rounds = self._quiet
+        rounds = rounds + 1 if before == version else 0
+        self._quiet = (version, rounds)
+        wakes = [actor.wakes_at for actor in self._actors if actor.wakes_at is not None]
+        until_s = max(0.0, min(wakes, default=0.0) - self.world.clock.seconds)
+        jump_s = self._chance.choice((0.0, 0.02, 0.2)) * 2 ** min(rounds, DOUBLINGS_MAX)
+        self.world.clock.advance(max(until_s, jump_s) + 1e-6)
 
     def _step(self, actor: Actor) -> None:
         """Lets one participant perform one Op, or suffer a fault."""
         if actor.program is None or actor.op is None:
-            actor.program = actor.start()
-            actor.op = next(actor.program)
+            self._advance(actor, next)
+            if actor.program is None or actor.op is None:
+                return
         op = actor.op
-        fault = None if isinstance(op, ops.Wait) else self._draw(actor)
+        fault = self._draw(actor, op)
+        if fault is not None:
+            self._told(actor, op, f"*** {fault}")
         try:
-            answer = self._perform(actor, op) if fault is None else self._suffer(actor, op, fault)
+            answer = self._answered(actor, op, fault)
         except Blocked:
-            actor.waits_at = self.oracle.version
-        except Death:
+            self._block(actor, op)
+            return
+        except Death as death:
             if fault is None:  # what else ran in this process dies too, of no doing of its own
                 self.world.record(ev.Fault, actor.name, what="dies", target=type(op).__name__)
-            self._die(actor)
+            self._die(actor, machine=isinstance(death, PowerCut))
+            return
         except errors.OnceqError as error:
-            told = error
-            self._told(actor, op, told)
-            self._advance(actor, lambda program: program.throw(told))
-        else:
-            self._told(actor, op, answer)
-            if isinstance(op, ops.Wait):
+            answer = error
+        actor.blocked_s = None
+        self._resume(actor, op, answer)
+
+    def _answered(self, actor: Actor, op: ops.Op[Any], fault: str | None) -> Any:
+        actor.waits_at = actor.wakes_at = None
+        if isinstance(op, ops.Wait):
+            delay_s = actor.driver.wait_s(op)
+            if delay_s is not None:
                 actor.waits_at = self.oracle.version
+                actor.wakes_at = self.world.clock.seconds + delay_s
+            return delay_s is not None
+        return self._perform(actor, op) if fault is None else self._suffer(actor, op, fault)
+
+    def _block(self, actor: Actor, op: ops.Op[Any]) -> None:
+        """Lets an actor wait for another's transaction; a kill's wait has a deadline."""
+        now = self.world.clock.seconds
+        actor.waits_at = self.oracle.version
+        if not isinstance(op, (ops.Kill, ops.CancelRequest)):
+            return
+        if actor.blocked_s is None:
+            actor.blocked_s = now
+        actor.wakes_at = actor.blocked_s + op.timeout_s
+        if now >= actor.wakes_at:
+            actor.waits_at = actor.wakes_at = actor.blocked_s = None
+            self._resume(actor, op, errors.DeadlineExceeded("another's transaction did not end"))
+
+    def _resume(self, actor: Actor, op: ops.Op[Any], answer: Any) -> None:
+        self._told(actor, op, answer)
+        if isinstance(answer, errors.OnceqError):
+            self._advance(actor, lambda program: program.throw(answer))
+        else:
             self._advance(actor, lambda program: program.send(answer))
 
     def _advance(self, actor: Actor, move: Callable[[ops.Program[None]], ops.Op[Any]]) -> None:
         if actor.program is None:
-            return
+            actor.program = actor.start()
         try:
             actor.op = move(actor.program)
             for _ in range(STEPS_MAX):
@@ -145,158 +183,85 @@ class Simulation(Cast):
         except errors.Fenced:
             self._told(actor, None, "is fenced: its life is over")
             self._ended(actor)
-        except errors.OnceqError:
+        except errors.OnceqError as error:
+            self._told(actor, None, f"begins a new life after {error!r}")
             self._restart(actor)
+        except Death:
+            self.world.record(ev.Fault, actor.name, what="dies", target="")
+            self._die(actor)
 
     def _ended(self, actor: Actor) -> None:
-        actor.driver.end()
+        self._end_sessions(actor)
+        actor.program = actor.op = None
         self._actors.remove(actor)
+
+    def _end_sessions(self, actor: Actor) -> None:
+        """Ends the connections of an actor, but for those that linger."""
+        if actor.machine is not None:
+            actor.machine.died(actor)
+        actor.driver.leave()
+        for driver in (actor.driver, actor.caller):
+            if driver is not None and not self._haunts(driver):
+                driver.end()
 
     def _restart(self, actor: Actor) -> None:
         """Gives a participant a new connection and a new life, as its supervisor would."""
-        actor.driver.leave()
-        ghostly = any(session is actor.driver.session for session, _ in self._ghosts)
-        if not ghostly:
-            actor.driver.end()
-        actor.driver = self._driver(actor.process)
+        self._end_sessions(actor)
+        actor.driver, actor.caller = self._driver(actor.process), None
         actor.program = actor.op = None
-        actor.waits_at = None
+        actor.waits_at = actor.wakes_at = None
 
-    def _perform(self, actor: Actor, op: ops.Op[Any]) -> Any:
-        answer = actor.driver.perform_once(op)
-        if isinstance(op, (ops.Begin, ops.Start)):
-            self._started(op)
-        if isinstance(op, ops.Connect):
-            self._epochs[answer.registrant_id] = answer.epoch
-        epoch = getattr(op, "epoch", None)
-        if epoch is not None:
-            registrant_id: int = getattr(op, "registrant_id", 0)
-            if epoch < self._epochs.get(registrant_id, 0):
-                text = f"{type(op).__name__} of an old epoch took effect"
-                self.world.broken.append(("G6", getattr(op, "rid", None), text))
-        return answer
-
-    # --- faults -------------------------------------------------------------------------------
-
-    def _draw(self, actor: Actor) -> str | None:
-        """Returns the fault that hits now, if any."""
-        if not self._left or self.world.step > FAULT_STEPS or not self.world.likely(0.06):
-            return None
-        fault = self._chance.choice(FAULTS)
-        dies = fault.startswith("die") and actor.process is not None
-        if dies and self._deaths >= SERVER_DEATHS_MAX:
-            return None
-        whose = {"second life": actor.client, "abandoned": actor.process}.get(fault, actor)
-        if whose is None:
-            return None
-        self._left -= 1
-        self._hit += 1
-        self._deaths += dies
-        self.world.record(ev.Fault, actor.name, what=fault, target=type(actor.op).__name__)
-        self._told(actor, actor.op, f"*** {fault}")
-        return fault
-
-    def _suffer(self, actor: Actor, op: ops.Op[Any], fault: str) -> Any:
-        session = actor.driver.session
-        is_inside = session.transaction is not None and not commits(op)
-        match fault:
-            case "die before":
-                raise Death
-            case "die after":
-                self._perform(actor, op)
-                raise Death
-            case "lost request":
-                self._lose(actor, lingers=self.world.likely(0.5))
-                raise errors.ConnectionLost("the request was lost")
-            case "lost answer":
-                self._perform(actor, op)
-                self._lose(actor, lingers=is_inside and self.world.likely(0.5))
-            case "ghost commits" | "ghost rolls back":
-                self._haunt(actor, op, commits=fault == "ghost commits" and not is_inside)
-            case "database crash":
-                if self.world.likely(0.5):
-                    self._perform(actor, op)
-                self._ghosts.clear()
-                self.oracle.crash(clean=self.world.likely(0.2))
-            case _:
-                self._beset(actor)
-                return self._perform(actor, op)
-        raise errors.ConnectionLost("lost") if is_inside else errors.InDoubt("the answer was lost")
-
-    def _beset(self, actor: Actor) -> None:
-        """Begins a second life of a client, or revokes what a server holds, as a stop does."""
-        if actor.client is not None:
-            self._add_client(actor.client)
-        elif actor.session is not None and actor.session.incarnation is not None:
-            operator = self._driver(None)
-            operator.perform(ops.CloseIncarnation(incarnation=actor.session.incarnation))
-            operator.end()
-
-    def _lose(self, actor: Actor, *, lingers: bool) -> None:
-        """Loses a connection; a transaction that is open may linger in the database."""
-        session = actor.driver.session
-        if lingers and session.transaction is not None:
-            self._ghosts.append((session, False))
-        else:
-            self.oracle.end(session)
-
-    def _haunt(self, actor: Actor, op: ops.Op[Any], *, commits: bool) -> None:
-        """Loses a connection while the database is still at the Op, and will end it later."""
-        session = actor.driver.session
-        alone = session.transaction is None and not isinstance(op, ops.Begin)
-        if alone:
-            self.oracle.begin(session)
-        try:
-            if isinstance(op, ops.Finish):
-                actor.driver.perform_once(replace(op, commit=False))
-            elif not isinstance(op, (ops.Commit, ops.Call)):
-                actor.driver.perform_once(op)
-        except (Blocked, errors.OnceqError):
-            if alone:
-                self.oracle.rollback(session)
-            raise
-        if isinstance(op, (ops.Begin, ops.Start)):
-            self._started(op)
-        self._ghosts.append((session, commits))
-
-    def _started(self, op: ops.Begin | ops.Start) -> None:
-        row = self.oracle.state.elements.rows.get(op.seq)
-        if row is not None:
-            self.world.record(ev.Started, "server", rid=row.rid, eid=str(row.eid))
-
-    def _end_ghost(self) -> None:
-        session, commits = self._ghosts.pop(self._chance.randrange(len(self._ghosts)))
-        try:
-            if commits:
-                self.oracle.commit(session)
-        except errors.OnceqError:
-            self.oracle.rollback(session)
-        self.oracle.end(session)
-        self._told(None, None, f"a ghost {'commits' if commits else 'rolls back'}")
-
-    def _die(self, actor: Actor) -> None:
-        """Kills the process of an actor: with a server's, all of its sessions."""
-        dead = [one for one in self._actors if one is actor or self._shares(one, actor)]
+    def _die(self, actor: Actor, *, machine: bool = False) -> None:
+        """Kills the process of an actor: with a server's, all of its sessions; or the machine's."""
+        dead = [
+            one for one in self._actors if one is actor or _dies_with(one, actor, machine=machine)
+        ]
         for one in dead:
             if one.program is not None:
                 one.program.close()
             one.driver.leave()
-            lingers = self.world.likely(0.3)
-            self._lose(one, lingers=lingers)
+            if one.machine is not None:
+                one.machine.died(one)
+            for driver in (one.driver, one.caller):
+                if driver is not None and not self._haunts(driver):
+                    self._lose(driver, lingers=self.world.likely(0.3))
             self._actors.remove(one)
         self._told(actor, None, "dies")
         if actor.process is not None:
             self._add_process(len(dead))
-        elif actor.client is not None:
-            self._add_client(actor.client)
-
-    @staticmethod
-    def _shares(one: Actor, other: Actor) -> bool:
-        return one.process is not None and one.process is other.process
+        elif actor.again is not None:
+            actor.again()
 
     # --- the end ------------------------------------------------------------------------------
 
-    def _final(self) -> FinalState:
+    def _found(self) -> list[Violation]:
+        """Returns what is broken: seen on the way, in the history, in the accounts.
+
+        What is volatile is judged by the accounts alone, and of what was redriven as itself an
+        earlier kill's answer is right no longer.
+        """
+        found = [Violation(*one) for one in self.world.broken]
+        redriven = {str(eid) for eid in self.world.ledger.redriven}
+        volatile = {str(eid) for eid in self._volatile()}
+        events = [
+            event
+            for event in self.world.events
+            if not (isinstance(event, ev.KillAnswered) and event.eid in redriven)
+            and getattr(event, "eid", "") not in volatile
+        ]
+        found += check(events, self._final(volatile))
+        return found + list(check_accounts(self.world, self.oracle))
+
+    def _volatile(self) -> set[UUID]:
+        state = self.oracle.state
+        rows = [
+            *state.elements.rows.values(),
+            *(one.element for one in state.history.rows.values()),
+        ]
+        known = {row.eid for row in rows if row.life is not None}
+        return known | self.world.ledger.volatile
+
+    def _final(self, volatile: set[str]) -> FinalState:
         places = tuple(
             Place(
                 registrant=row.registrant,
@@ -308,11 +273,15 @@ class Simulation(Cast):
                 outcome=row.outcome,
                 aborts=row.aborts,
                 code=row.code,
+                correlation_id=row.correlation_id,
             )
             for row in self.oracle.requests()
+            if str(row.eid) not in volatile and row.queue != SCRATCH.name
         )
         effects = tuple(
-            ev.Effect(key=row.key, rid=row.rid, eid=str(row.eid)) for row in self.oracle.effects()
+            ev.Effect(key=row.key, rid=row.rid, eid=str(row.eid))
+            for row in self.oracle.effects()
+            if row.key == "booked" and str(row.eid) not in volatile
         )
         return FinalState(places=places, effects=effects, abort_limit=ABORT_LIMIT)
 
@@ -323,14 +292,34 @@ class Simulation(Cast):
             self._say(f"{self.world.step:5} {name:12} {'' if op is None else op} -> {text}")
 
 
-def commits(op: ops.Op[Any]) -> bool:
-    """Returns whether an Op ends the transaction that it is performed in."""
-    return isinstance(op, ops.Commit) or (isinstance(op, ops.Finish) and op.commit)
+def _is_ready(actor: Actor, version: int, now: float) -> bool:
+    return actor.waits_at != version or (actor.wakes_at is not None and actor.wakes_at <= now)
+
+
+def _dies_with(one: Actor, other: Actor, *, machine: bool) -> bool:
+    if machine:
+        return one.machine is other.machine
+    return one.process is not None and one.process is other.process
 
 
 def simulate(seed: int, variant: Variant | None = None) -> Result:
     """Runs the schedule of a seed."""
     return Simulation(seed, variant).run()
+
+
+def shrunk(seed: int, variant: Variant | None = None) -> Result:
+    """Returns the result of a seed that fails, with as few of its faults as it needs to fail."""
+    best = simulate(seed, variant)
+    smaller = bool(best.violations)
+    while smaller:
+        smaller = False
+        for number in best.faults:
+            only = frozenset(best.faults) - {number}
+            tried = Simulation(seed, variant, only=only).run()
+            if tried.violations and len(tried.faults) < len(best.faults):
+                best, smaller = tried, True
+                break
+    return best
 
 
 def _say(text: str) -> None:
@@ -341,10 +330,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one schedule verbosely, or many; returns 0, or 1 when a guarantee was broken."""
     parser = argparse.ArgumentParser(prog="python -m onceq.testing.simulator", description=__doc__)
     parser.add_argument("--seed", type=int, help="run this schedule and say every step")
+    parser.add_argument("--shrink", action="store_true", help="with no more faults than it needs")
     parser.add_argument("--schedules", type=int, default=1000, help="how many seeds, from 0 on")
     chosen = parser.parse_args(arguments)
     if chosen.seed is not None:
-        results = [Simulation(chosen.seed, say=_say).run()]
+        only = frozenset(shrunk(chosen.seed).faults) if chosen.shrink else None
+        results = [Simulation(chosen.seed, say=_say, only=only).run()]
     else:
         results = [simulate(seed) for seed in range(chosen.schedules)]
     for result in results:

@@ -1,4 +1,4 @@
-"""What the oracle answers about requests, wherever they are or were.
+"""What the oracle answers about requests, wherever they are or were, and about who serves.
 
 Private to the oracle; the twin of `views.sql`.
 """
@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from onceq.model.admin_ops import ServerInfo
 from onceq.model.element import RequestState
 from onceq.model.oracle.rows import SUSPECT_LANE, WAITING_LANE
 from onceq.model.oracle.state import queue_of
 
 if TYPE_CHECKING:
-    from onceq.model import ops
+    from onceq.model import admin_ops, ops
     from onceq.model.oracle.rows import ElementRow, HistoryRow, Transaction
     from onceq.model.oracle.state import State
 
@@ -101,3 +102,33 @@ def _finished(state: State, tx: Transaction, row: HistoryRow) -> RequestState:
         server_pid=None,
         body_bytes=len(row.element.body) if row.kept else None,
     )
+
+
+def list_servers(state: State, tx: Transaction, op: admin_ops.ListServers) -> list[ServerInfo]:
+    """Answers ListServers."""
+    del op
+    return [
+        ServerInfo(
+            slot=row.slot,
+            incarnation=row.incarnation,
+            process=row.process,
+            host=row.host,
+            pid=row.pid,
+            backend_pid=row.backend,
+            started_at=row.started_at,
+            alive=row.slot in state.slots,
+            claims=sum(one.claimed_by == row.incarnation for one in state.elements.seen(tx)),
+        )
+        for row in sorted(state.servers.seen(tx), key=lambda row: row.slot)
+    ]
+
+
+def rid_range(state: State, tx: Transaction, op: admin_ops.RidRange) -> tuple[str, str] | None:
+    """Answers RidRange."""
+    rows = [*state.elements.seen(tx), *(one.element for one in state.history.seen(tx))]
+    used = [
+        row.rid
+        for row in rows
+        if row.registrant_id == op.registrant_id and row.rid.startswith(op.prefix)
+    ]
+    return (min(used), max(used)) if used else None

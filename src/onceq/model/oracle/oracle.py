@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
-from onceq.model import ops
+from onceq.model import admin_ops, ops
 from onceq.model.oracle import clients, executions, lookups, queues, registrations, servers
 from onceq.model.oracle.rows import Blocked, EffectRow, Transaction
 from onceq.model.oracle.state import State
@@ -66,6 +66,8 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.AbortElement: executions.abort_element,
     ops.FallAsleep: servers.fall_asleep,
     ops.Sweep: servers.sweep,
+    admin_ops.ListServers: lookups.list_servers,
+    admin_ops.RidRange: lookups.rid_range,
 }
 """What answers each Op; a test may give an Oracle another table, to see it caught."""
 
@@ -235,6 +237,11 @@ class Oracle:
         if not clean:
             self.state.markers.clear()
             self.state.life = None
+
+    def has_lost(self, element: Element) -> bool:
+        """Returns whether nobody has claimed an element, as committed."""
+        row = self.state.elements.rows.get(element.seq)
+        return row is None or row.claimed_by is None
 
     def requests(self) -> list[RequestState]:
         """Returns every place in which a rid is, as committed."""

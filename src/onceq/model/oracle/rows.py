@@ -121,6 +121,7 @@ class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
     pid: int
     boot: int
     backend: int
+    started_at: datetime
 
 
 class EffectRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -85,6 +85,7 @@ def open_incarnation(state: State, tx: Transaction, op: ops.OpenIncarnation) -> 
         pid=op.pid,
         boot=state.boot,
         backend=tx.backend,
+        started_at=state.now(),
     )
     state.servers.put(tx, slot, row)
     return ops.Incarnation(slot=slot, incarnation=incarnation, backend_pid=tx.backend)
