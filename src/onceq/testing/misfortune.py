@@ -210,7 +210,7 @@ class Misfortune(Cast):
         if not faults:
             return None
         self.coverage.offers.add(Offer(name, faults))
-        if not self.world.likely(0.04 if name in FREQUENT else 0.35 if name in RARE else 0.1):
+        if not self.world.likely(0.04 if name in FREQUENT else 0.5 if name in RARE else 0.1):
             return None
         fault = self._chance.choice(faults)
         costs = actor.caller is not None or (fault in DEATHS and actor.process is not None)
