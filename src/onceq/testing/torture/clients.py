@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onceq import ClientState
 from onceq.errors import OperatingError, Outcome
@@ -30,22 +30,27 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = 5.0
 KILL_TIMEOUT_S: Final = 2.0
-WINDOW: Final = 400
-AT_ONCE: Final = 50
+WINDOW: Final = 1000
+AT_ONCE: Final = 100
 CANCELS: Final = 0.08
 """The share of requests, or of sends of many, that are killed at once by who sent them."""
 DISCONNECTS: Final = 0.01
-ODD: Final = (("fail", 0.006), ("poison", 0.0006), ("sudden", 0.0002))
+Odd: TypeAlias = tuple[tuple[str, float], ...]
+ODD: Final[Odd] = (("fail", 0.006), ("poison", 0.0006), ("sudden", 0.0002))
 """Of the careful clients' orders, how many are not to succeed."""
-ODD_IN_BULK: Final = (("fail", 0.004), ("poison", 0.00006), ("sudden", 0.00002))
+ODD_IN_BULK: Final[Odd] = (("fail", 0.004), ("poison", 0.00006), ("sudden", 0.00002))
+WORK: Final = 0.1
+WORK_IN_BULK: Final = 0.005
+"""The share of orders that take some milliseconds."""
 PAUSE_S: Final = 0.05
 
 
-def order(chance: random.Random, odd: tuple[tuple[str, float], ...], key: str) -> Order:
+def order(chance: random.Random, odd: Odd, key: str) -> Order:
     """Returns an order, nearly always to book, sometimes with work to do."""
     kinds, shares = [name for name, _ in odd], [share for _, share in odd]
     kind = chance.choices(["book", *kinds], [1 - sum(shares), *shares])[0]
-    return Order(kind, chance.uniform(1, 8) if chance.random() < 0.1 else 0, key)
+    works = chance.random() < (WORK if odd is ODD else WORK_IN_BULK)
+    return Order(kind, chance.uniform(1, 8) if works else 0, key)
 
 
 def persist(living: Living, work: Callable[[], None]) -> None:

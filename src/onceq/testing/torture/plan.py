@@ -40,8 +40,8 @@ class Kind:
 KINDS: Final = (
     Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
     Kind(name="kill server", per_minute=200, target="server", text="kill -9"),
-    Kind(name="kill postmaster", per_minute=8, target="database", text="kill -9, then restart"),
-    Kind(name="kill backend", per_minute=11, target="database", text="kill -9 of one of its own"),
+    Kind(name="kill postmaster", per_minute=7, target="database", text="kill -9, then restart"),
+    Kind(name="kill backend", per_minute=10, target="database", text="kill -9 of one of its own"),
     Kind(name="end session", per_minute=15, target="server", text="pg_terminate_backend"),
     Kind(
         name="stop client",
@@ -95,8 +95,8 @@ KINDS: Final = (
         longest_s=0.6,
         text="RLIMIT_AS at what it has, then kill -9",
     ),
-    Kind(name="kill spark driver", per_minute=0.7, target="spark", text="kill -9 of its Python"),
-    Kind(name="kill spark java", per_minute=0.5, target="spark", text="kill -9 of its JVM"),
+    Kind(name="kill spark driver", per_minute=0.5, target="spark", text="kill -9 of its Python"),
+    Kind(name="kill spark java", per_minute=0.4, target="spark", text="kill -9 of its JVM"),
     Kind(name="kill spark executor", per_minute=2, target="spark", text="kill -9 of its Python"),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}
@@ -130,7 +130,7 @@ class Plan:
     clerks: int = 4
     streams: int = 3
     servers: int = 3
-    batches: int = 2
+    batches: int = 4
 
     def __post_init__(self) -> None:
         if not 1 <= self.seconds <= 604_800:

@@ -11,12 +11,16 @@ import bisect
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from onceq.testing.events import Executed, Fault, ReplyEvent
 
 if TYPE_CHECKING:
     from onceq.testing.events import Event
+
+SPARK: Final = "-spark"
+OF_SPARK: Final = "(of Spark)"
+"""A client of Spark waits for as long as Spark takes to begin: half a busy minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +59,8 @@ class Marks:
             times = marks.get(fault.target) or marks.get("", [])
             index = bisect.bisect(times, fault.at)
             if index < len(times):
-                felt[fault.what].append((times[index] - fault.at) / 1e6)
+                of = f" {OF_SPARK}" if fault.target.endswith(SPARK) else ""
+                felt[fault.what + of].append((times[index] - fault.at) / 1e6)
         return [_recovery(kind, sorted(found)) for kind, found in sorted(felt.items())]
 
 

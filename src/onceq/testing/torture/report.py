@@ -124,10 +124,11 @@ class Report:
             "|---|---|--:|--:|--:|--:|",
         ]
         for name, kind in BY_NAME.items():
-            one = felt.get(name)
             made = self.faults.get(name, 0)
-            times = f"{one.median_ms} | {one.p99_ms} | {one.max_ms}" if one else "- | - | -"
-            lines.append(f"| {name} | {kind.text} | {made:,} | {times} |")
+            lines.append(f"| {name} | {kind.text} | {made:,} | {_times(felt.pop(name, None))} |")
+        lines += [
+            f"| {name} | | {one.count:,} of these | {_times(one)} |" for name, one in felt.items()
+        ]
         return [*lines, "", *(f"- not made: {text}" for text in self.not_made), ""]
 
     def _violations(self) -> list[str]:
@@ -139,6 +140,10 @@ class Report:
             f"first seen after {self.found_after_s:.0f} s" if self.found_after_s else "at the end"
         )
         return [f"Violations, {after}:", "", *shown, *([f"- and {left} more"] if left > 0 else [])]
+
+
+def _times(one: Recovery | None) -> str:
+    return "- | - | -" if one is None else f"{one.median_ms} | {one.p99_ms} | {one.max_ms}"
 
 
 def reasons(not_made: Counter[tuple[str, str]]) -> list[str]:
