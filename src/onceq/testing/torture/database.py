@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
 
+    from onceq.engine.embedded import EmbeddedServer
     from onceq.testing.torture.plan import Plan
 
 SETTINGS: Final = {"max_wal_size": "512MB", "recovery_init_sync_method": "syncfs"}
@@ -57,25 +58,34 @@ class Database:
     def __init__(self, plan: Plan) -> None:
         self.repository = f"torture_{plan.seed % 10**9}"
         self.found: list[str] = []
+        self.conninfo = ""
         self.disk: SmallDisk | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="database")
         self._under_way: Future[None] | None = None
-        self._server = None
+        self._server: EmbeddedServer | None = None
+        self._was_made = False
+        try:
+            self._open(plan)
+            self._prepare(plan)
+        except BaseException:
+            self.close(keep=False)
+            raise
+
+    def _open(self, plan: Plan) -> None:
         if plan.url is None:
             self.disk = SmallDisk(plan.place)
             root = plan.place if self.disk.why_not else self.disk.root
             self._server = open_embedded(root / "postgresql", settings=SETTINGS)
             self.conninfo = self._server.conninfo
-        else:
-            with contextlib.closing(locate(plan.url)) as located:
-                if located.embedded is not None:
-                    raise InvalidValue("--url names a scratch database that runs by itself")
-                self.conninfo = located.conninfo
-        self._prepare(plan)
+            return
+        with contextlib.closing(locate(plan.url)) as located:
+            if located.embedded is not None:
+                raise InvalidValue("--url names a scratch database that runs by itself")
+            self.conninfo = located.conninfo
 
     def _prepare(self, plan: Plan) -> None:
-        made = apply_with(self.conninfo, self.repository)
-        if not made:
+        self._was_made = apply_with(self.conninfo, self.repository)
+        if not self._was_made:
             raise InvalidValue(
                 f"there is a repository {self.repository} of an earlier run: drop that schema, "
                 "or take another seed"
@@ -154,7 +164,7 @@ class Database:
         self._pool.shutdown()
         if self._server is not None:
             self._server.close()
-        elif not keep:
+        elif self._was_made and not keep:
             ask(self.conninfo, f"drop schema {self.repository} cascade")
         if self.disk is not None:
             self.disk.close(keep=keep)

@@ -1,0 +1,153 @@
+"""What torture judges beyond the history checker: each planted wrong is found."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceq.testing.events import (
+    Connected,
+    Doubted,
+    Effect,
+    EnqueueBegun,
+    Enqueued,
+    Executed,
+    Fault,
+    FinalState,
+    Place,
+    ReceiveBegun,
+    Received,
+    Recorder,
+    SendBegun,
+    SendFailed,
+    SendOk,
+)
+from onceq.testing.torture.judge import Judgement, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from onceq.testing.events import Event
+
+WHO: dict[str, Any] = {"registrant": "clerk-0", "epoch": 1}
+NEXT: dict[str, Any] = {"registrant": "clerk-0", "epoch": 2}
+
+
+def connected(who: dict[str, Any], s_rid: str | None = None) -> Connected:
+    was = "new" if s_rid is None and who is WHO else "connected"
+    return Connected(was=was, s_rid=s_rid, r_rid=None, ckpt=None, **who)
+
+
+def finished(rid: str, eid: str, role: str = "request", who: str | None = "clerk-0") -> Place:
+    return Place(
+        registrant=who,
+        thread=None if who is None else "",
+        rid=rid,
+        eid=eid,
+        role=role,
+        state="finished",
+        outcome="done",
+    )
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Callable[..., Judgement]:
+    """Judges events and lines, given the final state."""
+
+    def given(events: list[Event], final: FinalState, lines: str = "") -> Judgement:
+        (tmp_path / "events").mkdir()
+        (tmp_path / "lines").mkdir()
+        (tmp_path / "lines" / "clerk-0").write_text(lines)
+        with Recorder(tmp_path / "events" / "clerk-0-1.events", "clerk clerk-0") as recorder:
+            for event in events:
+                recorder.record(event)
+        return judge(tmp_path, final)
+
+    return given
+
+
+def sound() -> tuple[list[Event], FinalState]:
+    """One request, sent in doubt, which took effect; its reply, printed; one datagram."""
+    events: list[Event] = [
+        connected(WHO),
+        SendBegun(rid="r", **WHO),
+        SendFailed(rid="r", unknown=True, **WHO),
+        connected(NEXT, "r"),
+        Executed(rid="r", eid="e", actor="server server-0"),
+        ReceiveBegun(**NEXT),
+        Received(rid="r", eid="p", outcome="done", answers="r", ckpt=b"0", **NEXT),
+        Fault(what="cut client after", target="client"),
+        EnqueueBegun(rid="notes-0.1"),
+        Enqueued(rid="notes-0.1", eid="n"),
+    ]
+    reply = Place(
+        registrant="clerk-0",
+        thread="",
+        rid="r",
+        eid="p",
+        role="reply",
+        state="replied",
+        outcome="done",
+    )
+    places = (reply, finished("r", "e"), finished("n", "n", "datagram", None))
+    effects = (Effect(key="r", rid="r", eid="e"), Effect(key="n", rid="n", eid="n"))
+    return events, FinalState(places=places, effects=effects, abort_limit=5)
+
+
+def test_a_sound_run(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    found = judged(events, final, "r\n")
+    assert found.violations == []
+    assert (found.doubts.took_effect, found.doubts.total) == (1, 1)
+    assert found.faults == {"cut client after": 1}
+
+
+def replaced(final: FinalState, **changes: Any) -> FinalState:
+    names = ("places", "effects", "abort_limit")
+    fields = {name: getattr(final, name) for name in names} | changes
+    return FinalState(**fields)
+
+
+def test_what_was_printed_twice_or_never(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    found = judged(events, final, "x\nx\n")
+    assert found.violations == [
+        "C8 x: was printed 2 times",
+        "C8 r: its reply was handed out, and never printed",
+    ]
+
+
+def test_what_was_ordered_once_and_booked_twice(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    events[1:1] = [SendBegun(rid="q", **WHO), SendOk(rid="q", **WHO)]
+    events[3:3] = [Executed(rid="q", eid="f", actor="server server-0")]
+    places = (*final.places, finished("q", "f"))
+    effects = (*final.effects, Effect(key="r", rid="q", eid="f"))
+    found = judged(events, replaced(final, places=places, effects=effects), "r\n")
+    assert "G2 r: was ordered once, and booked by 2 requests" in found.violations
+
+
+def test_a_datagram_that_is_lost(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    found = judged(
+        events, replaced(final, places=final.places[:2], effects=final.effects[:1]), "r\n"
+    )
+    assert "G4 n: an acknowledged datagram is in 0 places" in found.violations
+
+
+def test_a_doubt_that_was_resolved_wrongly(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    events[3:] = [connected(NEXT), Doubted(what="finish", eids=("gone",))]
+    found = judged(events, final)
+    assert found.doubts.did_not == 1
+    assert found.doubts.finishes == 1
+    wrong = [text for text in found.violations if text.startswith("G6 doubt")]
+    assert len(wrong) == 2
+
+
+def test_a_doubt_that_took_effect_and_is_nowhere(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    found = judged(events, replaced(final, places=final.places[2:]), "r\n")
+    assert any("sends in doubt ['r']" in text for text in found.violations)
