@@ -12,25 +12,25 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="client",
         text="a client of two requests, receives with checkpoints; kills",
-        kinds=(_G, _G), owners=(0, 0), clients=1, faults=4, wishes=1,
+        kinds=(_G, _G), owners=(0, 0), clients=1, faults=5, wishes=1,
         may=frozenset({"client", "database"}),
     ),
     Setting(
         name="client-plain",
         text="a client of three requests, receives without checkpoints",
-        kinds=(_G, _G, _G), owners=(0, 0, 0), clients=1, checkpoints=False, faults=4,
+        kinds=(_G, _G, _G), owners=(0, 0, 0), clients=1, checkpoints=False, faults=5,
         may=frozenset({"client", "database"}),
     ),
     Setting(
         name="client-discards",
         text="a client that gives up what was not submitted",
-        kinds=(_G, _G), owners=(0, 0), clients=1, discards=True, faults=4,
+        kinds=(_G, _G), owners=(0, 0), clients=1, discards=True, faults=5,
         may=frozenset({"client", "database"}),
     ),
     Setting(
         name="client-resubmits",
         text="a client that sends all again after each death",
-        kinds=(_G, _G), owners=(0, 0), clients=1, resubmits=True, faults=4,
+        kinds=(_G, _G), owners=(0, 0), clients=1, resubmits=True, faults=5,
         may=frozenset({"client", "database"}),
     ),
     Setting(
@@ -43,37 +43,37 @@ SETTINGS: tuple[Setting, ...] = (
         name="server",
         text="two servers, three requests, claims in two steps; kills",
         kinds=(_G, _G, _R), entries=3, processes=2, batch=1, claim_steps=True, soft=True,
-        faults=2, wishes=2, may=_SERVER | {"revoked", "database"},
+        faults=1, wishes=2, may=_SERVER | {"revoked", "database"},
     ),
     Setting(
         name="failing",
         text="requests that raise, meet a deadlock, fail at the commit; redrive",
         kinds=(_R, Kind.MEETS_A_DEADLOCK, Kind.FAILS_AT_COMMIT, Kind.SPARE), entries=2,
-        processes=1, batch=1, faults=3, wishes=2, may=_SERVER | {"database"},
+        processes=1, batch=1, faults=2, wishes=2, may=_SERVER | {"database"},
     ),
     Setting(
         name="poison",
         text="a request that kills its server, and one that does not",
-        kinds=(_K, _G), entries=3, processes=2, batch=1, faults=3, wishes=1,
+        kinds=(_K, _G), entries=3, processes=2, batch=1, faults=2, wishes=1,
         may=_SERVER | {"revoked", "database"},
     ),
     Setting(
         name="two-sessions",
         text="the same in a process of two sessions, and another beside it",
-        kinds=(_K, _G, _G), entries=4, processes=2, sessions=2, batch=1, faults=2,
+        kinds=(_K, _G, _G), entries=4, processes=2, sessions=2, batch=1, faults=1,
         may=_SERVER | {"database"},
     ),
     Setting(
         name="one-process",
         text="the same in one process of two sessions, alone",
-        kinds=(_K, _G), entries=2, processes=1, sessions=2, batch=1, faults=3, wishes=1,
+        kinds=(_K, _G), entries=2, processes=1, sessions=2, batch=1, faults=4, wishes=1,
         may=_SERVER | {"database"},
     ),
     Setting(
         name="database-poison",
         text="a request that brings the database down, and one that does not",
         kinds=(Kind.CRASHES_THE_DATABASE, _G), entries=3, processes=2, batch=1, soft=True,
-        claim_steps=True, faults=3, may=_SERVER | {"database"},
+        claim_steps=True, faults=2, may=_SERVER | {"database"},
     ),
     Setting(
         name="batch",
@@ -84,7 +84,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="batch-commit",
         text="batches of three; the commit of one request fails",
-        kinds=(_G, Kind.FAILS_AT_COMMIT, _R), entries=2, processes=1, batch=3, faults=3,
+        kinds=(_G, Kind.FAILS_AT_COMMIT, _R), entries=2, processes=1, batch=3, faults=2,
         wishes=1, may=_SERVER | {"revoked", "database"},
     ),
     Setting(
@@ -114,7 +114,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         name="spark-native",
         text="a Spark server and a native one on the same queue",
-        kinds=(_G, _G, _R), spark=True, entries=2, processes=1, batch=1, faults=2, wishes=1,
+        kinds=(_G, _G, _R), spark=True, entries=2, processes=1, batch=1, faults=1, wishes=1,
         may=_SERVER | {"spark", "database"},
     ),
     Setting(
