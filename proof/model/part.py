@@ -25,10 +25,11 @@ ABREAST = 2
 HEAD = """\
 An abstract state machine of clients, clerk, queue manager, servers and Spark, written from the
 guarantees, without the product. Every state that can be reached is visited, breadth first, up to
-the limit; G1 to G8 are checked in each, and that every run without further faults comes to a good
-end (G12); what lies beyond the limit is not judged. States are told apart by 64-bit fingerprints: that one of n was taken for another has a
-probability of at most n²/2⁶⁵, here below {chance}. `python -m proof.model --configuration NAME`
-explores one; with `--variant NAME` it prints how the variant breaks what is promised.
+the limit. G1 to G8 are checked in each, and that every run without further faults comes to a good
+end (G12); what lies beyond the limit is not judged. States are told apart by 64-bit fingerprints:
+that one of n was taken for another has a probability of at most n²/2⁶⁵, here below {chance}.
+`python -m proof.model --configuration NAME` explores one; `--variant NAME` prints how a variant
+breaks what is promised.
 """
 
 
@@ -45,7 +46,7 @@ class Extent:
 
 
 EXTENTS = {
-    Size.SMALL: Extent(faults=1, states=18_000),
+    Size.SMALL: Extent(faults=1, states=50_000),
     Size.PROOF: Extent(states=500_000),
     Size.LONG: Extent(more=2, states=5_000_000),
 }

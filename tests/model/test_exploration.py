@@ -10,6 +10,7 @@ import pytest
 
 import proof.model
 from proof.goals import GOALS, STATES
+from proof.model.__main__ import main
 from proof.model.layout import Kind, Rules, Setting
 from proof.model.part import PART
 from proof.model.search import Search, search
@@ -66,6 +67,25 @@ def test_a_run_that_stops_short_is_found() -> None:
     stuck = Setting(name="stuck", text="", kinds=(Kind.GOOD,), entries=1, processes=0, batch=1)
     found = search(stuck)
     assert (found.broken, found.states) == ("G12", 1)
+
+
+def test_the_command_prints_the_way_to_what_a_variant_breaks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["model", "--variant", "anchor"])
+    assert main() == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "BROKEN: G6" in lines[1]
+    assert lines[-1].split(maxsplit=1)[1] == "a ghost of client 1: its send commits"
+
+
+def test_the_command_explores_a_configuration(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["model", "--configuration", "client", "--size", "small", "--states", "300"]
+    monkeypatch.setattr("sys.argv", asked)
+    assert main() == 0
+    assert "up to the limit: nothing is broken" in capsys.readouterr().out
 
 
 def texts_of_steps() -> set[str]:
