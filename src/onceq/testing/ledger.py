@@ -18,13 +18,21 @@ import msgspec
 
 from onceq.engine.driver import connect
 from onceq.testing.events import Effect, Executed, FinalState, Place
+from onceq.testing.events.files import EFFECTS_NAME, PLACES_NAME, StoredFinal, save_final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from psycopg import Connection
+
     from onceq import Context
     from onceq.testing.events import Recorder
 
 EFFECTS = "effects"
 COLUMNS = "key text, rid text, eid text, pid integer"
+ROWS_AT_ONCE = 10_000
+_PLACE_FIELDS = [one.name for one in dataclasses.fields(Place)]
 
 
 class Order(msgspec.Struct):
@@ -95,12 +103,48 @@ def ask(conninfo: str, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
 
 def final_state(conninfo: str, repository: str, abort_limit: int | None = 5) -> FinalState:
     """Returns what is there in the end, for the history checker."""
-    names = [one.name for one in dataclasses.fields(Place)]
-    columns = ", ".join("eid::text" if name == "eid" else name for name in names)
-    places = ask(conninfo, f"select {columns} from {repository}.requests")  # noqa: S608 # our own names
-    effects = ask(conninfo, f"select key, rid, eid from {repository}.{EFFECTS}")  # noqa: S608 # as above
+    places, effects = (ask(conninfo, query) for query in _queries(repository))
     return FinalState(
-        places=tuple(Place(**dict(zip(names, row, strict=True))) for row in places),
-        effects=tuple(Effect(key=key, rid=rid, eid=eid) for key, rid, eid in effects),
+        places=tuple(_place(row) for row in places),
+        effects=tuple(_effect(row) for row in effects),
         abort_limit=abort_limit,
     )
+
+
+def store_final_state(
+    conninfo: str, repository: str, folder: Path, abort_limit: int | None = 5
+) -> StoredFinal:
+    """Writes what is there in the end beside the events, row by row, however much it is."""
+    save_final(FinalState(places=(), effects=(), abort_limit=abort_limit), folder)
+    places, effects = _queries(repository)
+    with contextlib.closing(connect(conninfo)) as connection, connection.transaction():
+        _store(connection, places, folder / PLACES_NAME, _place)
+        _store(connection, effects, folder / EFFECTS_NAME, _effect)
+    return StoredFinal.open(folder)
+
+
+def _queries(repository: str) -> tuple[str, str]:
+    columns = ", ".join("eid::text" if name == "eid" else name for name in _PLACE_FIELDS)
+    return (
+        f"select {columns} from {repository}.requests",  # noqa: S608 # our own names
+        f"select key, rid, eid from {repository}.{EFFECTS}",  # noqa: S608 # as above
+    )
+
+
+def _place(row: Sequence[Any]) -> Place:
+    return Place(**dict(zip(_PLACE_FIELDS, row, strict=True)))
+
+
+def _effect(row: Sequence[Any]) -> Effect:
+    key, rid, eid = row
+    return Effect(key=key, rid=rid, eid=eid)
+
+
+def _store(
+    connection: Connection[Any], query: str, path: Path, made: Callable[[Sequence[Any]], Any]
+) -> None:
+    encoder = msgspec.json.Encoder()
+    with connection.cursor(name="final") as cursor, path.open("wb") as file:
+        cursor.execute(query.encode())
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            file.write(encoder.encode_lines([made(row) for row in rows]))

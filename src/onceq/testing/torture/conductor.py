@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceq.errors import InvalidValue
 from onceq.testing.events import Recorder
-from onceq.testing.ledger import final_state
+from onceq.testing.ledger import store_final_state
 from onceq.testing.torture.board import Board, Count
 from onceq.testing.torture.database import Database
 from onceq.testing.torture.faults import CLIENTS, SERVERS, Faults
@@ -235,7 +235,8 @@ class _Conductor:
         return self._fleet.deaths.asked + crashes + (self._spark.kills if self._spark else 0)
 
     def _judge(self, lasted_s: float) -> Report:
-        final = final_state(self._database.conninfo, self._database.repository, ABORT_LIMIT)
+        database, events = self._database, self._place / "events"
+        final = store_final_state(database.conninfo, database.repository, events, ABORT_LIMIT)
         found = judge(self._place, final)
         doubts, deaths, plan = found.doubts, self._fleet.deaths, self._plan
         died = [f"death: {text}; see said.txt" for text in deaths.others]

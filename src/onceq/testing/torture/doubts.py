@@ -18,7 +18,8 @@ from onceq.testing.events import Connected, Doubted, KillFailed, SendBegun, Send
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onceq.testing.events import Client, Event, FinalState
+    from onceq.testing.events import Client, Event
+    from onceq.testing.events.files import StoredFinal
 
 
 @dataclass(slots=True)
@@ -69,13 +70,17 @@ class Resolution:
         if isinstance(event, SendBegun) and (event.client, event.rid) in self._unknown:
             self._begun[event.client, event.rid] += 1
 
-    def resolve(self, final: FinalState) -> Doubts:
+    def resolve(self, final: StoredFinal) -> Doubts:
         """Returns what became of every unknown commit."""
         there: defaultdict[Client, set[str]] = defaultdict(set)
         finished: Counter[str] = Counter()
-        for place in final.places:
-            there[place.registrant or "", place.thread or ""].add(place.rid)
-            finished[place.eid] += place.state == "finished"
+        eids = set(self._eids)
+        for place in final.places():
+            client = (place.registrant or "", place.thread or "")
+            if (client, place.rid) in self._unknown:
+                there[client].add(place.rid)
+            if place.eid in eids:
+                finished[place.eid] += place.state == "finished"
         self._doubts.wrong += [
             f"a finish in doubt: {eid} finished {finished[eid]} times"
             for eid in self._eids

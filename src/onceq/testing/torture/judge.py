@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from onceq.testing.events import Enqueued, ReplyEvent
-from onceq.testing.events.files import EVENTS_PATTERN, read, save_final
+from onceq.testing.events.files import EVENTS_PATTERN, read
 from onceq.testing.history import check_files
 from onceq.testing.torture.doubts import Doubts, Resolution
 from onceq.testing.torture.recoveries import Marks, Recovery
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from onceq.testing.events import Event, FinalState
+    from onceq.testing.events import Event
+    from onceq.testing.events.files import StoredFinal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +38,11 @@ class Judgement:
     took_s: float
 
 
-def judge(place: Path, final: FinalState) -> Judgement:
+def judge(place: Path, final: StoredFinal) -> Judgement:
     """Judges what the participants have written down in a run's directory."""
     events = place / "events"
-    save_final(final, events)
     began = time.monotonic()
-    checked = check_files(events)
+    checked = check_files(events, final)
     took_s = time.monotonic() - began
     resolution, marks, said = Resolution(), Marks(), _Said()
     for event in _all(events):
@@ -74,14 +74,12 @@ def _all(folder: Path) -> Iterator[Event]:
             yield from piece
 
 
-def _booked_twice(final: FinalState) -> Iterator[str]:
-    """Yields what a client had ordered once, and two requests have done."""
-    by_key: defaultdict[str, set[str]] = defaultdict(set)
-    for effect in final.effects:
-        by_key[effect.key].add(effect.eid)
-    for key, eids in by_key.items():
-        if len(eids) > 1:
-            yield f"G2 {key}: was ordered once, and booked by {len(eids)} requests"
+def _booked_twice(final: StoredFinal) -> Iterator[str]:
+    """Yields what a client had ordered once, and several requests have done."""
+    booked: dict[str, str] = {}
+    for effect in final.effects():
+        if booked.setdefault(effect.key, effect.eid) != effect.eid:
+            yield f"G2 {effect.key}: was ordered once, and booked by several requests"
 
 
 class _Said:
@@ -97,13 +95,14 @@ class _Said:
         elif isinstance(event, ReplyEvent) and event.ckpt is not None:
             self._handed[event.registrant].add(event.rid)
 
-    def datagrams(self, final: FinalState) -> Iterator[str]:
+    def datagrams(self, final: StoredFinal) -> Iterator[str]:
         """Yields acknowledged datagrams that are nowhere (G4), or in two places."""
-        roles = {"datagram", "failed"}
-        there = Counter(place.eid for place in final.places if place.role in roles)
-        held = Counter(place.eid for place in final.places if place.state == "held")
+        there: Counter[str] = Counter()
+        for place in final.places():
+            if place.eid in self._enqueued and place.state != "held":
+                there[place.eid] += 1
         for eid in self._enqueued:
-            if there[eid] - held[eid] != 1:
+            if there[eid] != 1:
                 yield f"G4 {eid}: an acknowledged datagram is in {there[eid]} places"
 
     def printed(self, lines: Path) -> Iterator[str]:
