@@ -11,6 +11,7 @@ import argparse
 import datetime as dt
 import signal
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -57,23 +58,32 @@ def chosen(options: argparse.Namespace, parts: Sequence[Part]) -> list[Part]:
 
 
 def run(options: argparse.Namespace, parts: Sequence[Part]) -> Record:
-    """Run the parts that are asked for; return what they have shown."""
+    """Run the parts that are asked for; return what they have shown, judged."""
     terms = Terms(size=options.size, seed=options.seed, table=options.table)
     to = console()
     to.print(f"proof: size {terms.size}, seed {terms.seed}")
+    began = time.monotonic()
     with Terminal(to) as terminal:
         results = run_all(chosen(options, parts), terms, terminal)
     today = dt.datetime.now(dt.UTC).date().isoformat()
     shown = [record.shown(result, options.seed, today) for result in results]
-    return record.Record(size=options.size, machine=machine.described(), shown=shown)
+    return record.Record(
+        size=options.size,
+        took_s=round(time.monotonic() - began, 1),
+        machine=machine.described(),
+        shown=shown,
+        judged=judging.judged(parts, shown, options.size),
+    )
 
 
 def write(made: Record, parts: Sequence[Part]) -> None:
     """Write record and page; what was not run again is kept."""
     path = record.path_of(made.size)
     together = record.merged(record.read(path), made, [part.name for part in parts])
+    verdict = judging.judged(parts, together.shown, together.size)
+    together = msgspec.structs.replace(together, judged=verdict)
     record.write(together, path)
-    page.path_of(made.size).write_text(page.text(together, parts))
+    page.path_of(made.size).write_text(page.text(together))
 
 
 def _stop(*_: object) -> NoReturn:
@@ -93,11 +103,9 @@ def main(arguments: Sequence[str]) -> int:
         write(made, parts)
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode(made) + b"\n")
-    rows = judging.rows(parts, made.shown, made.size)
-    wrong = judging.complaints(parts, made.shown, made.size)
     about = f"onceq: the proof, size {made.size}, seed {options.seed}"
-    show_end(console(), rows, wrong, about)
-    return 1 if wrong else 0
+    show_end(console(), made.judged, about)
+    return 1 if made.judged.wrong else 0
 
 
 if __name__ == "__main__":

@@ -5,10 +5,10 @@ Pure: the page and the exit code are made of the same answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from proof.goals import GOALS
+from proof.record import Judged, Row
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,17 +20,6 @@ if TYPE_CHECKING:
 MET, MISSED, STATED = "met", "MISSED", "stated"
 NOT_TRIED, IN_PART = "not tried here", "in part"
 TABLE = {goal.what: goal for goal in GOALS}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A row of the table of goals. seconds: of all parts that add to it, together."""
-
-    what: str
-    goal: int
-    reached: int
-    seconds: float
-    verdict: str
 
 
 def rows(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> list[Row]:
@@ -66,6 +55,16 @@ def _verdict(reached: int, wanted: int, tried: Sequence[Shown], adding: int) -> 
     if reached >= wanted:
         return MET
     return IN_PART if 0 < len(tried) < adding else MISSED
+
+
+def judged(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> Judged:
+    """Return the rows, what is wrong, and which parts were not run."""
+    names = {one.name for one in shown}
+    return Judged(
+        rows=rows(parts, shown, size),
+        wrong=complaints(parts, shown, size),
+        not_run=[part.name for part in parts if part.name not in names],
+    )
 
 
 def complaints(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> list[str]:

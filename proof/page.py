@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proof.judging import complaints, rows
 from proof.part import Size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from proof.part import Part
     from proof.record import Record, Shown
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -33,12 +31,12 @@ def path_of(size: Size) -> Path:
     return DOCS / ("proof-long.md" if size is Size.LONG else "proof.md")
 
 
-def text(record: Record, parts: Sequence[Part]) -> str:
-    """Return the page. parts: all there are, so that a part that was not run is named."""
-    return "\n".join(_blocks(record, parts))
+def text(record: Record) -> str:
+    """Return the page."""
+    return "\n".join(_blocks(record))
 
 
-def _blocks(record: Record, parts: Sequence[Part]) -> Iterator[str]:
+def _blocks(record: Record) -> Iterator[str]:
     yield HEAD
     yield _about(record)
     yield "## Goals\n"
@@ -46,17 +44,16 @@ def _blocks(record: Record, parts: Sequence[Part]) -> Iterator[str]:
         ("measure", "goal", "reached", "seconds", ""),
         (
             (r.what, f"{r.goal:,}", f"{r.reached:,}", f"{r.seconds:,.0f}", r.verdict)
-            for r in rows(parts, record.shown, record.size)
+            for r in record.judged.rows
         ),
     )
     yield "Several parts may add to one row; its seconds are those of all of them.\n"
     violations = sum(len(one.violations) for one in record.shown)
     yield f"**Violations: {violations}.**\n"
-    yield from _wrong(complaints(parts, record.shown, record.size))
+    yield from _wrong(record.judged.wrong)
     yield from _controls(record.shown)
-    missing = [part.name for part in parts if part.name not in {s.name for s in record.shown}]
-    if missing:
-        yield f"Not run here: {', '.join(missing)}.\n"
+    if record.judged.not_run:
+        yield f"Not run here: {', '.join(record.judged.not_run)}.\n"
     yield "## The parts\n"
     for one in record.shown:
         yield from _section(one)
@@ -65,13 +62,14 @@ def _blocks(record: Record, parts: Sequence[Part]) -> Iterator[str]:
 def _about(record: Record) -> str:
     dates = sorted({one.date for one in record.shown})
     seeds = sorted({one.seed for one in record.shown})
-    took = sum(one.seconds for one in record.shown)
+    work = sum(one.seconds for one in record.shown) / 60
+    took = "several runs" if record.took_s is None else f"{record.took_s / 60:.0f} minutes"
     facts = {
         "command": f"`{COMMANDS[record.size]}`",
         "date": " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else "",
         "seed": ", ".join(map(str, seeds)),
         "size": record.size.value,
-        "work": f"{took / 60:.0f} minutes of all parts together; some run two abreast",
+        "took": f"{took}; the parts one by one: {work:.0f} minutes",
         **record.machine,
     }
     return "\n".join(_table(("", ""), facts.items()))

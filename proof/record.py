@@ -38,13 +38,36 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     page: str = ""
 
 
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the table of goals. seconds: of all parts that add to it, together."""
+
+    what: str
+    goal: int
+    reached: int
+    seconds: float
+    verdict: str
+
+
+class Judged(msgspec.Struct, frozen=True, kw_only=True):
+    """What comes of all that was shown. wrong: each in one sentence. not_run: names of parts."""
+
+    rows: list[Row] = []
+    wrong: list[str] = []
+    not_run: list[str] = []
+
+
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run, or several put together. machine: what it ran on, by what is asked."""
+    """A whole run, or several put together. machine: what it ran on, by what is asked.
+
+    took_s: the time of the run from beginning to end; None when it is put together of several.
+    """
 
     v: int = VERSION
     size: Size
+    took_s: float | None = None
     machine: dict[str, str]
     shown: list[Shown]
+    judged: Judged = Judged()
 
 
 def shown(result: Result, seed: int, date: str) -> Shown:
@@ -93,4 +116,5 @@ def merged(old: Record | None, new: Record, names: Sequence[str]) -> Record:
         return new
     held = {one.name: one for one in [*old.shown, *new.shown]}
     together = [held[name] for name in names if name in held]
-    return msgspec.structs.replace(new, shown=together)
+    whole = len(together) == len(new.shown)
+    return msgspec.structs.replace(new, shown=together, took_s=new.took_s if whole else None)

@@ -11,13 +11,12 @@ from rich.table import Table
 from proof.judging import IN_PART, MET, MISSED, NOT_TRIED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from typing import Self
 
     from rich.progress import TaskID
 
-    from proof.judging import Row
     from proof.part import Part
+    from proof.record import Judged
     from proof.running import Result, Running
 
 WIDTH = 120
@@ -88,16 +87,16 @@ def _word(result: Result) -> tuple[str, str]:
     return f"done: {stated}", "green"
 
 
-def show_end(to: Console, rows: Sequence[Row], complaints: Sequence[str], about: str) -> None:
+def show_end(to: Console, judged: Judged, about: str) -> None:
     """Print the table of goals, everything that is wrong, and the verdict."""
     made = Table(title=about)
     for heading in ("measure", "goal", "reached", "seconds", ""):
         made.add_column(heading, justify="left" if heading in {"measure", ""} else "right")
-    for row in rows:
+    for row in judged.rows:
         numbers = (f"{row.goal:,}", f"{row.reached:,}", f"{row.seconds:,.0f}")
         made.add_row(row.what, *numbers, row.verdict, style=STYLES.get(row.verdict))
     to.print(made)
-    for complaint in complaints:
-        to.print(complaint, style="red", markup=False)
-    wrong = f"proof: FAILED: {len(complaints)} things are wrong"
-    to.print(wrong if complaints else "proof: nothing lost, nothing twice, no goal missed")
+    for one in judged.wrong:
+        to.print(one, style="red", markup=False)
+    wrong = f"proof: FAILED: {len(judged.wrong)} things are wrong"
+    to.print(wrong if judged.wrong else "proof: nothing lost, nothing twice, no goal missed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from proof import judging, page, record
@@ -36,7 +37,7 @@ def test_the_page_says_what_was_recorded(size: Size) -> None:
     held = record.read(record.path_of(size))
     path = page.path_of(size)
     assert path.exists() == (held is not None)
-    assert held is None or path.read_text() == page.text(held, PARTS)
+    assert held is None or path.read_text() == page.text(held)
 
 
 def test_in_a_whole_run_a_goal_without_a_part_is_missed() -> None:
@@ -47,9 +48,10 @@ def test_in_a_whole_run_a_goal_without_a_part_is_missed() -> None:
 
 def test_a_part_that_runs_again_replaces_only_itself() -> None:
     old = recorded(shown("good", seconds=1), shown("missed", seconds=2), shown("gone", seconds=3))
-    new = recorded(shown("missed", seconds=4))
+    new = msgspec.structs.replace(recorded(shown("missed", seconds=4)), took_s=5.0)
     together = record.merged(old, new, [part.name for part in TINY])
     assert [(one.name, one.seconds) for one in together.shown] == [("good", 1), ("missed", 4)]
+    assert (new.took_s, together.took_s) == (5.0, None)
 
 
 def test_runs_of_two_sizes_are_not_put_together() -> None:
