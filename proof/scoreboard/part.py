@@ -170,5 +170,5 @@ PART = Part(
     name="scoreboard",
     text="Server processes are killed at work, and by a poison: onceq beside its peers.",
     run=run,
-    limits=Limits(small_s=120, proof_s=900, long_s=900),
+    limits=Limits(small_s=180, proof_s=1800, long_s=1800),  # installing the peers takes minutes
 )
