@@ -6,6 +6,7 @@ name of a machine.
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,7 @@ def shown(result: Result, seed: int, date: str) -> Shown:
         date=date,
         seed=seed,
         seconds=round(result.seconds, 1),
-        failure=result.failure,
+        failure=None if result.failure is None else _without_places(result.failure),
     )
     if (outcome := result.outcome) is None:
         return made
@@ -87,9 +88,14 @@ def shown(result: Result, seed: int, date: str) -> Shown:
         skipped=outcome.skipped,
         measures=outcome.measures,
         controls=outcome.controls,
-        violations=outcome.violations,
+        violations=[_without_places(one) for one in outcome.violations],
         page=outcome.page,
     )
+
+
+def _without_places(text: str) -> str:
+    """Return a text that names no place on this machine: tracebacks do."""
+    return text.replace(f"{FOLDER.parent}/", "").replace(f"{tempfile.gettempdir()}/", "")
 
 
 def path_of(size: Size) -> Path:

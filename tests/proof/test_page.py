@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import msgspec
 import pytest
 
 from proof import judging, page, record
 from proof.goals import GOALS
-from proof.part import Measure, Size
+from proof.part import Measure, Outcome, Size
 from proof.parts import PARTS
 from proof.record import Record, Shown
+from proof.running import Result
 from tests.proof.tiny_parts import PARTS as TINY
 
 
@@ -52,6 +55,15 @@ def test_a_part_that_runs_again_replaces_only_itself() -> None:
     together = record.merged(old, new, [part.name for part in TINY])
     assert [(one.name, one.seconds) for one in together.shown] == [("good", 1), ("missed", 4)]
     assert (new.took_s, together.took_s) == (5.0, None)
+
+
+def test_what_is_recorded_names_no_place() -> None:
+    (good, *_) = TINY
+    said = f"in {record.FOLDER}/part.py: {tempfile.gettempdir()}/onceq-proof-x/log"
+    failed = record.shown(Result(part=good, seconds=1.0, failure=said), 1, "2026-01-01")
+    broken = Result(part=good, seconds=1.0, outcome=Outcome(violations=[said]))
+    assert failed.failure == "in proof/part.py: onceq-proof-x/log"
+    assert record.shown(broken, 1, "2026-01-01").violations == [failed.failure]
 
 
 def test_runs_of_two_sizes_are_not_put_together() -> None:
