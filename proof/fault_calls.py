@@ -1,0 +1,148 @@
+"""The calls of a queue manager that run into fault points, each so that it can be begun again.
+
+Used by proof/fault_programs.py. What must happen once leaves a row in the ledger of effects, in the
+same transaction; the rest may happen any number of times.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+import onceq
+from onceq import errors
+from onceq.testing.ledger import EFFECTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from onceq.model.element import Element
+
+THINGS: Final = onceq.Queue("things", str, str, abort_limit=100, backoff_ms=0)
+FRAGILE: Final = onceq.Queue("fragile", str, str, abort_limit=1, backoff_ms=0)
+ASKED: Final = onceq.Queue("asked", str, str, abort_limit=100, backoff_ms=0)
+SPARE: Final = onceq.Queue("spare", str, str)
+QUEUES: Final = (THINGS, FRAGILE, ASKED)
+POINTS_AT: Final = "points"
+"""Where the processes of a trial note which points they have reached."""
+WAIT_S: Final = 10.0
+LOOK_S: Final = 0.05
+
+
+def times(place: Path, point: str) -> int:
+    """Returns how often a point was reached, by any process of the trial."""
+    path = place / POINTS_AT / point
+    return path.stat().st_size if path.exists() else 0
+
+
+def administer(qm: onceq.QueueManager) -> None:
+    """Makes queues, changes one, and destroys one."""
+    for queue in (*QUEUES, SPARE):
+        qm.declare(queue)
+    qm.stop(THINGS.name, enqueue=True, dequeue=False)
+    qm.start(THINGS.name, enqueue=True, dequeue=False)
+    while qm.dequeue(SPARE.name) is not None:  # what a former life has left
+        pass
+    qm.enqueue_many(SPARE, ["a", "b"])
+    while qm.dequeue(SPARE.name) is not None:  # as many as there are
+        pass
+    qm.destroy(SPARE.name)
+
+
+def register(qm: onceq.QueueManager) -> None:
+    """Makes a registration, and ends it."""
+    handle = qm.register(THINGS.name, "passer-by")[0]
+    qm.deregister(THINGS.name, handle)
+
+
+def enqueue_tagged(qm: onceq.QueueManager, count: int) -> None:
+    """Enqueues t1, t2, ... once each: the tag says where a former life came to."""
+    handle = qm.register(THINGS.name, "robot")[0]
+    last = qm.read_last(THINGS.name, handle)
+    done = 0 if last is None or last.tag is None else int(last.tag)
+    for number in range(done + 1, count + 1):
+        body = THINGS.encode_request(f"t{number}")
+        qm.enqueue_tagged(THINGS.name, handle, body, str(number).encode())
+
+
+def _note(connection: psycopg.Connection[Any], repository: str, element: Element, key: str) -> None:
+    insert = f"insert into {repository}.{EFFECTS} (key, rid, eid) values (%s, %s, %s)"
+    connection.execute(insert.encode(), [key, element.rid, str(element.eid)])
+
+
+def enqueue_in_transactions(
+    qm: onceq.QueueManager, connection: psycopg.Connection[Any], count: int
+) -> None:
+    """Enqueues e1, e2, ... in the caller's transactions, each with a row that says so."""
+    for number in range(1, count + 1):
+        with connection.transaction():
+            row = connection.execute(
+                f"insert into {qm.repository}.enqueued values (%s)"
+                " on conflict do nothing returning 1".encode(),
+                [number],
+            ).fetchone()
+            if row is not None:
+                qm.enqueue(THINGS, f"e{number}", connection=connection)
+        connection.commit()
+
+
+def dequeue_in_transactions(
+    qm: onceq.QueueManager, connection: psycopg.Connection[Any], count: int
+) -> None:
+    """Takes everything in the caller's transactions, each once in vain before it is kept."""
+    while _noted(connection, qm.repository) < count:  # what is lost ends the trial by its limit
+        for keep in (False, True):
+            element = qm.dequeue(THINGS.name, timeout_s=WAIT_S, connection=connection)
+            if element is not None:
+                key = THINGS.decode_request(element.body)
+                _note(connection, qm.repository, element, key)
+            if keep:
+                connection.commit()
+            else:
+                connection.rollback()
+
+
+def _noted(connection: psycopg.Connection[Any], repository: str) -> int:
+    query = f"select count(distinct key) from {repository}.{EFFECTS} where key ~ '^[te]'"
+    row = connection.execute(query.encode()).fetchone()
+    connection.rollback()
+    return 0 if row is None else int(row[0])
+
+
+def kill_and_redrive(qm: onceq.QueueManager, connection: psycopg.Connection[Any]) -> None:
+    """Kills an element; lets another fail, has it run again, and takes it for good."""
+    qm.kill(qm.enqueue(FRAGILE, "to be killed"))
+    eid = qm.enqueue(FRAGILE, "to fail")
+    if qm.dequeue(FRAGILE.name, eid=eid, timeout_s=WAIT_S, connection=connection) is None:
+        raise RuntimeError("what was enqueued is not there")
+    connection.rollback()
+    with contextlib.suppress(errors.QueueNotFound):
+        qm.dequeue(FRAGILE.name, timeout_s=0, connection=connection)  # settles what was taken
+    connection.rollback()
+    driven = qm.redrive(eid)
+    if driven is None:
+        raise RuntimeError("what has failed is not held")
+    qm.resolve(driven[0])
+
+
+def reply_by_hand(qm: onceq.QueueManager, url: str, rid: str) -> None:
+    """A client's request, taken and answered in the caller's transaction."""
+    with qm.clerk("asker", ASKED) as clerk:
+        _answer(qm, url, clerk)
+        if int(clerk.last_sent or 0) < int(rid):
+            clerk.send(rid, "what is it?")
+            _answer(qm, url, clerk)
+
+
+def _answer(qm: onceq.QueueManager, url: str, clerk: onceq.Clerk[str, str]) -> None:
+    with psycopg.connect(url) as connection:
+        while clerk.outstanding:  # what is lost ends the trial by its limit
+            element = qm.dequeue(ASKED.name, timeout_s=0, connection=connection)
+            if element is not None:
+                _note(connection, qm.repository, element, f"asked {element.rid}")
+                qm.reply(connection, element, ASKED.encode_reply("it is this"))
+            connection.commit()
+            with contextlib.suppress(errors.ReceiveTimeout):
+                clerk.receive(timeout_s=LOOK_S)

@@ -1,0 +1,267 @@
+"""One trial of a fault point: real processes on a real PostgreSQL, one of which meets the fault.
+
+Called by proof/faultpoints.py. The process under trial is started again for as long as it dies,
+as a supervisor would; then what all of them recorded, and what is in the repository, is checked
+against the guarantees. Only processes that a trial started are ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import multiprocessing
+import re
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import onceq
+from onceq.engine.binding import BINDINGS
+from onceq.engine.embedded import open_embedded
+from onceq.engine.faultpoints import EAR, NOWHERE
+from onceq.engine.migrate import apply_with
+from onceq.testing.events import Fault, load
+from onceq.testing.history import check
+from onceq.testing.ledger import ask, final_state, make_ledger
+from onceq.testing.proxy import Cut, Proxy, Side
+from proof.fault_calls import POINTS_AT, times
+from proof.fault_programs import QUEUE, ROUNDS, Errand, enter
+from proof.fault_scenes import SCENES, Left
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from multiprocessing.process import BaseProcess
+    from typing import Self
+
+    from onceq.testing.events import Event, FinalState
+
+LIMIT_S: Final = 40.0
+"""How long a trial may take, from its first process to its last."""
+KILL: Final = "kill"
+RAISE: Final = "raise"
+CUTS: Final = {f"cut-{side.value}": side for side in Side}
+FAULTS: Final = (KILL, RAISE, *CUTS)
+
+
+def _writing() -> re.Pattern[str]:
+    """Returns what the SQL of single statements that change something looks like."""
+    found = [re.findall(r"\{schema\}\.(\w+)\(", row.sql) for row in BINDINGS.values() if row.writes]
+    return re.compile(rf"\.(?:{'|'.join(sorted({name for names in found for name in names}))})\(")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What is tried. point: NOWHERE to see only what is reached."""
+
+    scene: str
+    point: str = NOWHERE
+    occurrence: int = 0
+    what: str = KILL
+
+    def __str__(self) -> str:
+        return f"{self.what} at {self.point}, time {self.occurrence}, in {self.scene}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What became of a trial. reached: how often each point was.
+
+    came: whether the point was reached so often. lost: connections lost at a commit.
+    """
+
+    trial: Trial
+    reached: dict[str, int]
+    came: bool
+    lost: int
+    kills: int
+    events: int
+    seconds: float
+    violations: list[str] = field(default_factory=list[str])
+
+    @property
+    def struck(self) -> bool:
+        """Whether the fault was: a connection is only lost when a commit follows the point."""
+        return self.came and (self.lost > 0 or self.trial.what not in CUTS)
+
+
+class Ground:
+    """A PostgreSQL for trials, and what starts their processes. Several trials may run at once."""
+
+    def __init__(self) -> None:
+        self._undo = contextlib.ExitStack()
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["proof.fault_programs"])
+        self._lock = threading.Lock()
+        self._count = 0
+        self._place = Path()
+        self.conninfo = ""
+        self.writes = _writing()
+
+    def __enter__(self) -> Self:
+        made = tempfile.mkdtemp(prefix="oqf-")  # short: the path of a socket is
+        self._undo.callback(shutil.rmtree, made, ignore_errors=True)
+        self._place = Path(made)
+        server = open_embedded(self._place / "postgresql")
+        self._undo.callback(server.close)
+        self.conninfo = server.conninfo
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
+
+    def start(self, errand: Errand) -> BaseProcess:
+        """Starts a process for a program."""
+        process = self._context.Process(target=enter, args=(errand,), daemon=True)
+        process.start()
+        return process
+
+    def run(self, trial: Trial) -> Verdict:
+        """Runs a trial to its end, or to its limit."""
+        with self._lock:
+            self._count += 1
+            number = self._count
+        place = self._place / f"t{number}"
+        (place / POINTS_AT).mkdir(parents=True)
+        with contextlib.ExitStack() as undo:
+            undo.callback(shutil.rmtree, place, ignore_errors=True)
+            return _Run(self, trial, f"trial_{number}", place).verdict(undo)
+
+
+class _Run:
+    """One trial under way."""
+
+    def __init__(self, ground: Ground, trial: Trial, repository: str, place: Path) -> None:
+        self._ground = ground
+        self._trial = trial
+        self._scene = SCENES[trial.scene]
+        self._repository = repository
+        self._place = place
+        self._kills = 0
+
+    def verdict(self, undo: contextlib.ExitStack) -> Verdict:
+        """Runs it and judges."""
+        began = time.monotonic()
+        proxy = self._prepare(undo)
+        problems = self._processes(proxy.conninfo)
+        events = load(self._place.glob("*.events"))
+        came = times(self._place, self._trial.point) >= self._trial.occurrence
+        if not problems:
+            problems = self._check(events)
+        points = [path for path in (self._place / POINTS_AT).iterdir() if path.name != EAR]
+        return Verdict(
+            trial=self._trial,
+            reached={path.name: path.stat().st_size for path in points},
+            came=came,
+            lost=len(proxy.made),
+            kills=self._kills,
+            events=len(events),
+            seconds=time.monotonic() - began,
+            violations=[f"{self._trial}: {text}" for text in problems],
+        )
+
+    def _prepare(self, undo: contextlib.ExitStack) -> Proxy:
+        conninfo, repository = self._ground.conninfo, self._repository
+        apply_with(conninfo, repository)
+        undo.callback(ask, conninfo, f"drop schema {repository} cascade")
+        make_ledger(conninfo, repository)
+        ask(conninfo, f"create table {repository}.enqueued (number int primary key)")
+        with onceq.open(conninfo, repository=repository) as qm:
+            qm.declare(QUEUE)
+        proxy = undo.enter_context(Proxy(conninfo, self._place))
+        undo.enter_context(_hearing(self._place / POINTS_AT / EAR, proxy, self._ground.writes))
+        return proxy
+
+    def _start(self, program: str, url: str, armed: str = "") -> BaseProcess:
+        return self._ground.start(
+            Errand(
+                program=program,
+                url=url,
+                repository=self._repository,
+                place=self._place,
+                armed=armed,
+                rounds=self._trial.occurrence or ROUNDS,
+            )
+        )
+
+    def _processes(self, url: str) -> list[str]:
+        """Runs the program under trial until it has ended well, beside the others."""
+        end = time.monotonic() + LIMIT_S
+        trial = self._trial
+        armed = f"{trial.point} {trial.occurrence} {trial.what} {self._place / POINTS_AT}"
+        started = [self._start(one, self._ground.conninfo) for one in self._scene.beside]
+        try:
+            while time.monotonic() < end:
+                tried = self._start(self._scene.program, url, armed)
+                started.append(tried)
+                tried.join(max(0.0, end - time.monotonic()))
+                if tried.exitcode == 0:
+                    return self._others(started, end)
+                self._kills += tried.exitcode == -signal.SIGKILL
+            return [f"G12: not done after {LIMIT_S:.0f} s: {self._said()}"]
+        finally:
+            for process in started:
+                process.kill()
+                process.join()
+
+    def _others(self, started: list[BaseProcess], end: float) -> list[str]:
+        """Waits for those that end by themselves."""
+        for process, program in zip(started, self._scene.beside, strict=False):
+            if program not in self._scene.endless:
+                process.join(max(0.0, end - time.monotonic()))
+                if process.exitcode != 0:
+                    return [f"G12: {program} ended with {process.exitcode}: {self._said()}"]
+        return []
+
+    def _said(self) -> str:
+        path = self._place / "said"
+        lines = path.read_text(errors="replace").splitlines() if path.exists() else []
+        return " | ".join(lines[-12:])
+
+    def _check(self, events: list[Event]) -> list[str]:
+        conninfo, repository = self._ground.conninfo, self._repository
+        final = final_state(conninfo, repository, QUEUE.settings.abort_limit)
+        faults = [Fault(what=KILL, target=self._scene.program) for _ in range(self._kills)]
+        left = Left(place=self._place, conninfo=conninfo, repository=repository, final=final)
+        found = check([*events, *faults], _of_requests(final))
+        return [*map(str, found), *self._scene.check(left)]
+
+
+def _of_requests(final: FinalState) -> FinalState:
+    """Returns the state without the effects of what was only dequeued: their scene counts them."""
+    dequeued = {one.eid for one in final.places if one.outcome == "dequeued"}
+    kept = tuple(one for one in final.effects if one.eid not in dequeued)
+    return dataclasses.replace(final, effects=kept)
+
+
+@contextlib.contextmanager
+def _hearing(path: Path, proxy: Proxy, writes: re.Pattern[str]) -> Generator[None]:
+    """Hears of the connections that are to be lost, and answers when it is planned."""
+    ear = socket.socket(socket.AF_UNIX)
+    ear.bind(str(path))
+    ear.listen()
+
+    def hear() -> None:
+        while True:  # until it is shut down
+            try:
+                said, _ = ear.accept()
+            except OSError:
+                return
+            with said:
+                word = said.recv(64).decode().strip()
+                proxy.plan(Cut(side=CUTS[word], pattern=writes))
+                said.sendall(b"1")
+
+    listening = threading.Thread(target=hear, daemon=True)
+    listening.start()
+    try:
+        yield
+    finally:
+        ear.shutdown(socket.SHUT_RDWR)
+        ear.close()
+        listening.join()

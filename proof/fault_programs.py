@@ -1,0 +1,303 @@
+"""What runs into fault points: real programs on onceq, each begun again until it ends by itself.
+
+Run by proof/fault_ground.py, each in a process of its own, which may be killed at any point. A
+program is started with nothing but where it is: what it did in a former life it learns from the
+repository, its device and its files. It ends when everything it has to do is done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+import onceq
+from onceq import errors
+from onceq.engine import faultpoints
+from onceq.engine.async_driver import AsyncPostgresDriver
+from onceq.engine.driver import PostgresDriver
+from onceq.engine.locate import locate
+from onceq.engine.migrate import apply_with
+from onceq.files import CollectOrder, SubmitOrder, collect, submit
+from onceq.testing.device import Device
+from onceq.testing.events import Executed, Recorder
+from onceq.testing.ledger import EFFECTS, LedgerHandler, Order, Receipt
+from onceq.testing.recording import RecordedClerk
+from proof import fault_calls
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+ROUNDS: Final = 3
+"""How often a program does what it does: each point is reached at least so often."""
+QUEUE: Final = onceq.Queue("orders", Order, Receipt, abort_limit=3, backoff_ms=1)
+PLANNED: Final = 17
+"""Exit code of a program that a planned fault has ended."""
+LIVES_MAX: Final = 20
+"""How often a program begins again within a process, after a loss of its connection."""
+LIMIT_S: Final = 20.0
+TICK_S: Final = 0.002
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Errand:
+    """What a process is started with. place: its trial's directory. armed: for `arm`, or empty.
+
+    rounds: how many embedded servers; all else is done ROUNDS times.
+    """
+
+    program: str
+    url: str
+    repository: str
+    place: Path
+    armed: str = ""
+    rounds: int = ROUNDS
+
+
+def enter(errand: Errand) -> None:
+    """Runs a program in this process, which ends with it; what it says goes into a file."""
+    log = os.open(errand.place / "said", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if errand.armed:
+        faultpoints.arm(errand.armed)
+        faultpoints.pointed(PostgresDriver)
+        faultpoints.pointed(AsyncPostgresDriver)
+    code = _run(errand)
+    sys.stderr.flush()
+    os._exit(code)  # a thread of a server that failed must not keep the process
+
+
+def _run(errand: Errand) -> int:
+    for _ in range(LIVES_MAX):
+        try:
+            PROGRAMS[errand.program](errand)
+        except faultpoints.PlannedFault:
+            return PLANNED
+        except (errors.OperatingError, psycopg.OperationalError) as error:
+            sys.stderr.write(f"{errand.program} begins again: {type(error).__name__}: {error}\n")
+        else:
+            return 0
+    return 1
+
+
+# --- clients -----------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _clerk(errand: Errand, name: str, window: int = 1) -> Generator[RecordedClerk[Order, Receipt]]:
+    path = errand.place / f"client-{name}-{os.getpid()}.events"
+    with onceq.open(errand.url, repository=errand.repository) as qm, Recorder(path) as recorder:
+        clerk = qm.clerk(name, QUEUE, window=window)
+        with contextlib.closing(clerk):
+            yield RecordedClerk(clerk, recorder, alone=window == 1)
+
+
+def one_at_a_time(errand: Errand) -> None:
+    """The client of BHM90 figure 2, which ends its session after every second request."""
+    device = Device(errand.place / "lines")
+    with _clerk(errand, "till") as clerk, contextlib.closing(device):
+        for _ in range(ROUNDS + 1):
+            clerk.connect()
+            _resume(clerk, device)
+            sent = int(clerk.clerk.last_sent or 0)
+            for number in range(sent + 1, min(sent + 2, 2 * ROUNDS) + 1):
+                (answer,) = clerk.send_many([(str(number), Order())])
+                if number % 2 == 0:
+                    clerk.cancel_last_request(str(answer.eid))
+                _process(clerk, device)
+            clerk.satisfied()
+            if not clerk.clerk.was_disconnected or sent < 2 * ROUNDS:
+                clerk.disconnect()
+
+
+def _resume(clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
+    """Does what a former life has left: the reply that it did not receive, or did not print."""
+    if clerk.clerk.state is onceq.ClientState.REQ_SENT:
+        _process(clerk, device)
+    elif clerk.clerk.last_sent is not None and clerk.clerk.checkpoint == device.state():
+        device.output(clerk.rereceive().rid)
+
+
+def _process(clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
+    device.output(clerk.receive(device.state(), timeout_s=LIMIT_S).rid)
+
+
+def many_at_a_time(errand: Errand) -> None:
+    """A client with a window: it sends three as one, receives them, and frees them."""
+    with _clerk(errand, "shop", window=10) as clerk:
+        clerk.connect()
+        _receive_all(clerk)
+        sent = int(clerk.clerk.last_sent or 0)
+        for first in range(sent + 1, 3 * ROUNDS + 1, 3):
+            clerk.send_many([(str(number), Order()) for number in range(first, first + 3)])
+            _receive_all(clerk)
+        clerk.satisfied()
+        if not clerk.clerk.was_disconnected:
+            clerk.disconnect()
+
+
+def _receive_all(clerk: RecordedClerk[Order, Receipt]) -> None:
+    while clerk.clerk.outstanding:  # each receive takes at least one, or raises
+        replies = clerk.receive_many(10, timeout_s=LIMIT_S)
+        clerk.acknowledge([reply.rid for reply in replies])
+
+
+def ordering(errand: Errand) -> None:
+    """The client of a server under trial: rounds of four as one, of which one is to fail."""
+    with _clerk(errand, "shop", window=30) as clerk:
+        clerk.connect()
+        for one in range(1, ROUNDS + 1):
+            requests = [(f"{one}.{n}", Order("fail" if n == 2 else "book")) for n in range(1, 5)]
+            clerk.send_many(requests)
+            _receive_all(clerk)
+            (errand.place / f"round-{one}").touch()
+        clerk.satisfied()
+        clerk.disconnect()
+
+
+# --- servers -----------------------------------------------------------------------------------
+
+
+class AsyncLedgerHandler(LedgerHandler):
+    """The same, awaited."""
+
+    async def call(self, order: Order, context: onceq.AsyncContext) -> Receipt:
+        """Records the execution, and puts down the effect."""
+        self._recorder.record(
+            Executed(rid=context.rid, eid=str(context.eid), attempt=context.attempt)
+        )
+        if order.kind == "fail":
+            raise ValueError("told to fail")
+        arguments = (order.key or context.rid, context.rid, str(context.eid), os.getpid())
+        await context.connection.execute(self._insert.encode(), arguments)
+        return Receipt(context.rid, os.getpid())
+
+
+def serving(errand: Errand) -> None:
+    """A server of one request at a time."""
+    _serve(errand, QUEUE.handled_by(_handler(errand)))
+
+
+def serving_batches(errand: Errand) -> None:
+    """A server of four requests as one."""
+    _serve(errand, QUEUE.handled_by(_handler(errand), batch=4))
+
+
+def serving_async(errand: Errand) -> None:
+    """A server whose handler is a coroutine."""
+    _serve(errand, QUEUE.handled_by(_handler(errand).call))
+
+
+def _handler(errand: Errand) -> AsyncLedgerHandler:
+    path = errand.place / f"server-{os.getpid()}.events"
+    return AsyncLedgerHandler(Recorder(path, f"server {os.getpid()}"), errand.repository)
+
+
+def _serve(errand: Errand, handled: Any) -> None:
+    """Serves each round with a server of its own: until the client has its replies.
+
+    And until this round too has looked for the dead, and moved the marks.
+    """
+    for one in range(1, ROUNDS + 1):
+        over = errand.place / f"over-{one}"
+        if not over.exists():
+            server = onceq.Server([handled])
+            wanted = {"Sweep.after": one, "TakeOver.after": one} if errand.armed else {}
+            watched = (server, errand.place, one, wanted)
+            threading.Thread(target=_stop_after, args=watched, daemon=True).start()
+            server.run(errand.url, repository=errand.repository)
+            over.touch()
+
+
+def _stop_after(server: onceq.Server, place: Path, one: int, wanted: dict[str, int]) -> None:
+    pause = threading.Event()
+    while not (place / f"round-{one}").exists() or any(
+        fault_calls.times(place, name) < times for name, times in wanted.items()
+    ):
+        pause.wait(TICK_S)
+    server.stop()
+
+
+# --- the queue manager, files, the schema, the embedded server ------------------------------------
+
+
+def asking_the_queue_manager(errand: Errand) -> None:
+    """Everything that a queue manager does, in its own transactions and in the caller's."""
+    with onceq.open(errand.url, repository=errand.repository) as qm:
+        for _ in range(ROUNDS):
+            fault_calls.administer(qm)
+            fault_calls.register(qm)
+        fault_calls.enqueue_tagged(qm, ROUNDS)
+        with psycopg.connect(errand.url) as connection:
+            fault_calls.enqueue_in_transactions(qm, connection, ROUNDS)
+            fault_calls.dequeue_in_transactions(qm, connection, 2 * ROUNDS)
+            for _ in range(ROUNDS):
+                fault_calls.kill_and_redrive(qm, connection)
+        for number in range(1, ROUNDS + 1):
+            fault_calls.reply_by_hand(qm, errand.url, str(number))
+
+
+def moving_files(errand: Errand) -> None:
+    """Submits files and collects their replies, by small batches, into CSV and Parquet."""
+    vars(sys.modules["onceq.files.submit"])["BATCH_ROWS"] = 2
+    vars(sys.modules["onceq.files.collect"])["BATCH_REPLIES"] = 2
+    located = locate(errand.url)
+    for one in range(1, ROUNDS + 1):
+        for suffix in ("csv", "parquet"):
+            client = f"{suffix}-{one}"
+            rows = errand.place / f"{client}.rows.csv"
+            keys = [f"{number},{client}-{number}" for number in range(1, 5)]
+            rows.write_text("\n".join(["id,key", *keys]) + "\n")
+            out = errand.place / f"{client}.{suffix}"
+            submit(
+                SubmitOrder(path=rows, queue=QUEUE.name, rid="id", client=client),
+                located,
+                errand.repository,
+            )
+            collect(
+                CollectOrder(client=client, out=out, timeout_s=LIMIT_S), located, errand.repository
+            )
+
+
+def migrating(errand: Errand) -> None:
+    """Makes repositories, and brings one up to date whose functions are of another version."""
+    for one in range(1, ROUNDS + 1):
+        name = f"{errand.repository}_{one}"
+        apply_with(errand.url, name)
+        with psycopg.connect(errand.url) as connection:
+            connection.execute(f"update {name}.repository set functions_sha256 = ''".encode())
+        apply_with(errand.url, name)
+
+
+def embedding(errand: Errand) -> None:
+    """Starts and stops embedded servers, each in a directory of its own."""
+    for one in range(1, errand.rounds + 1):
+        known = errand.place / f"known-{one}"
+        with onceq.open(f"embedded:{errand.place}/postgresql-{one}") as qm:
+            qm.declare(QUEUE)
+            qm.enqueue(QUEUE, Order(key=str(one)))
+            with known.open("a") as file:
+                file.write("known\n")
+
+
+PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
+    "one_at_a_time": one_at_a_time,
+    "many_at_a_time": many_at_a_time,
+    "ordering": ordering,
+    "serving": serving,
+    "serving_batches": serving_batches,
+    "serving_async": serving_async,
+    "asking_the_queue_manager": asking_the_queue_manager,
+    "moving_files": moving_files,
+    "migrating": migrating,
+    "embedding": embedding,
+}
+
+__all__ = ["EFFECTS", "PLANNED", "PROGRAMS", "QUEUE", "ROUNDS", "Errand", "enter"]

@@ -1,0 +1,186 @@
+"""The scenes in which fault points are met: which program meets which points, beside what others.
+
+A table, used by proof/faultpoints.py and proof/fault_ground.py. Every point of the product stands
+in at least one scene; a scene that does not reach its points fails.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyarrow import parquet
+
+import onceq
+from onceq.engine.embedded import embedded_status, stop_embedded
+from onceq.engine.migrate import verify_with
+from onceq.testing.ledger import ask
+from proof.fault_programs import ROUNDS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from onceq.testing.events import FinalState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Left:
+    """What a trial has left behind. place: its directory."""
+
+    place: Path
+    conninfo: str
+    repository: str
+    final: FinalState
+
+
+def _nothing(_: Left) -> Iterator[str]:
+    """The history says it all."""
+    yield from ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A program that meets points, and those beside it. endless: of these, who must be ended.
+
+    over_a_wire: False where there is no connection to lose.
+    """
+
+    program: str
+    points: frozenset[str]
+    beside: tuple[str, ...] = ()
+    endless: tuple[str, ...] = ()
+    over_a_wire: bool = True
+    check: Callable[[Left], Iterator[str]] = _nothing
+
+
+def _around(*names: str) -> frozenset[str]:
+    return frozenset(f"{name}.{when}" for name in names for when in ("before", "after"))
+
+
+def _lines(left: Left) -> Iterator[str]:
+    printed = (left.place / "lines").read_text().split()
+    if printed != [str(number) for number in range(1, 2 * ROUNDS + 1)]:
+        yield f"G5: the device printed {printed}"
+
+
+def _things(left: Left) -> Iterator[str]:
+    keys = Counter(one.key for one in left.final.effects)
+    wanted = [f"{kind}{number}" for kind in "te" for number in range(1, ROUNDS + 1)]
+    wanted += [f"asked {number}" for number in range(1, ROUNDS + 1)]
+    if keys != Counter(wanted):
+        yield f"G2: the ledger has {dict(keys)}"
+    taken = ask(left.conninfo, f"select number from {left.repository}.enqueued order by 1")
+    if [number for (number,) in taken] != list(range(1, ROUNDS + 1)):
+        yield f"G4: enqueued in the caller's transactions: {taken}"
+
+
+def _rids_in(path: Path) -> list[str]:
+    if path.suffix == ".parquet":
+        column: list[str] = parquet.read_table(path).column("rid").to_pylist()
+        return column
+    with path.open(newline="") as file:
+        return [row["rid"] for row in csv.DictReader(file)]
+
+
+def _files(left: Left) -> Iterator[str]:
+    keys = Counter(one.key for one in left.final.effects)
+    for one in range(1, ROUNDS + 1):
+        for suffix in ("csv", "parquet"):
+            client = f"{suffix}-{one}"
+            found = sorted(_rids_in(left.place / f"{client}.{suffix}"))
+            if found != ["1", "2", "3", "4"]:
+                yield f"G5: {client} has {found}"
+            if any(keys.pop(f"{client}-{number}", 0) != 1 for number in range(1, 5)):
+                yield f"G2: {client}: not each has one effect"
+    if keys:
+        yield f"G4: effects of what was never sent: {dict(keys)}"
+
+
+def _schemas(left: Left) -> Iterator[str]:
+    for one in range(1, ROUNDS + 1):
+        name = f"{left.repository}_{one}"
+        try:
+            verify_with(left.conninfo, name)
+        except onceq.OnceqError as error:
+            yield f"{name}: {error}"
+        ask(left.conninfo, f"drop schema if exists {name} cascade")
+
+
+def _embedded(left: Left) -> Iterator[str]:
+    for directory in sorted(left.place.glob("postgresql-*")):
+        one = directory.name.removeprefix("postgresql-")
+        known = (left.place / f"known-{one}").read_text().count("known")
+        with onceq.open(f"embedded:{directory}") as qm:
+            there = qm.show("orders").depth
+        if there < known:
+            yield f"G4: {known} were acknowledged in server {one}, {there} are there"
+        stop_embedded(directory, force=True)
+        if embedded_status(directory).running:
+            yield f"server {one} cannot be stopped"
+
+
+CLERK: Final = _around("Connect", "Send", "Receive", "CancelRequest", "Disconnect")
+WINDOW: Final = _around("SendMany", "Acknowledge")
+LIFE: Final = _around("OpenIncarnation", "CloseIncarnation", "TakeOver", "Sweep", "Claim")
+EXECUTION: Final = _around("Begin", "Call", "Finish", "Commit", "Rollback", "AbortElement")
+PARTS: Final = _around("Start", "Part", "Keep", "Undo")
+
+SCENES: Final[dict[str, Scene]] = {
+    "a client": Scene(
+        program="one_at_a_time",
+        beside=("serving",),
+        endless=("serving",),
+        points=CLERK,
+        check=_lines,
+    ),
+    "a client with a window": Scene(
+        program="many_at_a_time", beside=("serving",), endless=("serving",), points=WINDOW
+    ),
+    "a server": Scene(program="serving", beside=("ordering",), points=LIFE | EXECUTION),
+    "a server of batches": Scene(
+        program="serving_batches", beside=("ordering",), points=PARTS | EXECUTION
+    ),
+    "an async server": Scene(
+        program="serving_async", beside=("ordering",), points=LIFE | EXECUTION
+    ),
+    "a queue manager": Scene(
+        program="asking_the_queue_manager",
+        beside=("serving",),
+        endless=("serving",),
+        points=_around(
+            *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
+            *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
+            *("Deregister", "EnqueueTagged", "ClaimEid"),
+        ),
+        check=_things,
+    ),
+    "files": Scene(
+        program="moving_files",
+        beside=("serving",),
+        endless=("serving",),
+        points=_around("SendMany", "Acknowledge")
+        | {"file.cut", "file.written", "file.durable", "file.named"}
+        | {"parquet.written", "parquet.named"},
+        check=_files,
+    ),
+    "a schema": Scene(
+        program="migrating", points=frozenset({"migrate.made", "migrate.committed"}), check=_schemas
+    ),
+    "an embedded server": Scene(
+        program="embedding",
+        points=frozenset(
+            {
+                "embedded.cluster_made",
+                "embedded.cluster_named",
+                "embedded.launched",
+                "embedded.stopping",
+                "embedded.stopped",
+            }
+        ),
+        over_a_wire=False,
+        check=_embedded,
+    ),
+}

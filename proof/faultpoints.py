@@ -1,0 +1,140 @@
+"""Fault points: every named place of the product, struck at its first, second and third time.
+
+A part of the proof. Each trial is a run of real processes on a real PostgreSQL, in which one dies,
+fails, or loses its connection on either side of a commit, at one point, once; everything is
+started again, all must be done, and the history must hold. It fails too when a point of the table
+is never reached, when one has no run, and when a name is reached that is not in the table.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from onceq.engine.faultpoints import POINTS
+from proof import goals
+from proof.fault_ground import CUTS, FAULTS, KILL, Ground, Trial, Verdict
+from proof.fault_scenes import SCENES
+from proof.part import Limits, Measure, Order, Outcome, Part, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+NAME: Final = "faultpoints"
+OCCURRENCES: Final = (1, 2, 3)
+AT_ONCE: Final = 2
+LONG_ROUNDS: Final = 10
+"""How often the long run does all of it, each time in another order."""
+
+
+def every_pair() -> list[Trial]:
+    """Returns each point of each scene, at each occurrence, with each fault that it can meet."""
+    return [
+        Trial(scene=name, point=point, occurrence=occurrence, what=what)
+        for name, scene in SCENES.items()
+        for point in sorted(scene.points)
+        for occurrence in OCCURRENCES
+        for what in FAULTS
+        if scene.over_a_wire or what not in CUTS
+    ]
+
+
+def each_once() -> list[Trial]:
+    """Returns each point in one scene, once, with a kill -9."""
+    found = {point: name for name, scene in reversed(SCENES.items()) for point in scene.points}
+    return [
+        Trial(scene=name, point=point, occurrence=1, what=KILL)
+        for point, name in sorted(found.items())
+    ]
+
+
+def trials(size: Size, chance: random.Random) -> list[Trial]:
+    """Returns what is tried in a size, in an order of chance."""
+    rounds = LONG_ROUNDS if size is Size.LONG else 1
+    found: list[Trial] = []
+    for _ in range(rounds):
+        some = each_once() if size is Size.SMALL else every_pair()
+        chance.shuffle(some)
+        found += some
+    return found
+
+
+def holes(scenes: Iterable[str] = SCENES) -> list[str]:
+    """Returns what is wrong with the tables: points without a run, and runs without a point."""
+    tried = {point for name in scenes for point in SCENES[name].points}
+    return [
+        *(f"no run reaches the fault point {one}" for one in sorted(set(POINTS) - tried)),
+        *(f"{one} is tried, and no fault point" for one in sorted(tried - set(POINTS))),
+    ]
+
+
+def faults_of(verdict: Verdict) -> list[str]:
+    """Returns what is wrong with one trial."""
+    trial = verdict.trial
+    strange = sorted(set(verdict.reached) - set(POINTS))
+    return [
+        *verdict.violations,
+        *(f"{trial}: {one} was reached, and is not in the table" for one in strange),
+        *([] if verdict.came else [f"{trial}: it was never reached"]),
+    ]
+
+
+def run_all(order: Order, chosen: Sequence[Trial]) -> list[Verdict]:
+    """Runs trials, some at once; returns what became of each."""
+    found: list[Verdict] = []
+    with Ground() as ground, ThreadPoolExecutor(AT_ONCE) as pool:
+        for verdict in pool.map(ground.run, chosen):
+            found.append(verdict)
+            order.say(str(verdict.trial), len(found), len(chosen))
+    return found
+
+
+def run(order: Order) -> Outcome:
+    """Runs the trials of a size."""
+    verdicts = run_all(order, trials(order.size, random.Random(order.seed)))
+    wrong = [one for verdict in verdicts for one in faults_of(verdict)]
+    missed = {one.trial.point for one in verdicts if not one.came}
+    tried = {one.trial.point for one in verdicts}
+    return Outcome(
+        measures=[
+            Measure(
+                what=goals.FAULT_POINTS, reached=len(set(POINTS) & tried - missed), goal=len(POINTS)
+            ),
+            Measure(what=goals.UNKNOWN_COMMITS, reached=sum(one.lost for one in verdicts)),
+            Measure(what=goals.KILLS, reached=sum(one.kills for one in verdicts)),
+            Measure(what=goals.EVENTS, reached=sum(one.events for one in verdicts)),
+        ],
+        violations=[*holes(), *wrong],
+        page=page(verdicts),
+    )
+
+
+def page(verdicts: Sequence[Verdict]) -> str:
+    """Returns a table of what was tried: a row for each scene."""
+    rows = [
+        "| in the life of | points | trials | struck | kill -9 | connections lost at a commit |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for name in SCENES:
+        own = [one for one in verdicts if one.trial.scene == name]
+        counts = Counter(one.trial.point for one in own)
+        figures = (
+            len(counts),
+            len(own),
+            sum(one.struck for one in own),
+            sum(one.kills for one in own),
+            sum(one.lost for one in own),
+        )
+        rows.append(f"| {name} | {' | '.join(map(str, figures))} |")
+    return "\n".join([*rows, ""])
+
+
+PART: Final = Part(
+    name=NAME,
+    text="every fault point, struck by kill -9, an exception, and a connection lost at a commit",
+    run=run,
+    states=(goals.FAULT_POINTS, goals.UNKNOWN_COMMITS, goals.KILLS, goals.EVENTS),
+    limits=Limits(small_s=180.0, proof_s=2400.0),
+)
