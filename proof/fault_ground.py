@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from onceq.testing.events import Event, FinalState
 
-LIMIT_S: Final = 40.0
+LIMIT_S: Final = 90.0
 """How long a trial may take, from its first process to its last."""
 KILL: Final = "kill"
 RAISE: Final = "raise"
@@ -143,6 +143,7 @@ class _Run:
         self._repository = repository
         self._place = place
         self._kills = 0
+        self._deaths = 0
 
     def verdict(self, undo: contextlib.ExitStack) -> Verdict:
         """Runs it and judges."""
@@ -202,6 +203,7 @@ class _Run:
                 tried.join(max(0.0, end - time.monotonic()))
                 if tried.exitcode == 0:
                     return self._others(started, end)
+                self._deaths += 1
                 self._kills += tried.exitcode == -signal.SIGKILL
             return [f"G12: not done after {LIMIT_S:.0f} s: {self._said()}"]
         finally:
@@ -225,8 +227,9 @@ class _Run:
 
     def _check(self, events: list[Event]) -> list[str]:
         conninfo, repository = self._ground.conninfo, self._repository
-        final = final_state(conninfo, repository, QUEUE.settings.abort_limit)
-        faults = [Fault(what=KILL, target=self._scene.program) for _ in range(self._kills)]
+        final = final_state(conninfo, repository, self._scene.abort_limit)
+        what = self._trial.what
+        faults = [Fault(what=what, target=self._scene.program) for _ in range(self._deaths)]
         left = Left(place=self._place, conninfo=conninfo, repository=repository, final=final)
         found = check([*events, *faults], _of_requests(final))
         return [*map(str, found), *self._scene.check(left)]

@@ -16,8 +16,9 @@ from pyarrow import parquet
 import onceq
 from onceq.engine.embedded import embedded_status, stop_embedded
 from onceq.engine.migrate import verify_with
+from onceq.spark.source import POINTS as SPARK_POINTS
 from onceq.testing.ledger import ask
-from proof.fault_programs import ROUNDS
+from proof.fault_programs import QUEUE, ROUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,7 +46,8 @@ def _nothing(_: Left) -> Iterator[str]:
 class Scene:
     """A program that meets points, and those beside it. endless: of these, who must be ended.
 
-    over_a_wire: False where there is no connection to lose.
+    over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
+    where queues differ.
     """
 
     program: str
@@ -53,6 +55,7 @@ class Scene:
     beside: tuple[str, ...] = ()
     endless: tuple[str, ...] = ()
     over_a_wire: bool = True
+    abort_limit: int | None = QUEUE.settings.abort_limit
     check: Callable[[Left], Iterator[str]] = _nothing
 
 
@@ -155,6 +158,7 @@ SCENES: Final[dict[str, Scene]] = {
             *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
             *("Deregister", "EnqueueTagged", "ClaimEid"),
         ),
+        abort_limit=None,
         check=_things,
     ),
     "files": Scene(
@@ -184,3 +188,8 @@ SCENES: Final[dict[str, Scene]] = {
         check=_embedded,
     ),
 }
+
+ELSEWHERE: Final = {
+    **{f"spark.{point}": "tests/spark/test_kills.py" for point in SPARK_POINTS},
+}
+"""Points that no scene has, to the test that kills a process at each of them."""

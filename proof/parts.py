@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proof.faultpoints import PART as FAULT_POINTS
 from proof.history.part import PART as HISTORY
 from proof.model.part import PART as MODEL
 from proof.scoreboard.part import PART as SCOREBOARD
@@ -17,6 +18,7 @@ PARTS: tuple[Part, ...] = (
     HISTORY,
     MODEL,
     SIMULATION,
+    FAULT_POINTS,
     SCOREBOARD,
     TORTURE,
 )

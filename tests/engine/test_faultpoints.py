@@ -13,9 +13,10 @@ import pytest
 
 from onceq.engine import faultpoints
 from onceq.engine.async_driver import AsyncPostgresDriver
+from onceq.engine.binding import BINDINGS
 from onceq.engine.driver import PostgresDriver
-from onceq.engine.faultpoints import OPS, PLACES, POINTS, SILENT, VARIABLE, WATCHED
-from onceq.engine.spark_driver import ALL_BINDINGS
+from onceq.engine.faultpoints import OF_SPARK, OPS, PLACES, POINTS, SILENT, VARIABLE, WATCHED
+from onceq.engine.spark_binding import SPARK_BINDINGS
 from onceq.model import ops
 from onceq.spark.source import POINTS as SPARK_POINTS
 
@@ -28,11 +29,12 @@ WITHOUT_SQL = {"Begin", "Start", "Keep", "Undo", "Commit", "Rollback", "Call", "
 
 
 def test_every_op_has_its_points_or_changes_nothing() -> None:
-    bound: dict[str, Any] = {op.__name__: row for op, row in ALL_BINDINGS.items()}
+    bound: dict[str, Any] = {op.__name__: row for op, row in BINDINGS.items()}
     assert {one for one in WITHOUT_SQL if issubclass(getattr(ops, one), ops.Op)} == WITHOUT_SQL
     steps = set(WATCHED.values()) - WITHOUT_SQL
     assert set(OPS) | SILENT == set(bound) | WITHOUT_SQL | steps
     assert not set(OPS) & SILENT
+    assert {op.__name__ for op in SPARK_BINDINGS} == OF_SPARK
     assert not {name for name in SILENT - WITHOUT_SQL if bound[name].writes}
 
 
@@ -81,3 +83,11 @@ def test_a_point_that_is_not_in_the_table_cannot_be_armed(tmp_path: Path) -> Non
     with pytest.raises(ValueError, match="no fault point"):
         faultpoints.arm(f"Sned.after 1 kill {tmp_path}")
     assert faultpoints.hook is None
+
+
+def test_the_page_of_the_docs_has_the_table() -> None:
+    text = (SOURCE.parents[1] / "docs" / "fault-points.md").read_text(encoding="utf-8")
+    rows = [f"| `{one}.before`, `{one}.after` | {what} |" for one, what in OPS.items()]
+    rows += [f"| `{one}` | {what} |" for one, what in PLACES.items()]
+    assert [row for row in rows if row not in text] == []
+    assert text.count("\n| `") == len(rows)

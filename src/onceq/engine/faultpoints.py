@@ -73,14 +73,6 @@ OPS: Final = {
     "Commit": "COMMIT is sent, and answered",
     "Rollback": "an execution that failed is rolled back",
     "AbortElement": "an execution that failed is counted, in a transaction of its own",
-    "SparkOpen": "a Spark server's life begins, and fences the former",
-    "SparkClaim": "a claim group is made",
-    "SparkPlan": "a claim group is noted as begun",
-    "SparkAttempt": "an attempt to stage begins",
-    "SparkDiscard": "what a failed batch staged is removed",
-    "SparkCommit": "a micro-batch is applied, not yet committed",
-    "SparkClose": "a Spark server's life ends in good order",
-    "SparkTakeOver": "the requests of dead Spark servers are taken over, and old stages swept",
 }
 """Op, or step of one, to what happens: each is a point `NAME.before` and a point `NAME.after`."""
 
@@ -126,14 +118,28 @@ SILENT: Final = frozenset(
         "ReadElement",
         "ReadLast",
         "RidRange",
-        "SparkBound",
-        "SparkCheckTable",
-        "SparkRead",
         "Stopping",
         "Wait",
     }
 )
 """Ops that have no point: what they do, nobody else can see."""
+
+OF_SPARK: Final = frozenset(
+    {
+        "SparkAttempt",
+        "SparkBound",
+        "SparkCheckTable",
+        "SparkClaim",
+        "SparkClose",
+        "SparkCommit",
+        "SparkDiscard",
+        "SparkOpen",
+        "SparkPlan",
+        "SparkRead",
+        "SparkTakeOver",
+    }
+)
+"""Ops of the Spark server, whose points are places: between them are steps of Spark's own."""
 
 WATCHED: Final = {"_commit": "Commit", "_start_part": "Part"}
 """Steps of a driver that are not one Op alone: method to the name of its points."""
@@ -215,12 +221,13 @@ def faultpoint(name: str) -> None:
 
 
 def pointed(driver: type[T]) -> type[T]:
-    """Returns a class of drivers as it is; armed, with the points of its Ops."""
+    """Returns a class of drivers as it is; armed, with the points of its Ops. Idempotent."""
     if hook is not None:
         wrap = _awaited if inspect.iscoroutinefunction(driver.__dict__["perform"]) else _called
         for method in ("perform", *WATCHED):
-            if method in driver.__dict__:
-                setattr(driver, method, wrap(driver.__dict__[method], WATCHED.get(method)))
+            found = driver.__dict__.get(method)
+            if found is not None and not hasattr(found, "__wrapped__"):
+                setattr(driver, method, wrap(found, WATCHED.get(method)))
     return driver
 
 
@@ -229,7 +236,7 @@ def _name(op: tuple[object, ...], step: str | None) -> str | None:
     if step is not None:
         return step
     name = type(op[0]).__name__
-    return None if name in SILENT or name in WATCHED.values() else name
+    return None if name in SILENT | OF_SPARK or name in WATCHED.values() else name
 
 
 def _called(method: Callable[..., Any], step: str | None) -> Callable[..., Any]:
