@@ -242,6 +242,8 @@ def asking_the_queue_manager(errand: Errand) -> None:
                 fault_calls.kill_and_redrive(qm, connection)
         for number in range(1, ROUNDS + 1):
             fault_calls.reply_by_hand(qm, errand.url, str(number))
+    with onceq.open(errand.url, repository=errand.repository) as qm:
+        fault_calls.take_the_rest(qm)
 
 
 def moving_files(errand: Errand) -> None:

@@ -34,7 +34,14 @@ GROUND_BYTES = 4 << 30
 """The most that a run takes; the file has no more blocks than were ever in use."""
 
 MAKE = {
-    "ext4": ("mkfs.ext4", "-q", "-m", "0", "-E", "nodiscard,lazy_itable_init=0,lazy_journal_init=0"),
+    "ext4": (
+        "mkfs.ext4",
+        "-q",
+        "-m",
+        "0",
+        "-E",
+        "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+    ),
     "xfs": ("mkfs.xfs", "-q", "-K"),
 }
 """How a file system is made without giving blocks back to what is below."""

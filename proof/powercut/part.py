@@ -48,9 +48,7 @@ def plans(amount: Amount) -> Iterator[Plan]:
     """Yields the rounds: all kinds of disk in turn, every other with a hasty default."""
     for number in range(amount.rounds):
         settings = HASTY if number % 2 else {}
-        yield Plan(
-            name=f"round-{number}", kind=_kind(number), cuts=amount.cuts, settings=settings
-        )
+        yield Plan(name=f"round-{number}", kind=_kind(number), cuts=amount.cuts, settings=settings)
     for number in range(amount.controls):
         yield Plan(
             name=f"control-{number}",
