@@ -57,6 +57,8 @@ def _tell(found: Found) -> None:
     )
     for number, line in enumerate(found.trace, 1):
         sys.stdout.write(f"{number:4} {line}\n")
+    for line in found.end:
+        sys.stdout.write(f"     {line}\n")
     sys.stdout.flush()
 
 

@@ -48,9 +48,7 @@ FREE, UP, CUT, DEAD, LEFT_BEHIND = range(5)
 """A life: none; connected; its process lives without the connection; its process died; its process
 has a new session, and what is left is a transaction that the database is still at (a ghost)."""
 GHOSTLY = (CUT, DEAD, LEFT_BEHIND)
-LIVES = ("-", "up", "cut off", "dead", "left behind")
 IDLE, CLAIMING, CLAIMED, RUNNING, FINISHING, ABORTING = range(6)
-PHASES = ("idle", "claiming", "has claimed", "running", "finishing", "aborting")
 MANY, WIPED = 0x40, 0x80
 """Markers beside the bit of one request: a batch of which none is known to have started; the marker
 that a crash of the database took."""
@@ -63,7 +61,6 @@ OP, RID, STAGE, OLD = range(4)
 """A call, of the client's present life or of one that nobody listens to: which operation, of which
 rid, how far it is, and whether its epoch is over."""
 OUT, CALLING, READY, WAITING, HAVING, HANDLED, FINISHED = range(7)
-C_PHASES = ("out", "calling", "ready", "waiting", "has the reply", "has handled", "finished")
 CONNECT, SEND, RECEIVE, DISCONNECT = range(1, 5)
 OPS = ("-", "connect", "send", "receive", "disconnect")
 SENT, BEGUN = 1, 2
@@ -80,7 +77,6 @@ SPARK_GROUPS = 4
 SPARK_SIZE = GROUPS + SPARK_GROUPS
 GROUP_NUMBER = 64
 Z_OFF, Z_IDLE, Z_GROUPED, Z_RUNNING, Z_STAGED, Z_COMMITTING, Z_COMMITTED = range(7)
-Z_PHASES = ("off", "idle", "grouped", "running", "staged", "committing", "committed")
 G_NONE, G_CLAIMED, G_WITH_OTHERS, G_ALONE, G_BEFORE_CRASH = range(5)
 
 LIMIT = 2
@@ -227,6 +223,23 @@ class World:
         for number, x in enumerate(self.e):
             n[x + NUM] = number + 1
         return bytes(n)
+
+    def describe(self, s: State) -> tuple[str, ...]:
+        """Return where every request is in a state, in words."""
+        return tuple(self._of_request(s, q) for q in self.q)
+
+    def _of_request(self, s: State, q: int) -> str:
+        flags = [name for n, name in enumerate(FLAG_NAMES) if s[q + FLAGS] & 1 << n]
+        return ", ".join(
+            (
+                f"{self._names[q]}: {PLACES[s[q + PLACE]]}",
+                f"outcome {OUTCOMES[s[q + OUTCOME]]}",
+                f"effects {s[q + EFFECTS]}",
+                f"replies {s[q + REPLIES]}",
+                f"aborts {s[q + ABORTS]}",
+                *flags,
+            )
+        )
 
     def say(self, s: State, label: Label) -> str:
         """Return what a step from s did, in words."""

@@ -46,7 +46,7 @@ class Extent:
 
 
 EXTENTS = {
-    Size.SMALL: Extent(faults=1, states=50_000),
+    Size.SMALL: Extent(faults=1, states=25_000),
     Size.PROOF: Extent(states=500_000),
     Size.LONG: Extent(more=2, states=5_000_000),
 }

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import time
 from array import array
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ class Found:
     """What a search came to. is_all: every state that can be reached was expanded.
 
     broken: the guarantee that was broken first, if any; trace: a shortest way there, in words.
-    steps, depth, seconds: of the search.
+    end: where it leads to. steps, depth, seconds: of the search.
     """
 
     setting: str
@@ -53,6 +53,7 @@ class Found:
     is_all: bool
     broken: str | None = None
     trace: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
 
 
 class Search:
@@ -101,7 +102,7 @@ class Search:
             for place, s in enumerate(frontier):
                 verdict = self._expand(s, first + place, following)
                 if verdict is not None:
-                    return self._found(verdict[0], self._trace(verdict[1]))
+                    return self._broken(*verdict)
                 if len(self._known) >= limit:
                     break
             first += len(frontier)
@@ -153,8 +154,10 @@ class Search:
             restless = left
         circling = np.flatnonzero(restless)
         if not len(circling):
-            return self._found(None, (), is_all=is_all)
-        return self._found("G12", self._circle(int(circling[0]), restless), is_all=is_all)
+            return self._found(None, is_all=is_all)
+        first = int(circling[0])
+        found = self._broken("G12", first)
+        return replace(found, trace=self._circle(first, restless), is_all=is_all)
 
     def _circle(self, number: int, restless: Flags) -> tuple[str, ...]:
         """Return the way to a state from which a run goes in a circle, and the circle."""
@@ -200,7 +203,11 @@ class Search:
         states = self._states_to(number)
         return tuple(self._step_to(s, self._known[hash(n)])[1] for s, n in pairwise(states))
 
-    def _found(self, broken: str | None, trace: tuple[str, ...], *, is_all: bool = False) -> Found:
+    def _broken(self, guarantee: str, number: int) -> Found:
+        end = self.w.describe(self._states_to(number)[-1])
+        return replace(self._found(guarantee, is_all=False), trace=self._trace(number), end=end)
+
+    def _found(self, broken: str | None, *, is_all: bool) -> Found:
         return Found(
             setting=self.w.setting.name,
             states=len(self._known),
@@ -209,7 +216,6 @@ class Search:
             seconds=time.perf_counter() - self._since,
             is_all=is_all,
             broken=broken,
-            trace=trace,
         )
 
 

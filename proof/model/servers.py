@@ -299,7 +299,7 @@ def _reopen(w: World, s: State, x: int, out: Moves) -> None:
     free = next((y for y in w.e if s[y + LIFE] == FREE), None)
     if has_ghost and (free is None or len(w.process[x]) > 1):
         return
-    n = move(s, out, ("{} connects again and gives back what it held", x, 0))
+    n = move(s, out, ("the process of {} connects again and gives back what that held", x, 0))
     give_back_all(w, n, x, charges_of_cut(w, s, x))
     if not has_ghost:
         _free(w, n, x)

@@ -76,7 +76,8 @@ def test_the_command_prints_the_way_to_what_a_variant_breaks(
     assert main() == 0
     lines = capsys.readouterr().out.splitlines()
     assert "BROKEN: G6" in lines[1]
-    assert lines[-1].split(maxsplit=1)[1] == "a ghost of client 1: its send commits"
+    assert lines[-3].split(maxsplit=1)[1] == "a ghost of client 1: its send commits"
+    assert lines[-2].strip().startswith("request 1: queued, outcome -, effects 0")
 
 
 def test_the_command_explores_a_configuration(
