@@ -35,8 +35,12 @@ class Told(Protocol):
 
 
 def run_all(parts: Sequence[Part], terms: Terms, told: Told) -> list[Result]:
-    """Run the parts; return what became of each, in their order. Parts that are alone run last."""
-    waiting = sorted(parts, key=lambda part: part.alone)
+    """Run the parts; return what became of each, in their order.
+
+    Those that may take longest begin first, so that two cores end together; parts that must be
+    alone come last.
+    """
+    waiting = sorted(parts, key=lambda part: (part.alone, -part.limits.of(terms.size)))
     results: list[Result] = []
     running: list[Running] = []
     try:

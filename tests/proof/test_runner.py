@@ -66,7 +66,7 @@ def test_whatever_is_wrong_fails_the_proof(name: str, said: str) -> None:
 def test_a_part_that_hangs_is_ended_with_all_that_it_started() -> None:
     done = proof("--only", "hangs")
     assert done.returncode == 1
-    said = re.search(r"hangs: was not done after 2 s; last said: left (\d+)", done.stderr)
+    said = re.search(r"hangs: was not done after 4 s; last said: left (\d+)", done.stderr)
     assert said is not None, done.stderr
     left = Path(f"/proc/{said[1]}")
     wait_until(lambda: not left.exists(), 5)  # it was killed: its parent lays it to rest
