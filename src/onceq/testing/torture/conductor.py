@@ -36,7 +36,7 @@ LOOK_EVERY_S: Final = 1.0
 SHOW_EVERY_S: Final = 0.5
 POLL_S: Final = 0.05
 BEGIN_S: Final = 60.0
-WIND_UP_S: Final = 180.0
+WIND_UP_S: Final = 300.0
 STOP_S: Final = 15.0
 CUTTERS: Final = ("client", "server")
 
