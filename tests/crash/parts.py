@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceq.testing.events import Executed, load
-from onceq.testing.history import check
+from onceq.testing.events import Executed, load, save_final
+from onceq.testing.history import check_files
 from onceq.testing.ledger import final_state
 from tests.crash.server_child import Settings
 from tests.parts import LIMIT_S, wait_until
@@ -104,10 +104,11 @@ def pid_of(event: Executed) -> int:
 
 
 def assert_history(fleet: Fleet, conninfo: str, abort_limit: int | None = 5) -> None:
-    """Checks the whole history against the guarantees."""
-    final = final_state(conninfo, fleet.settings.repository, abort_limit)
-    violations = check(fleet.events(), final)
-    assert not violations, "\n".join(map(str, violations[:20]))
+    """Checks the whole history against the guarantees, from its files, which it completes."""
+    files = Path(fleet.settings.files)
+    save_final(final_state(conninfo, fleet.settings.repository, abort_limit), files)
+    violations = check_files(files).violations
+    assert not violations, "\n".join(map(str, [files, *violations[:20]]))
 
 
 def wait_executions(fleet: Fleet, count: int, rid: str | None = None) -> list[Executed]:

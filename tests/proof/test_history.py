@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,9 +24,9 @@ from proof.history.wreck import Wreck
 from proof.part import Order, Size
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from proof.history.invention import History
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def order(place: Path) -> Order:
@@ -58,6 +61,18 @@ def test_what_is_not_found_is_a_violation(tmp_path: Path, monkeypatch: pytest.Mo
     planted = plant(order(tmp_path), 1)
     assert isinstance(planted, Planted)
     assert (planted.found, len(planted.violations)) == (0, len(CORRUPTIONS))
+
+
+def test_the_page_says_how_many_ways_there_are_to_break_each_guarantee() -> None:
+    told: Counter[str] = Counter()
+    guarantee = ""
+    for line in (ROOT / "docs" / "history.md").read_text().splitlines():
+        row = re.fullmatch(r"\| ?(?:\*\*(G\d+)\*\*)? ?\|.*\| ?(\d*) ?\|", line)
+        if row:
+            guarantee = row[1] or guarantee
+            told[guarantee] += int(row[2] or 0)
+    ways = Counter(corrupted(name, 1)[0][0] for name in CORRUPTIONS)
+    assert told == ways
 
 
 # --- files, and the command that checks them --------------------------------------------------

@@ -172,6 +172,8 @@ def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
             case "reject":
                 raise errors.Reject("never")
             case "retry" if times <= RETRIES:
+                aborted = {"rid": rid, "eid": str(element.eid), "code": "Retry", "excused": True}
+                world.record(ev.Aborted, "server", **aborted)
                 raise errors.Retry("later")
             case _:
                 return f"reply to {rid}".encode()
@@ -238,7 +240,7 @@ class ClientLife:
         except errors.OnceqError as error:
             self._record(ev.SendFailed, rid=rid, unknown=error.outcome is errors.Outcome.UNKNOWN)
             raise
-        self._record(ev.SendOk, rid=rid, state=sent.state)
+        self._record(ev.SendOk, rid=rid, state=sent.state, eid=str(sent.eid))
         self._world.known[rid] = sent.eid
         if self._world.likely(0.1):
             yield from self._cancel(rid)
@@ -266,8 +268,9 @@ class ClientLife:
     def _rereceive(self) -> ops.Program[None]:
         try:
             reply = yield from clerk.rereceive(self._session)
-        except errors.ReplyGone:
-            return  # acknowledged by a disconnect whose answer was lost
+        except errors.ReplyGone as error:  # acknowledged by a disconnect whose answer was lost
+            self._record(ev.ReplyMissing, rid=error.rid)
+            return
         self._handed(ev.Rereceived, reply, None)
 
     def _handed(self, kind: Callable[..., ev.Event], reply: Any, ckpt: bytes | None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from onceq.errors import OnceqError, Outcome
+from onceq.errors import OnceqError, Outcome, ReplyGone
 from onceq.testing.events import (
     AcknowledgeBegun,
     Acknowledged,
@@ -24,6 +24,7 @@ from onceq.testing.events import (
     ReceiveBegun,
     Received,
     Recorder,
+    ReplyMissing,
     Rereceived,
     Satisfied,
     SendBegun,
@@ -126,7 +127,11 @@ class RecordedClerk(Generic[T, R]):
 
     def rereceive(self) -> Reply[R]:
         """Receives the last reply again."""
-        reply = self.clerk.rereceive()
+        try:
+            reply = self.clerk.rereceive()
+        except ReplyGone as error:
+            self._record(ReplyMissing(rid=error.rid, **self._who()))
+            raise
         self._record(Rereceived(**self._reply(reply)))
         return reply
 

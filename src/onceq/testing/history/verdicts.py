@@ -161,13 +161,14 @@ def _charges(element: Element, around: Circumstances) -> Iterator[Wrong]:
 
 
 def _evidence(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    """A charge needs an execution that was not excused, unless its process then died."""
     aborts = element.aborts
-    if around.starts:
-        evidence = element.started - element.excused - (element.outcome == "done")
-        if evidence < aborts:
+    excused = max(0, element.excused - around.faults)
+    if aborts and around.starts:
+        if element.started - excused - (element.outcome == "done") < aborts:
             text = f"charged {aborts} times, started {element.started} times"
             yield "G7", f"{text}, of which {element.excused} were excused"
-    elif around.executions and element.executed - element.excused + around.faults < aborts:
+    elif around.executions and element.executed - excused + around.faults < aborts:
         yield "G7", f"charged {aborts} times, executed {element.executed} times"
     if element.raised > aborts + around.faults and element.outcome != "cancelled":
         yield "G7", f"{element.raised} executions failed, and {aborts} aborts are counted"
