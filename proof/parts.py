@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from proof.faultpoints import PART as FAULT_POINTS
 from proof.history.part import PART as HISTORY
 from proof.model.part import PART as MODEL
+from proof.mutants.part import PART as MUTANTS
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.torture import PART as TORTURE
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 PARTS: tuple[Part, ...] = (
     HISTORY,
     MODEL,
+    MUTANTS,
     SIMULATION,
     FAULT_POINTS,
     SCOREBOARD,

@@ -5,6 +5,7 @@ A test that kills or stops PostgreSQL starts one of its own.
 
 from __future__ import annotations
 
+import os
 import tempfile
 import uuid
 from pathlib import Path
@@ -26,7 +27,15 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[EmbeddedServer]:
-    """The server of this run, in a directory that goes with it."""
+    """The server of this run, in a directory that goes with it.
+
+    Or that of ONCEQ_TESTS_POSTGRESQL, a directory kept for many runs, one after the other.
+    """
+    kept = os.environ.get("ONCEQ_TESTS_POSTGRESQL")
+    if kept is not None:
+        with open_embedded(Path(kept)) as server:
+            yield server
+        return
     with (
         tempfile.TemporaryDirectory(prefix="onceq-tests-") as directory,
         open_embedded(Path(directory) / "postgresql") as server,

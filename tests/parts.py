@@ -167,7 +167,16 @@ class Background(Generic[T]):
         return self._answer[0]
 
 
-def wait_blocked(conninfo: str, text: str) -> None:
-    """Waits until a session waits for a lock in a statement that contains this text."""
+def wait_blocked(conninfo: str, text: str, call: Background[Any] | None = None) -> None:
+    """Waits until a session waits for a lock in a statement that contains this text.
+
+    call: that it is about; one that ends without having waited fails the test at once.
+    """
     query = "select count(*) from pg_stat_activity where wait_event_type = 'Lock' and query like %s"
-    wait_until(lambda: scalar(conninfo, query, f"%{text}%") > 0)
+
+    def is_blocked() -> bool:
+        if call is not None and not call.is_running:
+            raise AssertionError(f"it did not wait for a lock: {call.result()}")
+        return bool(scalar(conninfo, query, f"%{text}%") > 0)
+
+    wait_until(is_blocked)

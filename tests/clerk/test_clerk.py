@@ -220,6 +220,19 @@ def test_an_older_life_is_fenced(qm: onceq.QueueManager, conninfo: str, reposito
         assert old.receive(timeout_s=WAIT_S).value == b"reply"
 
 
+def test_an_older_life_frees_nothing(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    with living(conninfo, repository) as life, qm.clerk("till", RAW, window=2) as old:
+        old.send("1", b"x")
+        answer(life)
+        reply = old.receive(timeout_s=WAIT_S)
+        with qm.clerk("till", RAW, window=2) as new:
+            with pytest.raises(Fenced):
+                old.acknowledge(["1"])
+            assert new.receive(timeout_s=WAIT_S) == reply
+
+
 def test_threads_of_a_client_have_lives_of_their_own(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
@@ -313,6 +326,21 @@ def test_a_window_of_requests_is_streamed_acknowledged_and_resumed(
             assert clerk.acknowledge([]) == 0
             clerk.disconnect()
     assert scalar(conninfo, f"select count(*) from {repository}.element") == 0
+
+
+def test_rereceive_is_of_the_last_of_a_window(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """And a send of a window acknowledges nothing."""
+    with living(conninfo, repository) as life, qm.clerk("till", RAW, window=3) as clerk:
+        clerk.send_many([("1", b"x"), ("2", b"y")])
+        answer_all(life)
+        clerk.receive(timeout_s=WAIT_S)
+        last = clerk.receive(timeout_s=WAIT_S)
+        assert clerk.rereceive() == last
+        clerk.send("3", b"z")
+        clerk.connect()
+        assert clerk.outstanding == ["1", "2", "3"]
 
 
 def test_a_failed_send_of_many_sends_none(qm: onceq.QueueManager) -> None:

@@ -14,7 +14,7 @@ import onceq
 from onceq.errors import ClaimLost, EnvironmentFault, IllegalState, InvalidValue
 from onceq.model.element import KillAnswer
 from tests.lives import living
-from tests.parts import Background, plain, rows, scalar, wait_blocked
+from tests.parts import Background, plain, rows, scalar, wait_blocked, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -190,7 +190,7 @@ def test_a_kill_waits_for_a_commit_that_has_begun(
         assert qm.dequeue("raw", connection=connection) is not None
         connection.execute("set constraints all immediate")  # what a commit does first
         killing = Background(lambda: other.kill(eid))
-        wait_blocked(conninfo, f"{repository}.kill")
+        wait_blocked(conninfo, f"{repository}.kill", killing)
         connection.commit()
         assert killing.result() is KillAnswer.TOO_LATE
 
@@ -209,6 +209,35 @@ def test_a_dequeue_whose_queue_manager_died_does_not_commit(
         assert other is not None
         with pytest.raises(psycopg.Error, match="no longer claimed"):
             connection.commit()
+
+
+def test_a_dequeue_that_another_has_claimed_since_does_not_commit(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with psycopg.connect(conninfo) as connection, living(conninfo, repository) as other:
+        with onceq.open(conninfo, repository=repository) as dead:
+            assert dead.dequeue("raw", connection=connection) is not None
+            dead._link.connection.close()
+        wait_until(lambda: other.take_over() > 0)
+        wait_until(lambda: bool(other.claim("raw")))
+        with pytest.raises(psycopg.Error, match="no longer claimed"):
+            connection.commit()
+
+
+def test_what_an_open_transaction_has_dequeued_is_not_charged(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    qm.declare(onceq.Queue("empty", bytes, bytes))
+    qm.enqueue(RAW, b"x")
+    with psycopg.connect(conninfo) as one, psycopg.connect(conninfo) as two:
+        assert qm.dequeue("raw", connection=one) is not None
+        assert qm.dequeue("empty", connection=two) is None  # and looks at what has ended
+        assert aborts(conninfo, repository) == [(0, None)]
+        one.commit()
+    assert qm.show("raw").depth == 0
 
 
 def test_a_queue_manager_that_connects_again_is_a_new_incarnation(

@@ -67,7 +67,7 @@ def test_1_connect_waits_for_a_ghost_of_the_former_life(
             connecting.result()
             assert isinstance(clerk.recover(), NotSubmitted)
         else:
-            wait_blocked(conninfo, f"{repository}.connect")
+            wait_blocked(conninfo, f"{repository}.connect", connecting)
         ghost.perform(ops.Commit())
         connecting.result()
         # The client was told "not submitted", and the request is there: it would run.
@@ -111,13 +111,29 @@ def test_1_the_epoch_is_read_after_the_lock(
         new.connection.execute("begin")
         assert new.perform(ops.Connect(name="till")).s_rid is None
         sending = Background(lambda: old.perform(send_op(life, "1")))
-        wait_blocked(conninfo, f"{repository}.send")
+        wait_blocked(conninfo, f"{repository}.send", sending)
         new.perform(ops.Commit())
         if broken:
             assert sending.result().state == "new"
         else:
             with pytest.raises(Fenced):
                 sending.result()
+
+
+def test_1_whatever_else_is_tagged_reads_the_epoch_after_the_lock(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    with driving(conninfo, repository) as old, driving(conninfo, repository) as new:
+        life = old.perform(ops.Connect(name="till"))
+        new.connection.execute("begin")
+        new.perform(ops.Connect(name="till"))
+        outstanding = ops.Outstanding(registrant_id=life.registrant_id, epoch=life.epoch)
+        asking = Background(lambda: old.perform(outstanding))
+        wait_blocked(conninfo, f"{repository}.outstanding", asking)
+        new.perform(ops.Commit())
+        with pytest.raises(Fenced):
+            asking.result()
 
 
 @broken

@@ -198,7 +198,7 @@ def test_8_the_decision_of_a_kill_is_the_lock_on_the_row(
         if broken:
             assert killing.result() is KillAnswer.KILLED
         else:
-            wait_blocked(conninfo, f"{repository}.kill")
+            wait_blocked(conninfo, f"{repository}.kill", killing)
         life.commit()
         assert killing.result() is (KillAnswer.KILLED if broken else KillAnswer.TOO_LATE)
     assert [one.outcome for one in qm.lookup(eid=eid)] == ["done"]

@@ -145,6 +145,18 @@ def test_a_long_insert_here_is_not_passed(
         assert [one.body for one in life.claim("raw", 9)] == [b"late"]
 
 
+def test_a_claim_moves_no_mark(qm: onceq.QueueManager, conninfo: str, repository: str) -> None:
+    """It may be rolled back, and what others insert meanwhile may have lower numbers."""
+    qm.declare(RAW)
+    with psycopg.connect(conninfo) as late, living(conninfo, repository) as life:
+        enqueue = f"select eid from {repository}.enqueue_many('raw', %s, null, false)"
+        late.execute(enqueue.encode(), ([b"late"],))
+        qm.enqueue(RAW, b"early")
+        assert [one.body for one in life.claim("raw", 9)] == [b"early"]
+        late.commit()
+        assert [one.body for one in life.claim("raw", 9)] == [b"late"]
+
+
 def test_five_hundred_queues_are_swept_at_once(conninfo: str, repository: str) -> None:
     with plain(conninfo) as connection:
         connection.execute(

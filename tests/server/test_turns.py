@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceq.model import ops
+from onceq.model.element import SUSPECT_LANE, Element
 from onceq.model.queue import QueueInfo, QueueSettings
 from onceq.server.program import LOOK_AGAIN_IDLE, Served, ServerSession, serve
 
@@ -14,6 +15,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 STEPS_MAX = 5_000
+ANSWERS: dict[type[ops.Op[Any]], Any] = {
+    ops.OpenIncarnation: ops.Incarnation(slot=1, incarnation=7, backend_pid=1),
+    ops.Sweep: ops.Observation(value=0, holders=[]),
+    ops.Stopping: False,
+    ops.Finish: ops.Finished(following=[]),
+}
 
 
 def info(name: str, queue_id: int) -> QueueInfo:
@@ -38,35 +45,64 @@ def idle_claims(
     names: list[str], queue_id: Callable[[str, int], int], enough: int
 ) -> list[ops.Claim]:
     """Runs the Program over empty queues until it has claimed so often; returns its claims."""
+    taken = steps(names, queue_id, enough)
+    return [op for op in taken if isinstance(op, ops.Claim)]
+
+
+def steps(
+    names: list[str],
+    queue_id: Callable[[str, int], int],
+    enough: int,
+    *,
+    claimed: tuple[Element, ...] = (),
+) -> list[ops.Op[Any]]:
+    """Runs the Program until it has claimed so often; returns what it did.
+
+    claimed: what it gets, one at a time; then the queues are empty.
+    """
     session = ServerSession(
         process=uuid.UUID(int=1),
         host="here",
         pid=1,
         served=tuple(Served(name, "read committed") for name in names),
     )
-    claims: list[ops.Claim] = []
+    taken: list[ops.Op[Any]] = []
+    claims = 0
+    waiting = list(claimed)
     program = serve(session)
     answer: Any = None
     for _ in range(STEPS_MAX):
         op = program.send(answer)
+        taken.append(op)
         match op:
-            case ops.OpenIncarnation():
-                answer = ops.Incarnation(slot=1, incarnation=7, backend_pid=1)
             case ops.ListQueues(queue=str(name)):
-                answer = [info(name, queue_id(name, len(claims)))]
+                answer = [info(name, queue_id(name, claims))]
             case ops.Claim():
-                claims.append(op)
-                answer = []
-            case ops.Sweep():
-                answer = ops.Observation(value=0, holders=[])
-            case ops.Stopping():
-                answer = False
+                claims += 1
+                answer = waiting[:1]
+                del waiting[:1]
             case _:
-                answer = True
-        if len(claims) >= enough:
+                answer = ANSWERS.get(type(op), True)
+        if claims >= enough:
             break
     program.close()
-    return claims
+    return taken
+
+
+def suspect() -> Element:
+    return Element(
+        seq=1,
+        eid=uuid.UUID(int=1),
+        rid="1",
+        body=b"",
+        role="datagram",
+        queue_id=1,
+        lane=SUSPECT_LANE,
+        priority=4,
+        aborts=0,
+        enqueued_at=datetime(2026, 1, 1, tzinfo=UTC),
+        owes_reply=False,
+    )
 
 
 def test_every_queue_has_both_kinds_of_turn() -> None:
@@ -86,3 +122,14 @@ def test_the_first_claim_of_a_session_is_durable() -> None:
     """Until it has claimed something: what brings the database down would come back for ever."""
     claims = idle_claims(["a"], lambda _, __: 1, 20)
     assert not any(claim.may_lose for claim in claims)
+
+
+def test_an_idle_session_looks_for_the_dead() -> None:
+    taken = steps(["a"], lambda _, __: 1, 20)
+    assert any(isinstance(op, ops.TakeOver) for op in taken)
+
+
+def test_a_suspect_begins_alone() -> None:
+    taken = steps(["a"], lambda _, __: 1, 2, claimed=(suspect(),))
+    (begun,) = [op for op in taken if isinstance(op, ops.Begin)]
+    assert begun.alone

@@ -171,12 +171,27 @@ def test_a_ghost_that_took_effect_is_found() -> None:
     assert {("G6", "2")} == verdict(history, final)
 
 
-def test_a_failed_element_that_runs_again_is_found() -> None:
+def failing(executions: int) -> list[ev.Event]:
+    """The client is told that its request has failed, which was executed so often."""
+    executed: list[ev.Event] = [ev.Executed(rid="1", eid="e-1") for _ in range(executions)]
     failure = received("1", outcome="failed")
+    return [*GOOD[:1], ev.SendBegun(**WHO, rid="1"), *GOOD[2:3], *executed, failure]
+
+
+def test_a_failed_element_that_runs_again_is_found() -> None:
     again = ev.Executed(rid="1", eid="e-1")
-    executions: list[ev.Event] = [ev.Executed(rid="1", eid="e-1") for _ in range(3)]
-    history = [*GOOD[:1], ev.SendBegun(**WHO, rid="1"), *GOOD[2:3], *executions, failure, again]
-    assert verdict(history, ending(FAILED, HELD, FAILURE, effects=())) == {("G3", "1")}
+    final = ending(FAILED, HELD, FAILURE, effects=())
+    assert verdict([*failing(3), again], final) == {("G3", "1")}
+
+
+def test_an_effect_of_what_was_told_to_have_failed_is_found() -> None:
+    assert verdict(failing(3), ending(FAILED, HELD, FAILURE, effects=())) == set()
+    assert verdict(failing(3), ending(FAILED, HELD, FAILURE)) == {("G2", "1")}
+
+
+def test_a_failure_before_the_limit_is_found() -> None:
+    early = [dataclasses.replace(one, aborts=2) for one in (FAILED, HELD, FAILURE)]
+    assert verdict(failing(2), ending(*early, effects=())) == {("G7", "1")}
 
 
 def test_a_send_that_ended_before_it_began_may_be_missing() -> None:

@@ -1,0 +1,85 @@
+"""The part of the mutants: what counts as caught, and a few of the mutants, chosen by a seed."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from proof.mutants.lane import open_lane
+from proof.mutants.part import PART
+from proof.mutants.table import Change, Mutant
+from proof.mutants.verdict import Fate, judge
+from proof.part import Order, Size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEED = int(os.environ.get("MUTANTS_SEED", "1990"))
+CHARGES = "tests/model/test_charges.py::test_suspects_have_a_lane_of_their_own"
+ELEMENT = "src/onceq/model/element.py"
+
+
+def line(
+    kind: str = "AssertionError", text: str = "assert 1 == 2", **others: str
+) -> dict[str, Any]:
+    plain = {"test": "t", "phase": "call", "outcome": "failed", "kind": kind, "text": text}
+    return {**plain, **others}
+
+
+@pytest.mark.parametrize(
+    ("told", "exit_code", "fate"),
+    [
+        ([line()], 1, Fate.CAUGHT),
+        ([line("Failed", "DID NOT RAISE ClaimLost")], 1, Fate.CAUGHT),
+        ([line("ReplyGone", "gone")], 1, Fate.CAUGHT),
+        ([line("ReceiveTimeout", "no reply")], 1, Fate.BADLY_MADE),
+        ([line("NameError", "x")], 1, Fate.BADLY_MADE),
+        ([line("Failed", "Timeout (>60.0s) from pytest-timeout.")], 1, Fate.BADLY_MADE),
+        ([line(text="' for update' stands 0 times in kill")], 1, Fate.BADLY_MADE),
+        ([line(phase="setup")], 1, Fate.BADLY_MADE),
+        ([line("Collection", phase="collect")], 2, Fate.BADLY_MADE),
+        ([], None, Fate.BADLY_MADE),
+        ([], 5, Fate.BADLY_MADE),
+        ([line("", "", outcome="passed")], 0, Fate.MISSED),
+    ],
+)
+def test_only_a_finding_counts(
+    told: list[dict[str, Any]], exit_code: int | None, fate: Fate
+) -> None:
+    assert judge(told, "ReplyGone", exit_code, 1.0).fate is fate
+
+
+def mutant(new: str) -> Mutant:
+    change = Change(file=ELEMENT, old="SUSPECT_LANE = 11", new=new)
+    return Mutant(name="m", guarantee="G7", why="Because.", tests=[CHARGES], change=[change])
+
+
+def test_a_lane_tells_the_harmless_and_the_broken_from_the_caught(tmp_path: Path) -> None:
+    with open_lane(tmp_path / "lane") as lane:
+        for new, fate in (
+            ("SUSPECT_LANE = 12", Fate.CAUGHT),
+            ("SUSPECT_LANE = 10 + 1", Fate.MISSED),
+            ("SUSPECT_LANE = (", Fate.BADLY_MADE),
+        ):
+            with lane.planted(mutant(new)):
+                verdict = lane.run([CHARGES])
+            assert verdict.fate is fate, verdict
+        assert lane.run([CHARGES]).fate is Fate.MISSED, "between mutants the tree is as it was"
+
+
+def test_some_mutants_of_different_kinds_are_caught(tmp_path: Path) -> None:
+    """All of them: python -m proof.mutants. Others: MUTANTS_SEED."""
+    said: list[str] = []
+    outcome = PART.run(
+        Order(
+            size=Size.SMALL,
+            seed=SEED,
+            place=tmp_path,
+            say=lambda text, _done, _of: said.append(text),
+        )
+    )
+    assert outcome.violations == []
+    assert [(one.reached, one.goal) for one in outcome.measures] == [(4, 4)]
+    assert len(said) == 5

@@ -1,0 +1,110 @@
+"""The source and the sink by themselves, in this process: no Spark session, no JVM."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import types as st
+
+from onceq import errors
+from onceq.engine.spark_driver import Place
+from onceq.spark.options import ServingOptions
+from onceq.spark.sink import OnceqStreamWriter, Staged
+from onceq.spark.source import OnceqStreamReader
+from tests.spark.spark_life import Life
+from tests.spark.spark_parts import Repository, make_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROWS = 2_500
+ANSWER = st.StructType(
+    [st.StructField("eid", st.StringType()), st.StructField("reply", st.BinaryType())]
+)
+
+
+@pytest.fixture
+def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
+    made = make_repository(conninfo, repository_name)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def options(repository: Repository) -> ServingOptions:
+    life = Life(repository)
+    return ServingOptions(
+        place=Place(url="", conninfo=repository.conninfo, repository=repository.name),
+        server_id=life.who.server_id,
+        epoch=life.who.epoch,
+        tables={},
+    )
+
+
+def test_the_slices_of_a_group_hold_each_request_once(
+    repository: Repository, options: ServingOptions
+) -> None:
+    rids = repository.send(ROWS)
+    reader = OnceqStreamReader(options)
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, reader.getDefaultReadLimit())
+    slices = reader.partitions(start, end)
+    assert len(slices) == 2
+    found = [
+        rid for one in slices for batch in reader.read(one) for rid in batch["rid"].to_pylist()
+    ]
+    assert found == rids
+    reader.stop()
+
+
+def test_a_query_that_has_passed_a_group_is_given_the_next(
+    repository: Repository, options: ServingOptions
+) -> None:
+    """What it has passed and not finished goes back to its queue, and into a later group."""
+    rids = repository.send(3)
+    reader = OnceqStreamReader(options)
+    limit = reader.getDefaultReadLimit()
+    passed = reader.latestOffset(reader.initialOffset(), limit)
+    following = reader.latestOffset(passed, limit)
+    assert following["claim"] > passed["claim"]
+    (one,) = reader.partitions(passed, following)
+    assert [rid for batch in reader.read(one) for rid in batch["rid"].to_pylist()] == rids
+    reader.stop()
+
+
+def test_a_batch_of_which_a_task_has_staged_nothing_is_not_committed(
+    repository: Repository, options: ServingOptions
+) -> None:
+    repository.send(1)
+    writer = OnceqStreamWriter(options, ANSWER)
+    with pytest.raises(errors.EnvironmentFault, match="staged nothing"):
+        writer.commit([Staged(attempt=1, rows=0, query_id="q", batch_id=0), None], 0)
+    assert repository.ask("select count(*) from {}.spark_server where batch_id is not null") == [
+        (0,)
+    ]
+
+
+def test_a_batch_is_committed_with_all_its_tasks(
+    repository: Repository, options: ServingOptions
+) -> None:
+    rids = repository.send(2)
+    life = Life(repository)
+    current = ServingOptions(
+        place=options.place, server_id=life.who.server_id, epoch=life.who.epoch, tables={}
+    )
+    requests = life.plan(life.claim())
+    staged = [life.stage([request]) for request in requests]
+    tasks = [Staged(attempts[0], rows, "q", 0) for attempts, rows in staged]
+    OnceqStreamWriter(current, ANSWER).commit(tasks, 0)
+    assert repository.replies() == dict.fromkeys(rids, ("done", b"ok"))
+
+
+def test_a_batch_that_failed_leaves_nothing_staged(
+    repository: Repository, options: ServingOptions
+) -> None:
+    life = Life(repository)
+    attempts, rows = life.stage([])
+    writer = OnceqStreamWriter(options, ANSWER)
+    writer.abort([None, Staged(attempts[0], rows, "q", 0)], 0)
+    assert repository.ask("select count(*) from {}.spark_attempt") == [(0,)]
