@@ -7,6 +7,7 @@ import re
 import pytest
 
 from onceq.engine.migrate import function_sources
+from proof.parts import PARTS
 from tests.tidy.source_tree import ROOT
 
 PAGE = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
@@ -44,3 +45,18 @@ def test_the_functions_named_are_in_their_files() -> None:
 def test_the_files_named_are_there(named: str) -> None:
     base = ROOT if named.startswith("tests/") else ROOT / "src" / "onceq"
     assert (base / named).is_file()
+
+
+def test_every_part_of_the_proof_is_explained() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    explained = re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)
+    assert {part.name for part in PARTS} <= set(explained)
+
+
+def test_the_evidence_names_parts_that_are_explained() -> None:
+    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    explained = set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE))
+    for found in SECTION.finditer(PAGE):
+        named = re.search(r"Parts:((?:\s+`[\w-]+`[^`.]*)+)\.", found[0])
+        assert named is not None, found[1]
+        assert set(re.findall(r"`([\w-]+)`", named[1])) <= explained
