@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 
@@ -60,3 +61,19 @@ def test_the_evidence_names_parts_that_are_explained() -> None:
         named = re.search(r"Parts:((?:\s+`[\w-]+`[^`.]*)+)\.", found[0])
         assert named is not None, found[1]
         assert set(re.findall(r"`([\w-]+)`", named[1])) <= explained
+
+
+def test_the_mutants_named_are_planted() -> None:
+    folder = ROOT / "proof" / "mutants"
+    planted = {
+        mutant["name"]
+        for path in folder.glob("*.toml")
+        for mutant in tomllib.loads(path.read_text(encoding="utf-8"))["mutant"]
+    }
+    named = {
+        " ".join(name.split())
+        for after in re.findall(r"Mutants?:((?:[^.\"]*\"[^\"]+\")+)", PAGE)
+        for name in re.findall(r"\"([^\"]+)\"", after)
+    }
+    assert len(named) >= 20
+    assert named - planted == set()
