@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -41,10 +41,23 @@ def restart(cluster: EmbeddedServer) -> None:
 def kill_a_backend(cluster: EmbeddedServer) -> None:
     """PostgreSQL then ends all its sessions and recovers; its first process lives on."""
     with psycopg.connect(cluster.conninfo) as victim:
-        os.kill(victim.info.backend_pid, signal.SIGKILL)
-        with contextlib.suppress(psycopg.OperationalError):
-            victim.execute("select 1")
+        kill_backend(cluster, victim.info.backend_pid)
+
+
+def kill_backend(cluster: EmbeddedServer, backend_pid: int) -> None:
+    """The same with a given one; until the end of a witness PostgreSQL has not noticed."""
+    with psycopg.connect(cluster.conninfo, autocommit=True) as witness:
+        os.kill(backend_pid, signal.SIGKILL)
+        wait_until(lambda: has_ended(witness))
     wait_until(lambda: answers(cluster))
+
+
+def has_ended(session: psycopg.Connection[Any]) -> bool:
+    try:
+        session.execute("select 1")
+    except psycopg.OperationalError:
+        return True
+    return False
 
 
 def answers(cluster: EmbeddedServer) -> bool:

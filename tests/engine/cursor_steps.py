@@ -232,9 +232,7 @@ class Field:
             if flag:
                 call = "select onceq.abort(%s, %s, 'release', null, null)"
             else:
-                call = (
-                    "select onceq.conclude(array[%s::bigint], %s, 'done', array[''::bytea], null)"
-                )
+                call = "select onceq.conclude_one(%s, %s, 'done')"
             self.rows(session, call, seq, owner)
 
     def kill(self, session: Session, pick: int, flag: bool) -> None:  # noqa: FBT001 # of a Step

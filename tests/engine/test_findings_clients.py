@@ -143,8 +143,8 @@ def test_2_a_kill_leaves_a_cancelled_reply(
     qm.declare(RAW)
     if broken:
         conclude = (
-            "perform onceq.conclude_one(e, 'cancelled', 'killed',"
-            " 'cancelled before it took effect', null);"
+            "perform onceq.conclude_one(e.seq, null, 'cancelled', p_code => 'killed',\n"
+            "            p_error => 'cancelled before it took effect');"
         )
         remove = "delete from onceq.element where seq = e.seq;"
         install_variant(conninfo, repository, "kill", (conclude, remove))

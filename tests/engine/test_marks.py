@@ -280,10 +280,8 @@ def test_claims_do_not_step_over_the_dead(
         read: list[int] = []
         for _ in range(DEQUEUES // 100):
             for element in life.claim("raw", 100):
-                conclude = f"select {repository}.conclude(array[%s::bigint], %s, 'done', %s, null)"
-                life.driver.connection.execute(
-                    conclude.encode(), (element.seq, life.incarnation, [b""])
-                )
+                conclude = f"select {repository}.conclude_one(%s, %s, 'done')"
+                life.driver.connection.execute(conclude.encode(), (element.seq, life.incarnation))
             if not broken:
                 sweeper.sweep()
                 sweeper.sweep()
@@ -361,7 +359,10 @@ def test_the_claim_of_what_has_failed_is_durable(
     qm.enqueue(RAW, b"x")
     if broken:
         install_variant(
-            conninfo, repository, "claim", ("if e.lane = 10 and p_may_lose then", "if false then")
+            conninfo,
+            repository,
+            "claim",
+            ("if got > 0 and abs(at_lane) >= 10 then", "if false then"),
         )
     with living(conninfo, repository) as life:
         life.abort(life.claim_one("raw"))

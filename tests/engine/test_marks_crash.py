@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -13,14 +11,14 @@ from onceq.model import ops
 from tests.engine.crashes import (
     NAME,
     RAW,
-    answers,
     connect_again,
     kill_a_backend,
+    kill_backend,
     kill_postmaster,
     restart,
 )
 from tests.lives import Life
-from tests.parts import driving, plain, rows, scalar, wait_until
+from tests.parts import driving, plain, rows, scalar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -90,8 +88,7 @@ def test_a_claim_that_a_crash_undid_harmed_nothing(
             may_lose=may_lose,
         )
         assert len(driver.perform(claim)) == 1
-        os.kill(driver.connection.info.backend_pid, signal.SIGKILL)
-        wait_until(lambda: answers(cluster))
+        kill_backend(cluster, driver.connection.info.backend_pid)
     assert rows(cluster.conninfo, where) == [(5, 0, 0, not may_lose)]
     with driving(cluster.conninfo, NAME) as driver:
         life = Life(driver)

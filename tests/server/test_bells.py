@@ -139,7 +139,7 @@ def test_nobody_is_rung_where_nobody_sleeps(
             clerk.send("1", b"x")
             with pytest.raises(ReceiveTimeout):
                 clerk.receive(timeout_s=0)
-            assert sleepers(conninfo, repository, "registrant_pkey") == 0
+            assert sleepers(conninfo, repository, "registrant_pkey") == 1
         with serving(conninfo, repository, RAW.handled_by(echo)) as server:
             wait_until(lambda: server.statistics().done == 2)
     ringer = line._exchange.ringer

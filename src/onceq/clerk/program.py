@@ -64,7 +64,8 @@ class Session(Generic[T, R]):
 
     window: how many requests may be outstanding. outstanding: sent, no reply handed out yet.
     received: replies handed out and not acknowledged. gone: sent before, reply no longer kept.
-    asleep: registered, on its connection, as one to be rung when a reply comes.
+    asleep: registered, on its connection, as one to be rung when a reply comes. rings: it was so
+    before the request sent last was committed, so that its reply cannot come without a ring.
     sure: False after an operation whose effect is unknown, until the next connect.
     """
 
@@ -85,6 +86,7 @@ class Session(Generic[T, R]):
     received: list[str] = field(default_factory=list[str])
     gone: list[str] = field(default_factory=list[str])
     asleep: bool = False
+    rings: bool = False
     sure: bool = True
 
 
@@ -127,7 +129,7 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     elif session.state is ClientState.REQ_SENT:  # acknowledged in another order than it was sent
         kept = bool(session.received)
         session.state = ClientState.REPLY_RECVD if kept else ClientState.CONNECTED
-    session.gone, session.asleep = [], False
+    session.gone, session.asleep, session.rings = [], False, False
     session.sure = True
 
 
@@ -185,9 +187,12 @@ def send(
             send_no=session.s_no + 1,
             ack=_acknowledged(session),
             content_type=content_type_of(session.queue.request_type),
+            sleep=session.window == 1 and not session.asleep,
             **attributes,
         ),
     )
+    session.rings = session.window == 1 and answer.state == "new"
+    session.asleep = session.asleep or session.rings
     _sent(session, [rid], [answer])
     session.state = following
     return answer
@@ -243,21 +248,19 @@ def receive(
     if rid is not None and rid not in session.outstanding:
         raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
     found: list[Element] = []
-    if session.asleep or timeout_s == 0 or not _has_just_sent(session):
-        found = yield from _look(session, op)
+    key = "reply" if session.rings and timeout_s != 0 else "receive"
+    session.rings = False  # once: what rings during another wait is not heard again
+    if key == "receive":
+        found = yield from _look(session, replace(op, sleep=timeout_s != 0))
     first = True
     while not found:
-        if session.asleep or timeout_s == 0:
-            if not (yield from ops.Wait(key="receive", first=first, timeout_s=timeout_s)):
-                raise errors.ReceiveTimeout(
-                    f"no reply to {rid or session.s_rid!r} within {timeout_s} s: nothing is lost, "
-                    "receive again; `onceq request show` says where the request is"
-                )
-            first = False
-        else:  # and look once more: what came meanwhile rang nobody
-            yield from ops.FallAsleep(registrant_id=session.registrant_id)
-            session.asleep = True
-        found = yield from _look(session, op)
+        if not (yield from ops.Wait(key=key, first=first, timeout_s=timeout_s)):
+            raise errors.ReceiveTimeout(
+                f"no reply to {rid or session.s_rid!r} within {timeout_s} s: nothing is lost, "
+                "receive again; `onceq request show` says where the request is"
+            )
+        first = False
+        found = yield from _look(session, replace(op, sleep=True))
     for element in found:
         session.outstanding.pop(element.rid, None)
         session.received.append(element.rid)
@@ -267,19 +270,15 @@ def receive(
     return [_reply(session, element) for element in found]
 
 
-def _has_just_sent(session: Session[Any, Any]) -> bool:
-    """Returns whether the reply can hardly be there yet, so that one sleeps before one looks."""
-    return session.window == 1 and session.s_state == "request"
-
-
 def _look(session: Session[Any, Any], op: ops.Receive) -> ops.Program[list[Element]]:
-    """Looks for replies; a session that was asleep and finds some wakes.
+    """Looks for replies; a session that finds some wakes, or does not fall asleep.
 
     After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
     """
     asleep, session.asleep = session.asleep, False
-    found = yield from _perform(session, replace(op, asleep=asleep))
-    session.asleep = asleep and not found
+    sleep = op.sleep and not asleep
+    found = yield from _perform(session, replace(op, asleep=asleep, sleep=sleep))
+    session.asleep = (asleep or sleep) and not found
     return found
 
 

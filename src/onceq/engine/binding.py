@@ -277,7 +277,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.Send: call(
         "send",
         f"{_WHO} queue text, {_SENT} {_ATTRIBUTES} content_type text, properties jsonb,"
-        " own_transaction boolean",
+        " own_transaction boolean, sleep boolean",
         _one(lambda row: ops.Sent(eid=row[0], state=row[1])),
         bells=_bells_in(2),
     ),
@@ -291,7 +291,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.Receive: call(
         "receive",
         f"{_WHO} rid text, skip text[], limit integer, ckpt bytea, s_rid text, s_no bigint,"
-        " asleep boolean",
+        " asleep boolean, sleep boolean",
         _ELEMENTS,
         ELEMENT_COLUMNS,
     ),
@@ -314,16 +314,12 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.Claim: call(
         "claim",
         "incarnation bigint, queue_id integer, n integer, turn integer, alone boolean,"
-        " everything boolean, may_lose boolean, slot integer, asleep integer[]",
+        " everything boolean, may_lose boolean, slot integer, asleep integer[], sleep integer[],"
+        " drowsy boolean",
         _ELEMENTS,
         ELEMENT_COLUMNS,
     ),
-    ops.FallAsleep: call(
-        "fall_asleep",
-        "slot integer, queue_ids integer[], registrant_id integer",
-        _scalar,
-        writes=False,
-    ),
+    ops.Attend: call("attend", "slot integer, queue_ids integer[]", _scalar, writes=False),
     ops.Sweep: call(
         "sweep",
         "queue_ids integer[], value bigint, holders text[]",
@@ -339,7 +335,8 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.Finish: call(
         "finish",
         "seqs bigint[], incarnation bigint, replies bytea[], content_type text, token text,"
-        " must integer, effects boolean, queue_id integer, n integer, turn integer, alone boolean",
+        " must integer, effects boolean, queue_id integer, n integer, turn integer, alone boolean,"
+        " slot integer, sleep integer[], drowsy boolean",
         _finished,
         ELEMENT_COLUMNS,
         bells=_finish_bells,

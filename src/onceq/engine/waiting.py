@@ -26,11 +26,11 @@ class Pace:
 
 POLLED = Pace(0.0003, 1.25)
 """Where nobody rings: a reply is seen a quarter of its own latency late, at most."""
-RUNG = Pace(0.002, 3.0)
+RUNG = Pace(0.002, 25.0)
 """Where somebody does. Still short at first: whoever commits just now looked for sleepers before
 this one was among them, and rings nobody."""
-RUNG_KEYS = frozenset({"idle", "receive"})
-"""What is waited for with a bell."""
+RUNG_PACES = {"idle": RUNG, "receive": RUNG, "reply": Pace(LONGEST_DEFAULT_S, 1.0)}
+"""What is waited for with a bell. A reply: by one who slept before the request was there."""
 
 
 @dataclass(slots=True)
@@ -57,11 +57,11 @@ class Pause:
 
     def is_rung(self, key: str) -> bool:
         """Returns whether a wait of this key ends at a ring."""
-        return self._rung and key in RUNG_KEYS
+        return self._rung and key in RUNG_PACES
 
     def next(self, op: Wait, now: float) -> float | None:
         """Returns the seconds to wait; None when the series' deadline has passed."""
-        pace = RUNG if self.is_rung(op.key) else POLLED
+        pace = RUNG_PACES[op.key] if self.is_rung(op.key) else POLLED
         if op.first or op.key not in self._delays:
             self._delays[op.key] = pace.first_s
             self._deadlines[op.key] = None if op.timeout_s is None else now + op.timeout_s
@@ -75,4 +75,4 @@ class Pause:
 
     def again(self, key: str) -> None:
         """Begins the series anew, with its deadline: there was a ring."""
-        self._delays[key] = RUNG.first_s
+        self._delays[key] = RUNG_PACES[key].first_s

@@ -42,12 +42,18 @@ LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One run of claimed elements. turn: makes its token unlike any other's."""
+    """One run of claimed elements. turn: makes its token unlike any other's.
+
+    chains: whether its finish claims the next, or, when there is nothing, falls asleep. drowsy:
+    which it expects.
+    """
 
     served: Served
     queue_id: int
     elements: list[Element]
     turn: int
+    chains: bool
+    drowsy: bool = False
 
 
 @dataclass(slots=True)
@@ -68,58 +74,55 @@ class Batch:
 
 def execute(
     session: ServerSession, life: ops.Incarnation, run: Execution
-) -> ops.Program[list[Element]]:
+) -> ops.Program[list[Element] | None]:
     """Runs what was claimed; returns what was claimed next, chained to its finish.
 
-    In a stricter isolation the next claim follows in a transaction of its own: a conflict of the
-    claim must not throw finished work away.
+    None where no claim followed: this run chains none, or came to nothing.
     """
-    alone = len(session.served) == 1 and run.served.isolation == "read committed"
-    n = run.served.batch if alone else 0
     if len(run.elements) > 1:
-        return (yield from _execute_batch(session, life, run, n))
-    return (yield from _execute_one(session, life, run, n))
+        return (yield from _execute_batch(session, life, run))
+    return (yield from _execute_one(session, life, run))
 
 
 def _execute_one(
-    session: ServerSession, life: ops.Incarnation, run: Execution, n: int
-) -> ops.Program[list[Element]]:
+    session: ServerSession, life: ops.Incarnation, run: Execution
+) -> ops.Program[list[Element] | None]:
     (element,) = run.elements
     try:
         yield from _begin(life, run, element.seq)
         reply = yield from ops.Call(queue=run.served.queue, element=element)
-        finished = yield from _finish(life, run, [(element, reply)], must=1, n=n)
+        finished = yield from _finish(life, run, [(element, reply)], must=1)
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
         yield from ops.Rollback()
         yield from _account(session, life, [(element, error)])
-        return []
+        return None
     session.counts.done += 1
     session.fault_in_row = False
-    return finished.following
+    return finished.following if run.chains else None
 
 
 def _execute_batch(
-    session: ServerSession, life: ops.Incarnation, run: Execution, n: int
-) -> ops.Program[list[Element]]:
+    session: ServerSession, life: ops.Incarnation, run: Execution
+) -> ops.Program[list[Element] | None]:
     batch = Batch(deque(run.elements))
     try:
         yield from _begin(life, run, -run.elements[0].seq)
         while batch.waiting and not (yield from ops.Stopping()):
             yield from _part(life, run, batch)
-        finished = yield from _finish(life, run, batch.done, must=len(batch.fenced), n=n)
+        finished = yield from _finish(life, run, batch.done, must=len(batch.fenced))
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
         yield from ops.Rollback()
         yield from _one_at_a_time(session, life, run, _ended_by(error, batch))
-        return []
+        return None
     session.counts.done += len(batch.done) - finished.lost
     session.counts.claims_lost += finished.lost
     session.fault_in_row = session.fault_in_row and not batch.done
     yield from _account(session, life, batch.failed)
-    return finished.following
+    return finished.following if run.chains else None
 
 
 def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[None]:
@@ -166,7 +169,8 @@ def _one_at_a_time(
     accounted = {element.seq for element, _ in failed}
     for element in run.elements:
         if element.seq not in accounted and not (yield from ops.Stopping()):
-            yield from _execute_one(session, life, replace(run, elements=[element]), 0)
+            single = replace(run, elements=[element], chains=False)
+            yield from _execute_one(session, life, single)
 
 
 def _token(life: ops.Incarnation, run: Execution) -> str:
@@ -190,7 +194,6 @@ def _finish(
     done: list[tuple[Element, bytes]],
     *,
     must: int,
-    n: int,
 ) -> ops.Finish:
     return ops.Finish(
         seqs=[element.seq for element, _ in done],
@@ -201,9 +204,12 @@ def _finish(
         must=must,
         effects=run.served.effects,
         queue_id=run.queue_id,
-        n=n,
+        n=run.served.batch if run.chains else 0,
         turn=run.turn,
         alone=True,
+        slot=life.slot,
+        sleep=[run.queue_id],
+        drowsy=run.drowsy,
         commit=True,
     )
 

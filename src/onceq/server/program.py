@@ -24,12 +24,10 @@ TURNS = 2**30
 """Turns are counted modulo this: they travel as 4-byte integers, and a life may last for years."""
 TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many turns."""
-TAKE_OVER_IDLE = 2
-"""An idle session looks for dead ones at every so many looks at all its queues."""
 LOOK_AT_EVERYTHING = 16
-"""An idle session looks below the low-water marks too at every so many looks."""
+"""An idle session looks below the low-water marks too after every so many waits."""
 LOOK_AGAIN_IDLE = 64
-"""An idle session asks so often whether its queues were destroyed and made anew."""
+"""An idle session asks after so many waits whether its queues were destroyed and made anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +76,38 @@ class ServerSession:
 class Looks:
     """How a session looks for requests. misses: looks in a row that found nothing.
 
+    They count anew when it falls asleep. hits: looks in a row that found something. waits: how
+    often it has waited since the last of them.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
     """
 
     queue_ids: list[int]
     turn: int = 0
     misses: int = 0
+    hits: int = 0
+    waits: int = 0
     claims: int = 0
     asleep: list[int] | None = None
     seen: ops.Observation | None = None
+
+    def next_turn(self) -> int:
+        """Returns the number of the next look."""
+        self.turn = (self.turn + 1) % TURNS
+        return self.turn
+
+    def note(self, found: list[Element], sleep: list[int] | None) -> None:
+        """Takes note of what a claim came to; it was to fall asleep on `sleep` if on nothing."""
+        if found:
+            self.misses = self.waits = 0
+            self.hits += 1
+            self.claims += 1
+            self.asleep = None
+            return
+        self.hits = 0
+        if sleep is not None:
+            self.misses, self.asleep = 1, sleep
+        else:
+            self.misses += 1
 
 
 def serve(session: ServerSession) -> ops.Program[None]:
@@ -96,20 +117,47 @@ def serve(session: ServerSession) -> ops.Program[None]:
     )
     session.incarnation = life.incarnation
     session.counts.lives += 1
-    looks = Looks(queue_ids=(yield from _queue_ids(session.served)))
+    looks = Looks(queue_ids=[])
+    yield from _attend(session, life, looks)
     while not (yield from ops.Stopping()):
         at, pending = yield from _look(session, life, looks)
         while pending and not (yield from ops.Stopping()):
-            looks.turn = (looks.turn + 1) % TURNS
-            run = Execution(session.served[at], looks.queue_ids[at], pending, looks.turn)
-            pending = yield from execute(session, life, run)
+            pending = yield from _execute(session, life, looks, Pending(at, pending))
             if looks.turn % TAKE_OVER_EVERY == 0:
                 yield from ops.TakeOver(process=session.process)
                 yield from _sweep(looks)
-        if looks.misses and looks.misses % len(looks.queue_ids) == 0:
+        if looks.asleep is not None and looks.misses % len(looks.queue_ids) == 0:
             yield from _idle(session, life, looks)
     yield from ops.CloseIncarnation(incarnation=life.incarnation)
     session.incarnation = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What was claimed from the queue served at a place, and is to be executed."""
+
+    at: int
+    elements: list[Element]
+
+
+def _execute(
+    session: ServerSession, life: ops.Incarnation, looks: Looks, claimed: Pending
+) -> ops.Program[list[Element]]:
+    """Executes what was claimed; returns what was claimed next, chained to its finish.
+
+    With several queues, the others come first. In a stricter isolation the next claim follows in a
+    transaction of its own: a conflict of the claim must not throw finished work away.
+    """
+    served = session.served[claimed.at]
+    chains = len(session.served) == 1 and served.isolation == "read committed"
+    turn = looks.next_turn()
+    queue_id = looks.queue_ids[claimed.at]
+    run = Execution(served, queue_id, claimed.elements, turn, chains, drowsy=looks.hits == 1)
+    following = yield from execute(session, life, run)
+    if following is None:
+        return []
+    looks.note(following, list(looks.queue_ids))
+    return following
 
 
 def _look(
@@ -118,31 +166,29 @@ def _look(
     """Claims from the next queue; returns its place and what was claimed.
 
     The claim of an idle session may be lost in a crash of the database, but for its first: a
-    request that brings the database down would otherwise be claimed so for ever.
+    request that brings the database down would otherwise be claimed so for ever. A session that
+    has found nothing in all its queues falls asleep, and then looks at all of them once more: what
+    came meanwhile rang nobody. So it does after a ring, which does not say for which queue it was.
     """
-    looks.turn = (looks.turn + 1) % TURNS
-    at = looks.turn % len(looks.queue_ids)
+    turn = looks.next_turn()
+    queues = len(looks.queue_ids)
+    at = turn % queues
+    sleep = list(looks.queue_ids) if looks.asleep is None and looks.misses >= queues - 1 else None
     pending = yield from ops.Claim(
         incarnation=life.incarnation,
         queue_id=looks.queue_ids[at],
         n=session.served[at].batch,
-        turn=looks.turn // len(looks.queue_ids),  # alternates for each queue, however many
+        turn=turn // queues,  # alternates for each queue, however many
         alone=True,
-        everything=_rounds(looks) % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
+        everything=looks.waits % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
         may_lose=looks.claims > 0,
         slot=life.slot,
         asleep=looks.asleep,
+        sleep=sleep,
+        drowsy=sleep is not None,
     )
-    looks.misses = 0 if pending else looks.misses + 1
-    if pending:
-        looks.claims += 1
-        looks.asleep = None
+    looks.note(pending, sleep)
     return at, pending
-
-
-def _rounds(looks: Looks) -> int:
-    """Returns how often in a row all queues were looked at, and nothing was found."""
-    return looks.misses // len(looks.queue_ids)
 
 
 def _sweep(looks: Looks) -> ops.Program[None]:
@@ -155,22 +201,22 @@ def _sweep(looks: Looks) -> ops.Program[None]:
 
 
 def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
-    """Does what there is time for now, and waits to be rung, or a little.
-
-    A session that falls asleep looks at all queues once more before it waits: what came meanwhile
-    rang nobody. So it does after a ring, which does not say for which queue it was.
-    """
-    rounds = _rounds(looks)
-    if rounds > 2 and rounds % TAKE_OVER_IDLE == 1:  # after the first wait: work may come at once
+    """Does what there is time for now, and waits to be rung, or a little."""
+    if looks.waits > 0:  # not before the first wait: work may come at once
         yield from ops.TakeOver(process=session.process)
         yield from _sweep(looks)
-    if rounds % LOOK_AGAIN_IDLE == 0:
-        looks.queue_ids = yield from _queue_ids(session.served)
-    if looks.asleep is None:
-        yield from ops.FallAsleep(slot=life.slot, queue_ids=looks.queue_ids)
-        looks.asleep = list(looks.queue_ids)
-        return
-    yield from ops.Wait(key="idle", first=rounds <= 2)
+    if looks.waits % LOOK_AGAIN_IDLE == LOOK_AGAIN_IDLE - 1:
+        yield from _attend(session, life, looks)
+    yield from ops.Wait(key="idle", first=looks.waits == 0)
+    looks.waits += 1
+
+
+def _attend(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
+    """Notes which queues there are now: one may have been destroyed, and made anew."""
+    found = yield from _queue_ids(session.served)
+    if found != looks.queue_ids:
+        looks.queue_ids = found
+        yield from ops.Attend(slot=life.slot, queue_ids=found)
 
 
 def _queue_ids(served: tuple[Served, ...]) -> ops.Program[list[int]]:

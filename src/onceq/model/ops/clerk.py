@@ -65,6 +65,7 @@ class Sent:
 class Send(Op[Sent]):
     """Sends a request; removes the replies whose rids are in `ack` (the last: received last).
 
+    sleep: this registrant falls asleep, if the request is new, until its reply comes.
     Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused: nothing happened. InDoubt.
     """
 
@@ -81,6 +82,7 @@ class Send(Op[Sent]):
     content_type: str | None = None
     properties: Mapping[str, Any] | None = None
     own_transaction: bool = True
+    sleep: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +105,7 @@ class Receive(Op[list[Element]]):
     """The replies that wait, oldest first, without those in `skip`; they stay until acknowledged.
 
     rid: only that one. ckpt: makes (rid, ckpt) stable before it returns. asleep: this registrant is
-    asleep, and wakes when there is a reply. Fenced.
+    asleep; sleep: it falls asleep now. It wakes when there is a reply. Fenced.
     """
 
     registrant_id: int
@@ -115,6 +117,7 @@ class Receive(Op[list[Element]]):
     limit: int = 1
     ckpt: bytes | None = None
     asleep: bool = False
+    sleep: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,8 +47,9 @@ class Claim(Op[list[Element]]):
     """Claims up to n elements; turn alternates between lanes; alone: suspects may be claimed.
 
     everything: looks below the low-water marks too. may_lose: a crash of the database may undo the
-    claim of what has never failed. slot, asleep: of a session that is asleep on these queues, and
-    wakes when it gets something.
+    claim of what has never failed. slot: the session's. asleep: the queues on which it is asleep;
+    it wakes when it gets something. sleep: those on which it falls asleep when there is nothing.
+    drowsy: which it expects.
     """
 
     incarnation: int
@@ -60,15 +61,16 @@ class Claim(Op[list[Element]]):
     may_lose: bool = False
     slot: int | None = None
     asleep: list[int] | None = None
+    sleep: list[int] | None = None
+    drowsy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FallAsleep(Op[bool]):
-    """Registers this session as asleep, so that it is rung: a server's, or a registrant's."""
+class Attend(Op[bool]):
+    """Notes which queues a session serves: while it sleeps, it is rung for them."""
 
-    slot: int | None = None
-    queue_ids: list[int] | None = None
-    registrant_id: int | None = None
+    slot: int
+    queue_ids: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,7 +184,7 @@ class Finish(Op[Finished]):
 
     commit: and commits, in the same round trip. must: how many of them must still be claimed; else
     ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
-    elements be asynchronous. InDoubt as Commit.
+    elements be asynchronous. slot, sleep, drowsy: as for Claim. InDoubt as Commit.
     """
 
     seqs: list[int]
@@ -196,6 +198,9 @@ class Finish(Op[Finished]):
     n: int
     turn: int
     alone: bool
+    slot: int | None = None
+    sleep: list[int] | None = None
+    drowsy: bool = False
     commit: bool = False
 
 

@@ -64,7 +64,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Undo: executions.undo,
     ops.Finish: executions.finish,
     ops.AbortElement: executions.abort_element,
-    ops.FallAsleep: servers.fall_asleep,
+    ops.Attend: servers.attend,
     ops.Sweep: servers.sweep,
     admin_ops.ListServers: lookups.list_servers,
     admin_ops.RidRange: lookups.rid_range,

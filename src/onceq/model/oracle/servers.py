@@ -311,8 +311,8 @@ def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None
 # --- what costs time only, and has no meaning here ------------------------------------------------
 
 
-def fall_asleep(state: State, tx: Transaction, op: ops.FallAsleep) -> bool:
-    """Answers FallAsleep: nobody is rung here, sleepers look by themselves."""
+def attend(state: State, tx: Transaction, op: ops.Attend) -> bool:
+    """Answers Attend: nobody is rung here, sleepers look by themselves."""
     del state, tx, op
     return True
 

@@ -131,7 +131,7 @@ end $$;
 
 -- The turn of an element that waits for this moment.
 create or replace function onceq.turn_at(p_moment timestamptz) returns bigint
-language sql stable parallel safe as $$ select (extract(epoch from p_moment) * 1000000)::bigint $$;
+language sql stable parallel safe as $$ select (date_part('epoch', p_moment) * 1000000)::bigint $$;
 
 -- Notes that a fresh lane of a queue is in use, in the transaction that uses it first; claims look
 -- at no other. It holds the queue's row until that transaction ends, once in the life of a lane.

@@ -1,53 +1,78 @@
 -- Wake-up (ADR 9): who sleeps, and where to ring. A hint only: whoever sleeps also looks by itself.
--- Tables: server (read, queue_ids written), registrant (read). Locks: advisory, of the session, shared,
+-- Tables: server (queue_ids written), registrant (read). Locks: advisory, of the session, shared,
 -- held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot),
 -- (oid of registrant_pkey, registrant). They are in memory, go with the session, and nobody waits for
 -- them: whoever asks whether somebody sleeps tries the exclusive one, and lets it go at once.
 
--- Registers this session as asleep: a server's on its queues, or a clerk's.
-create or replace function onceq.fall_asleep(p_slot integer, p_queue_ids integer[], p_registrant integer)
-returns boolean
+-- Notes which queues a server session serves: it is rung for them while it sleeps.
+create or replace function onceq.attend(p_slot integer, p_queue_ids integer[]) returns boolean
 language plpgsql volatile as $$
 begin
     perform onceq.need_not_last();
-    if p_slot is not null then
-        update onceq.server set queue_ids = p_queue_ids where slot = p_slot and queue_ids <> p_queue_ids;
-        perform pg_advisory_lock_shared('onceq.server_pkey'::regclass::oid::integer, p_slot);
-        perform pg_advisory_lock_shared('onceq.element_ready'::regclass::oid::integer, id)
-            from unnest(p_queue_ids) id;
-    end if;
-    if p_registrant is not null then
-        perform pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
-    end if;
-    return true;
+    update onceq.server set queue_ids = p_queue_ids where slot = p_slot and queue_ids <> p_queue_ids;
+    return found;
 end $$;
 
--- Ends that; only of what is so registered.
-create or replace function onceq.wake_up(p_slot integer, p_queue_ids integer[], p_registrant integer)
-returns boolean
+-- Registers this server's session as asleep on queues that it serves; returns them.
+create or replace function onceq.fall_asleep(p_slot integer, p_queue_ids integer[]) returns integer[]
+language plpgsql volatile as $$
+declare
+    id integer;
+    taken text;  -- assigned, not performed: an expression needs no statement
+begin
+    taken := pg_advisory_lock_shared('onceq.server_pkey'::regclass::oid::integer, p_slot);
+    foreach id in array p_queue_ids loop
+        taken := pg_advisory_lock_shared('onceq.element_ready'::regclass::oid::integer, id);
+    end loop;
+    return p_queue_ids;
+end $$;
+
+-- Ends that; only of what is so registered. Returns null.
+create or replace function onceq.wake_up(p_slot integer, p_queue_ids integer[]) returns integer[]
+language plpgsql volatile as $$
+declare
+    id integer;
+    was boolean;
+begin
+    was := pg_advisory_unlock_shared('onceq.server_pkey'::regclass::oid::integer, p_slot);
+    foreach id in array p_queue_ids loop
+        was := pg_advisory_unlock_shared('onceq.element_ready'::regclass::oid::integer, id);
+    end loop;
+    return null;
+end $$;
+
+-- Registers a clerk's session as asleep.
+create or replace function onceq.clerk_falls_asleep(p_registrant integer) returns text
 language plpgsql volatile as $$
 begin
-    if p_slot is not null then
-        perform pg_advisory_unlock_shared('onceq.server_pkey'::regclass::oid::integer, p_slot);
-        perform pg_advisory_unlock_shared('onceq.element_ready'::regclass::oid::integer, id)
-            from unnest(p_queue_ids) id;
-    end if;
-    if p_registrant is not null then
-        perform pg_advisory_unlock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
-    end if;
-    return true;
+    return pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
 end $$;
 
--- Ends what a former life of this registrant left in this session, should it have fallen asleep. To
--- unlock what is not locked would be a warning, and a warning at a commit is a doubt.
-create or replace function onceq.wake_up_again(p_registrant integer) returns void
+-- Ends that; only of one that is so registered.
+create or replace function onceq.clerk_wakes(p_registrant integer) returns boolean
+language plpgsql volatile as $$
+begin
+    return pg_advisory_unlock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
+end $$;
+
+-- Whether this session holds a shared advisory lock. To unlock what is not locked would be a warning,
+-- and a warning at a commit is a doubt.
+create or replace function onceq.holds(p_class regclass, p_id integer) returns boolean
 language sql volatile as $$
-    select onceq.wake_up(null, null, p_registrant) from pg_locks
-    where locktype = 'advisory' and pid = pg_backend_pid() and mode = 'ShareLock'
-      and database = (select oid from pg_database where datname = current_database())
-      and classid = 'onceq.registrant_pkey'::regclass and objid = p_registrant::bigint::oid
-      and objsubid = 2
+    select exists (select from pg_locks
+        where locktype = 'advisory' and pid = pg_backend_pid() and mode = 'ShareLock'
+          and database = (select oid from pg_database where datname = current_database())
+          and classid = p_class and objid = p_id::bigint::oid and objsubid = 2)
 $$;
+
+-- Ends what a finish that failed may have left: a server's session is asleep at most once.
+create or replace function onceq.wake_up_again(p_slot integer, p_queue_ids integer[]) returns void
+language plpgsql volatile as $$
+begin
+    if onceq.holds('onceq.server_pkey', p_slot) then
+        perform onceq.wake_up(p_slot, p_queue_ids);
+    end if;
+end $$;
 
 -- The bell to ring once this transaction has committed: of one server session that sleeps on this
 -- queue. Null when none does, or when it was called through the database.

@@ -1,14 +1,55 @@
 -- The end of an element: its reply, its history row, or its return to a lane.
 -- Tables: element, history (written), queue (read). Locks: the element's row, held by the caller.
 
--- Concludes claimed elements: removes those that p_incarnation still claims (null: whoever does), and
--- writes their replies, where one is owed, and their history rows: one statement for one or many.
--- p_replies: one a seq, or null. Answers how many there were, and the bells to ring after the commit:
--- the caller's to ring if p_rings, else their channels are notified.
-create or replace function onceq.conclude(
-    p_seqs bigint[], p_incarnation bigint, p_outcome onceq.outcome, p_replies bytea[], p_content_type text,
-    p_code text default null, p_error text default null, p_aborts smallint default null,
-    p_server bigint default null, p_rings boolean default true,
+-- Concludes one element: removes it, and writes its reply, where one is owed, and its history row.
+-- Where p_incarnation is given, only if that still claims it; else the caller has locked its row.
+-- Answers how many there were, and the bells to ring after the commit: the caller's to ring if
+-- p_rings, else their channels are notified.
+create or replace function onceq.conclude_one(
+    p_seq bigint, p_incarnation bigint, p_outcome onceq.outcome, p_reply bytea default null,
+    p_content_type text default null, p_code text default null, p_error text default null,
+    p_aborts smallint default null, p_server bigint default null, p_rings boolean default false,
+    out concluded bigint, out bells text[], out is_volatile boolean
+)
+language plpgsql volatile
+set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+declare
+    moment timestamptz := onceq.now();
+    reply_eid uuid;
+    x record;
+begin
+    delete from onceq.element e using onceq.queue q
+        where e.seq = p_seq and (e.claimed_by = p_incarnation or p_incarnation is null)
+          and q.queue_id = e.queue_id
+        returning e.*, q.keep_body, (select r.bell from onceq.registrant r
+            where r.registrant_id = e.registrant_id and e.reply_queue_id is not null) as bell into x;
+    get diagnostics concluded = row_count;
+    if concluded = 0 then
+        return;
+    end if;
+    is_volatile := x.life is not null;
+    if x.reply_queue_id is not null then
+        reply_eid := onceq.new_eid();
+        insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
+                ack_rid, eid, correlation_id, enqueued_at, aborts, life, code, error, content_type, sha256, body)
+            values (x.reply_queue_id, 0, x.priority, 'reply', p_outcome, x.registrant_id, x.send_no, x.rid,
+                x.ack_rid, reply_eid, x.eid::text, moment, coalesce(p_aborts, x.aborts), x.life, p_code,
+                p_error, p_content_type, sha256(coalesce(p_reply, '')), coalesce(p_reply, ''));
+        if x.bell is not null then
+            bells := array_remove(array[onceq.clerk_bell(x.registrant_id, x.bell, p_rings)], null);
+        end if;
+    end if;
+    insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
+            aborts, role, outcome, eid, reply_eid, rid, correlation_id, code, error, sha256, body, reply)
+        values (moment, x.enqueued_at, x.send_no, coalesce(p_incarnation, p_server), x.queue_id,
+            x.registrant_id, coalesce(p_aborts, x.aborts), x.role, p_outcome, x.eid, reply_eid, x.rid,
+            x.correlation_id, p_code, p_error, x.sha256, case when x.keep_body then x.body end,
+            case when x.keep_body then p_reply end);
+end $$;
+
+-- The same for all of a batch that p_incarnation still claims, done, with one reply a seq: as sets.
+create or replace function onceq.conclude_batch(
+    p_seqs bigint[], p_incarnation bigint, p_replies bytea[], p_content_type text,
     out concluded bigint, out bells text[], out is_volatile boolean
 )
 language plpgsql volatile
@@ -18,43 +59,28 @@ declare moment timestamptz := onceq.now();
 begin
     with gone as (
         delete from onceq.element e using unnest(p_seqs, p_replies) as x (seq, reply), onceq.queue q
-            where e.seq = x.seq and (e.claimed_by = p_incarnation or p_incarnation is null)
-              and q.queue_id = e.queue_id
-            returning e.queue_id, e.reply_queue_id, e.registrant_id, e.send_no, e.rid, e.ack_rid, e.eid,
-                e.correlation_id, e.role, e.priority, coalesce(p_aborts, e.aborts) as aborts, e.life,
-                e.enqueued_at, e.sha256, case when q.keep_body then e.body end as body, q.keep_body,
-                x.reply, case when e.reply_queue_id is not null then onceq.new_eid() end as reply_eid
+            where e.seq = x.seq and e.claimed_by = p_incarnation and q.queue_id = e.queue_id
+            returning e.*, q.keep_body, x.reply,
+                case when e.reply_queue_id is not null then onceq.new_eid() end as reply_eid
     ), replied as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
-                ack_rid, eid, correlation_id, enqueued_at, aborts, life, code, error, content_type,
-                sha256, body)
-            select reply_queue_id, 0, priority, 'reply', p_outcome, registrant_id, send_no, rid, ack_rid,
-                reply_eid, eid::text, moment, aborts, life, p_code, p_error, p_content_type,
-                sha256(coalesce(reply, '')), coalesce(reply, '')
+                ack_rid, eid, correlation_id, enqueued_at, aborts, life, content_type, sha256, body)
+            select reply_queue_id, 0, priority, 'reply', 'done', registrant_id, send_no, rid, ack_rid,
+                reply_eid, eid::text, moment, aborts, life, p_content_type, sha256(reply), reply
             from gone where reply_queue_id is not null
     ), recorded as (
         insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
-                aborts, role, outcome, eid, reply_eid, rid, correlation_id, code, error, sha256, body, reply)
-            select moment, enqueued_at, send_no, coalesce(p_incarnation, p_server), queue_id, registrant_id,
-                aborts, role, p_outcome, eid, reply_eid, rid, correlation_id, p_code, p_error, sha256, body,
+                aborts, role, outcome, eid, reply_eid, rid, correlation_id, sha256, body, reply)
+            select moment, enqueued_at, send_no, p_incarnation, queue_id, registrant_id, aborts, role,
+                'done', eid, reply_eid, rid, correlation_id, sha256, case when keep_body then body end,
                 case when keep_body then reply end
             from gone
     )
-    select count(*), array_remove(array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell, p_rings))
+    select count(*), array_remove(array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell, true))
             filter (where r.bell is not null and g.reply_queue_id is not null), null),
         bool_and(g.life is not null)
         into concluded, bells, is_volatile
         from gone g left join onceq.registrant r on r.registrant_id = g.registrant_id;
-end $$;
-
--- Concludes an element whose row the caller has locked, whoever claims it, with no body to reply.
-create or replace function onceq.conclude_one(
-    e onceq.element, p_outcome onceq.outcome, p_code text, p_error text, p_server bigint
-) returns void
-language plpgsql volatile as $$
-begin
-    perform onceq.conclude(array[e.seq], null, p_outcome, array[null::bytea], null, p_code, p_error,
-        e.aborts, p_server, false);
 end $$;
 
 -- Fails an element for good: to its error queue, with its one failure reply, in one transaction.
@@ -63,7 +89,8 @@ create or replace function onceq.fail_element(
 ) returns void
 language plpgsql volatile as $$
 begin
-    perform onceq.conclude_one(e, 'failed', p_code, p_error, p_server);
+    perform onceq.conclude_one(e.seq, null, 'failed', p_code => p_code, p_error => p_error,
+        p_aborts => e.aborts, p_server => p_server);
     e.role := 'failed'; e.lane := 12; e.claimed_by := null; e.not_before := null;
     e.failed_of := e.registrant_id; e.registrant_id := null;
     e.code := p_code; e.error := p_error;
@@ -119,6 +146,6 @@ create or replace function onceq.expire_element(e onceq.element) returns void
 language plpgsql volatile as $$
 begin
     perform onceq.be_durable();
-    perform onceq.conclude_one(e, 'expired', 'expired',
-        format('expired at %s before it took effect', e.expires_at), null);
+    perform onceq.conclude_one(e.seq, null, 'expired', p_code => 'expired',
+        p_error => format('expired at %s before it took effect', e.expires_at));
 end $$;

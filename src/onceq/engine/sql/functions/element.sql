@@ -138,9 +138,8 @@ begin
         raise exception 'element % owes a reply', e.eid using errcode = 'OQ011',
             hint = 'reply to it in the transaction that dequeued it';
     end if;
-    perform onceq.conclude(array[e.seq], new.incarnation,
-        case when t.replied then 'done' else 'dequeued' end::onceq.outcome, array[t.reply], t.content_type,
-        p_rings => false);
+    perform onceq.conclude_one(e.seq, new.incarnation,
+        case when t.replied then 'done' else 'dequeued' end::onceq.outcome, t.reply, t.content_type);
     return null;
 end $$;
 do $$ begin
@@ -165,7 +164,8 @@ begin
     perform onceq.wait_at_most(p_timeout_s);
     select * into e from onceq.element where eid = p_eid and role in ('request', 'datagram') for update;
     if e.seq is not null then
-        perform onceq.conclude_one(e, 'cancelled', 'killed', 'cancelled before it took effect', null);
+        perform onceq.conclude_one(e.seq, null, 'cancelled', p_code => 'killed',
+            p_error => 'cancelled before it took effect');
         return 'KILLED';
     end if;
     select outcome into was from onceq.history where eid = p_eid order by finished_at desc limit 1;

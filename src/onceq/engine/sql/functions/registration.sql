@@ -119,7 +119,7 @@ begin
         raise exception 'element % owes a reply: dequeue it inside a transaction and reply, or serve it',
             e.eid using errcode = 'OQ011';
     end if;
-    perform onceq.conclude_one(e, 'dequeued', null, null, null);
+    perform onceq.conclude_one(e.seq, null, 'dequeued');
     if p_registrant is not null then
         perform onceq.record_operation(p_registrant, q.queue_id, 'dequeue', e.eid, p_tag, e.body);
     end if;

@@ -35,7 +35,10 @@ begin
     perform onceq.current_life();  -- what a crash has taken is never shown
     registrant_id := onceq.anchor(p_name, p_thread);
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, registrant_id);
-    perform onceq.wake_up_again(registrant_id);
+    for again in 1 .. 1000 loop  -- what a former life of it left in this session
+        exit when not onceq.holds('onceq.registrant_pkey', registrant_id);
+        perform onceq.clerk_wakes(registrant_id);
+    end loop;
     select * into who from onceq.registrant r where r.registrant_id = connect.registrant_id;
     was := who.state;
     if who.reply_queue_id is null then
@@ -155,12 +158,12 @@ end $$;
 -- `state` is 'new', or of a rid sent before what `sent_before` says. Where nothing is in the way, it
 -- looks, inserts, and looks into the history, each in a later statement than the locks, and the last
 -- in a later one than the insert: what had the rid until just now is seen there, finished. Where
--- something is in the way, others say what.
+-- something is in the way, others say what. p_sleep: a new one's clerk falls asleep until its reply.
 create or replace function onceq.send(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea,
     p_send_no bigint, p_ack text[], p_priority smallint, p_not_before timestamptz,
     p_expires_at timestamptz, p_content_type text, p_properties jsonb, p_own_transaction boolean,
-    out eid uuid, out state text, out bell text
+    p_sleep boolean, out eid uuid, out state text, out bell text
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
@@ -197,6 +200,9 @@ begin
     end loop;
     if eid is null then
         raise exception 'rid "%" is being sent by others too', p_rid using errcode = '40001';
+    end if;
+    if p_sleep then
+        state := onceq.clerk_falls_asleep(p_registrant);
     end if;
     state := 'new';
     bell := onceq.queue_bell(x.queue_id, p_own_transaction);
@@ -295,7 +301,7 @@ begin
                 select x.eid, x.state, x.bell into eid, state, bell from onceq.send(p_registrant,
                     p_epoch, p_queue, p_rids[i], p_bodies[i], p_send_no + i - 1,
                     case when i = 1 then p_ack end, 4::smallint, null, null, p_content_type, null,
-                    p_own_transaction) x;
+                    p_own_transaction, false) x;
             end if;
             return next;
         end loop;
@@ -331,10 +337,10 @@ end $$;
 -- The replies that wait for a registrant, oldest first, without those in p_skip; of one rid when
 -- p_rid is given. With a checkpoint, the reply's rid and that checkpoint become stable first. A
 -- plain read tests the epoch in its own snapshot, so it takes no lock. p_asleep: this session is
--- registered as asleep, and wakes when there is a reply.
+-- registered as asleep; p_sleep: it falls asleep now. It wakes when there is a reply.
 create or replace function onceq.receive(
     p_registrant integer, p_epoch bigint, p_rid text, p_skip text[], p_limit integer,
-    p_ckpt bytea, p_s_rid text, p_s_no bigint, p_asleep boolean default false
+    p_ckpt bytea, p_s_rid text, p_s_no bigint, p_asleep boolean, p_sleep boolean
 ) returns setof onceq.element
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -342,16 +348,21 @@ set plan_cache_mode = force_generic_plan as $$
 declare
     e onceq.element;
     is_found boolean := false;
+    may_expire boolean;
+    asleep text;  -- assigned, not performed: an expression needs no statement
 begin
     if p_ckpt is not null then
         perform onceq.be_durable();
         perform onceq.check_epoch(p_registrant, p_epoch);
         for e in select * from onceq.receive(p_registrant, p_epoch, p_rid, p_skip, p_limit, null, null,
-                null, p_asleep) loop
+                null, p_asleep, p_sleep) loop
             perform onceq.record_receive(p_registrant, e.rid, e.send_no, e.eid, p_ckpt, p_s_rid, p_s_no);
             return next e;
         end loop;
         return;
+    end if;
+    if p_sleep then
+        asleep := onceq.clerk_falls_asleep(p_registrant);
     end if;
     for try in 1 .. 2 loop
         if p_rid is null then
@@ -367,12 +378,16 @@ begin
         end if;
         is_found := found;
         exit when is_found or try = 2;
-        perform onceq.check_epoch(p_registrant, p_epoch);
-        exit when not (select expires from onceq.registrant where registrant_id = p_registrant);
+        select r.expires into may_expire from onceq.registrant r
+            where r.registrant_id = p_registrant and r.epoch = p_epoch;
+        if not found then
+            perform onceq.check_epoch(p_registrant, p_epoch);
+        end if;
+        exit when not may_expire;
         perform onceq.expire_requests(p_registrant);
     end loop;
-    if is_found and p_asleep then
-        perform onceq.wake_up(null, null, p_registrant);
+    if is_found and (p_asleep or p_sleep) then
+        is_found := onceq.clerk_wakes(p_registrant);
     end if;
 end $$;
 

@@ -187,70 +187,134 @@ end $$;
 
 -- Claims up to p_n elements of a queue for an incarnation. p_turn alternates: even turns look at
 -- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
--- having waited for a second, on every second turn; never where p_alone is false. What has
--- expired is not returned: it gets its expired reply here. Fresh lanes are read from their
--- low-water marks on; p_everything: from the beginning. p_may_lose: alone in its transaction, the
--- claim of what never failed need not be durable. p_slot, p_asleep: of a session that is asleep on
--- these queues; it wakes when it gets something.
+-- having waited for a second, on every second turn; never where p_alone is false. Fresh lanes are
+-- read from their low-water marks on; p_everything: from the beginning. p_may_lose: alone in its
+-- transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
+-- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
+-- asleep when it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy:
+-- it expects nothing, and so falls asleep before it looks.
 create or replace function onceq.claim(
     p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
-    p_everything boolean default false, p_may_lose boolean default false,
-    p_slot integer default null, p_asleep integer[] default null
+    p_everything boolean default false, p_may_lose boolean default false, p_slot integer default null,
+    p_asleep integer[] default null, p_sleep integer[] default null, p_drowsy boolean default false
 ) returns setof onceq.element
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set plan_cache_mode = force_generic_plan as $$
 declare
-    wanted integer := p_n;
-    due bigint := onceq.turn_at(onceq.now());
-    removed boolean;
+    due bigint;
+    q record;
+    at_lane smallint;
+    low bigint; latest bigint;  -- its turns
+    asleep integer[] := p_asleep;
+    wanted integer := p_n; got integer;
     e onceq.element;
 begin
     if p_may_lose and pg_current_xact_id_if_assigned() is null then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    if p_alone and p_turn % 2 = 0
-            and exists (select from onceq.element where queue_id = p_queue_id and lane = 11) then
-        return query select * from onceq.claim_suspect(p_incarnation, p_queue_id, due - 1000000);
-        wanted := case when found then 0 else wanted end;
+    for look in case when p_drowsy then 2 else 1 end .. case when p_sleep is null then 1 else 2 end loop
+        if look = 2 then
+            asleep := onceq.fall_asleep(p_slot, p_sleep);
+        end if;
+        select x.lanes, x.low, exists (select from onceq.element y
+                where y.queue_id = x.queue_id and y.lane between 10 and 11) as any_late
+            into q from onceq.queue x
+            where x.queue_id = p_queue_id and x.dequeue_started and x.kind <> 'reply';
+        due := case when q.any_late then onceq.turn_at(onceq.now()) end;
+        foreach at_lane in array onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) loop
+            exit when wanted = 0 or (at_lane = 11 and wanted < p_n);
+            low := case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end;
+            latest := case when at_lane >= 10 then due when at_lane < 0 then due - 1000000
+                      else 9223372036854775807 end;
+            if wanted = 1 then
+                e := onceq.claim_next(p_incarnation, p_queue_id, abs(at_lane)::smallint,
+                    coalesce(low, 0), latest);
+                continue when e.seq is null;
+                return next e;
+                got := 1;
+            else
+                return query select * from onceq.claim_many(p_incarnation, p_queue_id, abs(at_lane)::smallint,
+                    coalesce(low, 0), latest, case abs(at_lane) when 11 then 1 else wanted end);
+                get diagnostics got = row_count;
+            end if;
+            wanted := wanted - got;
+            if got > 0 and abs(at_lane) >= 10 then
+                perform onceq.be_durable();
+                exit when abs(at_lane) = 11;
+            end if;
+        end loop;
+        exit when wanted < p_n;
+    end loop;
+    if wanted < p_n then
+        asleep := case when asleep is not null then onceq.wake_up(p_slot, asleep) end;
+        perform onceq.check_marks(p_queue_id, p_incarnation) where p_everything;
+    elsif q.lanes is null then
+        perform onceq.refuse_reply_queue(p_queue_id);
     end if;
+end $$;
+
+-- The lanes that a claim looks at, in order; minus 11: the suspects that have waited for a second.
+create or replace function onceq.lanes_in_turn(
+    p_lanes smallint[], p_any_late boolean, p_turn integer, p_alone boolean
+) returns smallint[]
+language sql immutable as $$
+    select case when p_lanes is null then '{}' when not p_any_late then p_lanes
+        else (case when p_turn % 2 = 1 then '{}' when p_alone then '{-11,10}' else '{10}' end::smallint[])
+             || p_lanes
+             || (case when p_turn % 2 = 1 then '{10}' else '{}' end::smallint[])
+             || (case when p_alone then '{11}' else '{}' end::smallint[]) end
+$$;
+
+-- Claims the next element of a lane, with p_low <= turn <= p_latest; null when there is none. What
+-- has expired is not returned: it gets its expired reply here. Called by claim, under its settings.
+create or replace function onceq.claim_next(
+    p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint
+) returns onceq.element
+language plpgsql volatile as $$
+declare e onceq.element;
+begin
     for try in 1 .. 1000 loop  -- what has expired must not hide what has not
-        exit when wanted = 0;
+        update onceq.element x set claimed_by = p_incarnation where x.seq = (
+                select s.seq from onceq.element s
+                where s.queue_id = p_queue_id and s.lane = p_lane and s.turn >= p_low
+                  and s.turn <= p_latest and s.claimed_by is null
+                order by s.turn limit 1 for update skip locked)
+            returning x.* into e;
+        if (e.life is null and e.expires_at is null) or not onceq.dismiss(e) then
+            return e;
+        end if;
+    end loop;
+    return null;
+end $$;
+
+-- The same for up to p_n elements.
+create or replace function onceq.claim_many(
+    p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint, p_n integer
+) returns setof onceq.element
+language plpgsql volatile as $$
+declare
+    wanted integer := p_n;
+    removed boolean;
+    e onceq.element;
+begin
+    for try in 1 .. 1000 loop
         removed := false;
         for e in update onceq.element x set claimed_by = p_incarnation where x.seq = any (array(
-                select p.seq from onceq.queue q,
-                    unnest(case p_turn % 2 when 0 then 10::smallint || q.lanes
-                           else q.lanes || 10::smallint end) as l (lane),
-                    lateral (select case when p_everything then 0
-                        else coalesce(pg_sequence_last_value(q.low[l.lane + 1]), 0) end as low) m,
-                    lateral (select s.seq from onceq.element s
-                        where s.queue_id = q.queue_id and s.lane = l.lane and s.turn >= m.low
-                          and s.turn <= case l.lane when 10 then due else 9223372036854775807 end
-                          and s.claimed_by is null
-                        order by s.turn limit wanted for update skip locked) p
-                where q.queue_id = p_queue_id and q.dequeue_started and q.kind <> 'reply' limit wanted))
+                select s.seq from onceq.element s
+                where s.queue_id = p_queue_id and s.lane = p_lane and s.turn >= p_low
+                  and s.turn <= p_latest and s.claimed_by is null
+                order by s.turn limit wanted for update skip locked))
                 returning x.* loop
             if (e.life is not null or e.expires_at is not null) and onceq.dismiss(e) then
                 removed := true;
             else
                 wanted := wanted - 1;
-                if e.lane = 10 and p_may_lose then perform onceq.be_durable(); end if;
                 return next e;
             end if;
         end loop;
-        exit when not removed;
+        exit when not removed or wanted = 0;
     end loop;
-    if wanted = p_n then
-        perform onceq.refuse_reply_queue(p_queue_id);
-        if p_alone then
-            return query select * from onceq.claim_suspect(p_incarnation, p_queue_id, due);
-            wanted := case when found then 0 else wanted end;
-        end if;
-    end if;
-    if wanted < p_n and (p_asleep is not null or p_everything) then
-        perform onceq.wake_up(p_slot, p_asleep, null) where p_asleep is not null;
-        perform onceq.check_marks(p_queue_id, p_incarnation) where p_everything;
-    end if;
 end $$;
 
 -- Removes an element just claimed that may not be given out: of an earlier life of the database, or
@@ -278,29 +342,6 @@ begin
     end if;
 end $$;
 
--- Claims one suspect of a queue that was due by then: durably, for from now on a death is charged.
-create or replace function onceq.claim_suspect(p_incarnation bigint, p_queue_id integer, p_due bigint)
-returns setof onceq.element
-language plpgsql volatile
-set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
-set plan_cache_mode = force_generic_plan as $$
-declare e onceq.element;
-begin
-    update onceq.element x set claimed_by = p_incarnation where x.seq = (
-            select s.seq from onceq.element s
-            where s.queue_id = p_queue_id and s.lane = 11 and s.claimed_by is null and s.turn <= p_due
-            order by s.turn limit 1 for update skip locked)
-        and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started)
-        returning x.* into e;
-    if e.seq is null then
-        return;
-    end if;
-    perform onceq.be_durable();
-    if not onceq.dismiss(e) then
-        return next e;
-    end if;
-end $$;
-
 -- Claims one element of a queue by its eid, if its time has come and nobody holds it.
 create or replace function onceq.claim_eid(p_incarnation bigint, p_queue_id integer, p_eid uuid)
 returns setof onceq.element
@@ -322,11 +363,12 @@ end $$;
 -- the handler's transaction. The fence: only what this incarnation still holds is concluded, and at
 -- least p_must of them must be. p_token was set at begin; it is gone when the handler ended the
 -- transaction and its effects are outside (G2). p_effects: the handler may have written something,
--- so that the commit is durable even where all elements are volatile. A row without a seq says in
+-- so that the commit is durable even where all elements are volatile. p_sleep, p_drowsy: as claim. A row without a seq says in
 -- its rid a bell to ring after the commit, or in its send_no how many were claimed no longer.
 create or replace function onceq.finish(
     p_seqs bigint[], p_incarnation bigint, p_replies bytea[], p_content_type text, p_token text,
-    p_must integer, p_effects boolean, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean
+    p_must integer, p_effects boolean, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
+    p_slot integer, p_sleep integer[], p_drowsy boolean
 ) returns setof onceq.element
 language plpgsql volatile as $$
 declare
@@ -336,7 +378,12 @@ begin
     if current_setting('onceq_setting.token', true) is distinct from p_token then
         raise exception 'the handler ended the transaction that it was given' using errcode = 'OQ012';
     end if;
-    select * into done from onceq.conclude(p_seqs, p_incarnation, 'done', p_replies, p_content_type);
+    if cardinality(p_seqs) = 1 then
+        select * into done from onceq.conclude_one(p_seqs[1], p_incarnation, 'done', p_replies[1],
+            p_content_type, p_rings => true);
+    else
+        select * into done from onceq.conclude_batch(p_seqs, p_incarnation, p_replies, p_content_type);
+    end if;
     if done.concluded < p_must then
         raise exception 'of elements % only % are still claimed by incarnation %',
             p_seqs, done.concluded, p_incarnation using errcode = 'OQ002';
@@ -346,7 +393,8 @@ begin
         perform set_config('synchronous_commit', 'on', true);
     end if;
     if p_n > 0 then
-        return query select * from onceq.claim(p_incarnation, p_queue_id, p_n, p_turn, p_alone);
+        return query select * from onceq.claim(p_incarnation, p_queue_id, p_n, p_turn, p_alone,
+            p_slot => p_slot, p_sleep => p_sleep, p_drowsy => p_drowsy);
     end if;
     if done.bells is not null then
         foreach e.rid in array done.bells loop
@@ -382,8 +430,8 @@ declare e onceq.element;
 begin
     perform onceq.be_durable();
     select * into e from onceq.element where seq = p_seq and claimed_by = p_incarnation for update;
-    perform setval(('onceq.started_' || slot)::regclass, 0) from onceq.server
-        where incarnation = p_incarnation;
+    perform setval(('onceq.started_' || slot)::regclass, 0), onceq.wake_up_again(slot, queue_ids)
+        from onceq.server where incarnation = p_incarnation;
     if e.seq is null then
         return 'lost';
     end if;
