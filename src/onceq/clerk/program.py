@@ -6,7 +6,8 @@ unknown commit: the session becomes unsure, and only a new connect tells. Source
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onceq import errors
@@ -16,7 +17,7 @@ from onceq.model.element import RequestOutcome
 from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from uuid import UUID
 
     from onceq.model.element import Element, KillAnswer, SendAttributes
@@ -234,7 +235,8 @@ def receive(
     Raises ReceiveTimeout when none came (nothing is lost), ReplyGone when none will ever come.
     """
     _check(session, Call.RECEIVE)
-    op = ops.Receive(
+    look = partial(
+        ops.Receive,
         registrant_id=session.registrant_id,
         epoch=session.epoch,
         rid=rid,
@@ -251,7 +253,7 @@ def receive(
     key = "reply" if session.rings and timeout_s != 0 else "receive"
     session.rings = False  # once: what rings during another wait is not heard again
     if key == "receive":
-        found = yield from _look(session, replace(op, sleep=timeout_s != 0))
+        found = yield from _look(session, look, sleep=timeout_s != 0)
     first = True
     while not found:
         if not (yield from ops.Wait(key=key, first=first, timeout_s=timeout_s)):
@@ -260,7 +262,7 @@ def receive(
                 "receive again; `onceq request show` says where the request is"
             )
         first = False
-        found = yield from _look(session, replace(op, sleep=True))
+        found = yield from _look(session, look, sleep=True)
     for element in found:
         session.outstanding.pop(element.rid, None)
         session.received.append(element.rid)
@@ -270,14 +272,15 @@ def receive(
     return [_reply(session, element) for element in found]
 
 
-def _look(session: Session[Any, Any], op: ops.Receive) -> ops.Program[list[Element]]:
+def _look(
+    session: Session[Any, Any], look: Callable[..., ops.Receive], *, sleep: bool
+) -> ops.Program[list[Element]]:
     """Looks for replies; a session that finds some wakes, or does not fall asleep.
 
     After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
     """
     asleep, session.asleep = session.asleep, False
-    sleep = op.sleep and not asleep
-    found = yield from _perform(session, replace(op, asleep=asleep, sleep=sleep))
+    found = yield from _perform(session, look(asleep=asleep, sleep=sleep and not asleep))
     session.asleep = (asleep or sleep) and not found
     return found
 

@@ -28,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16
 DRAIN_MAX = 64
 """At most so many datagrams are read at once: a flood costs this much of each wait, no more."""
-LISTEN_FROM_S = 0.01
+LISTEN_FROM_S = 0.05
 """Whoever waits so long is worth a LISTEN connection: a ring of long ago did not come."""
 PARSED_MAX = 4096
 

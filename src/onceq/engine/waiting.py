@@ -29,7 +29,7 @@ POLLED = Pace(0.0003, 1.25)
 RUNG = Pace(0.002, 25.0)
 """Where somebody does. Still short at first: whoever commits just now looked for sleepers before
 this one was among them, and rings nobody."""
-RUNG_PACES = {"idle": RUNG, "receive": RUNG, "reply": Pace(LONGEST_DEFAULT_S, 1.0)}
+RUNG_PACES = {"idle": RUNG, "receive": RUNG, "reply": Pace(0.04, 1.25)}
 """What is waited for with a bell. A reply: by one who slept before the request was there."""
 
 
