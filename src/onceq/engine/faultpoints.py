@@ -110,7 +110,7 @@ POINTS: Final = {
 
 SILENT: Final = frozenset(
     {
-        "FallAsleep",
+        "Attend",
         "ListQueues",
         "ListServers",
         "LookUp",

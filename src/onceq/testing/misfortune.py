@@ -29,7 +29,7 @@ SERVER_DEATHS_MAX = 2
 DEATHS = ("die before", "die after")
 LOSSES = ("lost request", "lost answer", "ghost commits", "ghost rolls back", "database crash")
 FAULTS = (*DEATHS, *LOSSES, "second life", "abandoned", "power cut")
-FREQUENT = frozenset({"Claim", "FallAsleep", "Sweep", "TakeOver", "ListQueues", "Receive"})
+FREQUENT = frozenset({"Claim", "Sweep", "TakeOver", "ListQueues", "Receive"})
 """Ops that are performed so often that a fault hits one seldom."""
 RARE = frozenset(
     {
