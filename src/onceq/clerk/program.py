@@ -275,10 +275,8 @@ def receive(
 def _look(
     session: Session[Any, Any], look: Callable[..., ops.Receive], *, sleep: bool
 ) -> ops.Program[list[Element]]:
-    """Looks for replies; a session that finds some wakes, or does not fall asleep.
-
-    After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
-    """
+    """Looks for replies; a session that finds some wakes, or does not fall asleep."""
+    # After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
     asleep, session.asleep = session.asleep, False
     found = yield from _perform(session, look(asleep=asleep, sleep=sleep and not asleep))
     session.asleep = (asleep or sleep) and not found
