@@ -23,9 +23,12 @@ from typing import TYPE_CHECKING, Final
 
 import onceq
 from onceq.engine.binding import BINDINGS
+from onceq.engine.driver import PostgresDriver, connect
 from onceq.engine.embedded import open_embedded
 from onceq.engine.faultpoints import EAR, NOWHERE
 from onceq.engine.migrate import apply_with
+from onceq.model.admin_ops import ListServers
+from onceq.model.ops import CloseIncarnation
 from onceq.testing.events import Fault, load
 from onceq.testing.history import check
 from onceq.testing.ledger import ask, final_state, make_ledger
@@ -35,7 +38,7 @@ from proof.fault_programs import QUEUE, ROUNDS, Errand, enter
 from proof.fault_scenes import SCENES, Left
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from multiprocessing.process import BaseProcess
     from typing import Self
 
@@ -43,9 +46,14 @@ if TYPE_CHECKING:
 
 LIMIT_S: Final = 90.0
 """How long a trial may take, from its first process to its last."""
+REVOKED_S: Final = 25.0
+"""How long the other may take; it is less than a process waits at its point."""
+TICK_S: Final = 0.005
 KILL: Final = "kill"
 RAISE: Final = "raise"
 CUTS: Final = {f"cut-{side.value}": side for side in Side}
+REVOKE: Final = "revoke"
+"""The process is taken for dead at the point, and another does all its work before it goes on."""
 FAULTS: Final = (KILL, RAISE, *CUTS)
 
 
@@ -175,8 +183,33 @@ class _Run:
         with onceq.open(conninfo, repository=repository) as qm:
             qm.declare(QUEUE)
         proxy = undo.enter_context(Proxy(conninfo, self._place))
-        undo.enter_context(_hearing(self._place / POINTS_AT / EAR, proxy, self._ground.writes))
+        undo.enter_context(
+            _hearing(self._place / POINTS_AT / EAR, lambda word: self._do(proxy, word))
+        )
         return proxy
+
+    def _do(self, proxy: Proxy, word: str) -> None:
+        """Does what a process has asked for at its point."""
+        what, pid = word.split()
+        if what in CUTS:
+            proxy.plan(Cut(side=CUTS[what], pattern=self._ground.writes))
+        else:
+            self._revoke(int(pid))
+
+    def _revoke(self, pid: int) -> None:
+        """Ends the lives of a process that goes on, and has another do all that is to be done."""
+        with contextlib.closing(connect(self._ground.conninfo)) as connection:
+            driver = PostgresDriver(connection, self._repository)
+            for one in driver.perform(ListServers()):
+                if one.pid == pid:
+                    driver.perform(CloseIncarnation(incarnation=one.incarnation))
+        other = self._start("standing_by", self._ground.conninfo)
+        pause = threading.Event()
+        end = time.monotonic() + REVOKED_S
+        while not (self._place / f"round-{ROUNDS}").exists() and time.monotonic() < end:
+            pause.wait(TICK_S)
+        other.kill()
+        other.join()
 
     def _start(self, program: str, url: str, armed: str = "") -> BaseProcess:
         return self._ground.start(
@@ -243,8 +276,8 @@ def _of_requests(final: FinalState) -> FinalState:
 
 
 @contextlib.contextmanager
-def _hearing(path: Path, proxy: Proxy, writes: re.Pattern[str]) -> Generator[None]:
-    """Hears of the connections that are to be lost, and answers when it is planned."""
+def _hearing(path: Path, do: Callable[[str], None]) -> Generator[None]:
+    """Hears what processes ask for at their points, and answers when it is done."""
     ear = socket.socket(socket.AF_UNIX)
     ear.bind(str(path))
     ear.listen()
@@ -256,8 +289,7 @@ def _hearing(path: Path, proxy: Proxy, writes: re.Pattern[str]) -> Generator[Non
             except OSError:
                 return
             with said:
-                word = said.recv(64).decode().strip()
-                proxy.plan(Cut(side=CUTS[word], pattern=writes))
+                do(said.recv(64).decode())
                 said.sendall(b"1")
 
     listening = threading.Thread(target=hear, daemon=True)

@@ -195,6 +195,11 @@ def serving_async(errand: Errand) -> None:
     _serve(errand, QUEUE.handled_by(_handler(errand).call))
 
 
+def standing_by(errand: Errand) -> None:
+    """A server that serves until it is ended: what another was taken for dead with."""
+    onceq.Server([QUEUE.handled_by(_handler(errand))]).run(errand.url, repository=errand.repository)
+
+
 def _handler(errand: Errand) -> AsyncLedgerHandler:
     path = errand.place / f"server-{os.getpid()}.events"
     return AsyncLedgerHandler(Recorder(path, f"server {os.getpid()}"), errand.repository)
@@ -296,6 +301,7 @@ PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     "serving": serving,
     "serving_batches": serving_batches,
     "serving_async": serving_async,
+    "standing_by": standing_by,
     "asking_the_queue_manager": asking_the_queue_manager,
     "moving_files": moving_files,
     "migrating": migrating,

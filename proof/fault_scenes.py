@@ -46,6 +46,8 @@ def _nothing(_: Left) -> Iterator[str]:
 class Scene:
     """A program that meets points, and those beside it. endless: of these, who must be ended.
 
+    revocable: points at which the process holds claims and locks nothing: there it can be taken for
+    dead, and another finish what it holds, before it goes on.
     over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
     where queues differ.
     """
@@ -55,6 +57,7 @@ class Scene:
     beside: tuple[str, ...] = ()
     endless: tuple[str, ...] = ()
     over_a_wire: bool = True
+    revocable: frozenset[str] = frozenset()
     abort_limit: int | None = QUEUE.settings.abort_limit
     check: Callable[[Left], Iterator[str]] = _nothing
 
@@ -129,6 +132,7 @@ CLERK: Final = _around("Connect", "Send", "Receive", "CancelRequest", "Disconnec
 WINDOW: Final = _around("SendMany", "Acknowledge")
 LIFE: Final = _around("OpenIncarnation", "CloseIncarnation", "TakeOver", "Sweep", "Claim")
 EXECUTION: Final = _around("Begin", "Call", "Finish", "Commit", "Rollback", "AbortElement")
+HOLDING: Final = frozenset({"Begin.after", "Call.before", "Call.after", "Finish.before"})
 PARTS: Final = _around("Start", "Part", "Keep", "Undo")
 
 SCENES: Final[dict[str, Scene]] = {
@@ -142,12 +146,14 @@ SCENES: Final[dict[str, Scene]] = {
     "a client with a window": Scene(
         program="many_at_a_time", beside=("serving",), endless=("serving",), points=WINDOW
     ),
-    "a server": Scene(program="serving", beside=("ordering",), points=LIFE | EXECUTION),
+    "a server": Scene(
+        program="serving", beside=("ordering",), points=LIFE | EXECUTION, revocable=HOLDING
+    ),
     "a server of batches": Scene(
         program="serving_batches", beside=("ordering",), points=PARTS | EXECUTION
     ),
     "an async server": Scene(
-        program="serving_async", beside=("ordering",), points=LIFE | EXECUTION
+        program="serving_async", beside=("ordering",), points=LIFE | EXECUTION, revocable=HOLDING
     ),
     "a queue manager": Scene(
         program="asking_the_queue_manager",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceq.engine.faultpoints import POINTS
 from proof import goals
-from proof.fault_ground import CUTS, FAULTS, KILL, Ground, Trial, Verdict
+from proof.fault_ground import CUTS, FAULTS, KILL, REVOKE, Ground, Trial, Verdict
 from proof.fault_scenes import ELSEWHERE, SCENES
 from proof.part import Limits, Measure, Order, Outcome, Part, Size
 
@@ -36,8 +36,8 @@ def every_pair() -> list[Trial]:
         for name, scene in SCENES.items()
         for point in sorted(scene.points)
         for occurrence in OCCURRENCES
-        for what in FAULTS
-        if scene.over_a_wire or what not in CUTS
+        for what in (*FAULTS, REVOKE)
+        if (scene.over_a_wire or what not in CUTS) and (what != REVOKE or point in scene.revocable)
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from onceq.engine.faultpoints import POINTS
 from proof import faultpoints, goals
-from proof.fault_ground import FAULTS, Ground, Trial, Verdict
+from proof.fault_ground import FAULTS, REVOKE, Ground, Trial, Verdict
 from proof.fault_scenes import ELSEWHERE, SCENES
 from proof.part import Order, Size
 
@@ -52,6 +52,11 @@ def test_each_fault_strikes_a_later_time_too(
     verdict = ground.run(Trial(scene=scene, point=point, occurrence=2, what=what))
     assert faultpoints.faults_of(verdict) == []
     assert verdict.struck
+
+
+def test_one_that_was_taken_for_dead_and_goes_on_changes_nothing(ground: Ground) -> None:
+    trial = Trial(scene="a server", point="Finish.before", occurrence=1, what=REVOKE)
+    assert faultpoints.faults_of(ground.run(trial)) == []
 
 
 def test_a_point_that_is_not_reached_fails_the_part(ground: Ground) -> None:

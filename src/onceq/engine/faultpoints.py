@@ -183,7 +183,7 @@ class Armed:
         with socket.socket(socket.AF_UNIX) as ear:
             ear.settimeout(_HEARD_WITHIN_S)
             ear.connect(str(self.directory / EAR))
-            ear.sendall(f"{self.what}\n".encode())
+            ear.sendall(f"{self.what} {os.getpid()}\n".encode())
             if not ear.recv(1):
                 raise PlannedFault(f"nobody did what was asked for at {self.point}: {self.what}")
 
@@ -207,7 +207,8 @@ hook: Callable[[str], None] | None = (
 def arm(text: str) -> None:
     """Arms this process: `POINT OCCURRENCE WHAT DIRECTORY`; for drivers made hereafter.
 
-    WHAT: kill, raise, or a word that is told to the socket EAR in the directory, and waited for.
+    WHAT: kill, raise, or a word that is told, with the pid, to the socket EAR in the directory, and
+    waited for.
     Only for tests. ValueError: there is no such point.
     """
     global hook  # noqa: PLW0603 - one process, one plan: this is what the environment sets
