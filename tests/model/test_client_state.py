@@ -26,6 +26,7 @@ send_with_others_outstanding       -            -          Req-Sent   -
 receive                            -            -          Req-Sent   -
 the_last_reply_arrived             -            -          Reply-Recvd -
 rereceive                          -            -          -          Reply-Recvd
+rereceive_with_others_outstanding  -            -          Req-Sent   -
 acknowledge                        -            Connected  Req-Sent   Connected
 cancel_last_request                -            -          Req-Sent   Reply-Recvd
 """
