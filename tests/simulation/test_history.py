@@ -164,6 +164,17 @@ def test_a_violation_in_the_end_is_found(name: str) -> None:
     assert wanted in verdict(GOOD, final)
 
 
+def test_a_ledger_without_eids_is_judged_by_rids_that_only_one_element_has() -> None:
+    once = replace(effect("1"), eid="")
+    assert verdict(GOOD, ending(*END.places, effects=(once,))) == set()
+    assert verdict(GOOD, ending(*END.places, effects=(once, once))) == {("G2", "1")}
+    stray = replace(once, rid="9")
+    assert verdict(GOOD, ending(*END.places, effects=(once, stray))) == {("G2", "9")}
+    other = dataclasses.replace(finished("1"), registrant="till-8", eid="e-other")
+    assert verdict(GOOD, ending(*END.places, other, effects=(once, once))) == set()
+    assert verdict(GOOD, ending(*END.places, other, effects=(once,) * 3)) == {("G2", "1")}
+
+
 def test_a_ghost_that_took_effect_is_found() -> None:
     """Connect had shown that 2 was not submitted; its transaction committed afterwards."""
     history = [*GOOD[:9], connected(2, "1", "1", ckpt=b"c1")]

@@ -91,7 +91,7 @@ class Table:
         self._words: dict[str, str] = {}
         self._clients: dict[Client, Client] = {}
         self._who: Client | None = None
-        self._by_rid: dict[str, Element | None] = {}
+        self._by_rid: dict[str, list[Element]] = {}
 
     def element(self, eid: str, rid: str) -> Element:
         """Returns the record of an element, made where there was none."""
@@ -104,11 +104,14 @@ class Table:
         """Returns the record of an eid; without one, of a rid that only one element has."""
         if eid:
             return self.elements.get(eid)
+        same = self._of_rid(rid)
+        return same[0] if len(same) == 1 else None
+
+    def _of_rid(self, rid: str) -> list[Element]:
         if not self._by_rid:
             for element in self.elements.values():
-                known = element.rid in self._by_rid
-                self._by_rid[element.rid] = None if known else element
-        return self._by_rid.get(rid)
+                self._by_rid.setdefault(element.rid, []).append(element)
+        return self._by_rid.get(rid, [])
 
     # --- places -------------------------------------------------------------------------------
 
@@ -175,12 +178,7 @@ class Table:
 
     def effect(self, row: Effect) -> None:
         """Takes a row of the ledger of effects."""
-        element = self.named(row.eid, row.rid)
-        if element is None:
-            if row.eid or row.rid not in self._by_rid:
-                element = self.element(row.eid or f"rid {row.rid}", row.rid)
-            else:
-                return  # several elements have this rid: whose it is, nobody can tell
+        element = self._whose(row)
         element.effects += 1
         if element.effects == 1:
             element.key, element.xid = self._shared(row.key), row.xid
@@ -192,6 +190,13 @@ class Table:
         if element.effects == 2:
             keys[element.eid, element.key] = 1
         keys[element.eid, row.key] = keys.get((element.eid, row.key), 0) + 1
+
+    def _whose(self, row: Effect) -> Element:
+        """Returns whose effect it is; of several with its rid, one that is done and has fewest."""
+        same = [] if row.eid else self._of_rid(row.rid)
+        if not same:
+            return self.element(row.eid or f"rid {row.rid}", row.rid)
+        return min(same, key=lambda one: (one.outcome != "done", one.effects))
 
     def effects_found(self) -> Iterator[Violation]:
         """Yields the effects that committed more than once."""
