@@ -97,7 +97,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         sys.stdout.writelines(f"{part.name}: {part.text}\n" for part in parts)
         return 0
-    signal.signal(signal.SIGTERM, _stop)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)  # so that no part outlives the run
     made = run(options, parts)
     if options.write:
         write(made, parts)
