@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proof.faultpoints import PART as FAULT_POINTS
+from proof.fuzz.part import PART as FUZZ
 from proof.history.part import PART as HISTORY
 from proof.model.part import PART as MODEL
 from proof.mutants.part import PART as MUTANTS
@@ -21,6 +22,7 @@ PARTS: tuple[Part, ...] = (
     MUTANTS,
     SIMULATION,
     FAULT_POINTS,
+    FUZZ,
     SCOREBOARD,
     TORTURE,
 )

@@ -36,7 +36,7 @@ class _Calls(Generic[T, R]):
 
     def __init__(self, name: str, queue: Queue[T, R], *, thread: str, window: int) -> None:
         names.check_id("registrant", name)
-        if thread:
+        if thread != "":
             names.check_id("thread", thread)
         names.check_range("window", window, 1, WINDOW_MAX)
         self._session: Session[T, R] = Session(name=name, thread=thread, queue=queue, window=window)
@@ -84,7 +84,10 @@ class _Calls(Generic[T, R]):
 
     def _send_many(self, requests: Iterable[tuple[str, T]]) -> Program[list[Sent]]:
         queue = self._session.queue
-        pairs = [(names.check_id("rid", rid), queue.encode_request(one)) for rid, one in requests]
+        pairs: list[tuple[str, bytes]] = []
+        for pair in names.check_each("requests", requests):
+            rid, value = names.check_pair("request", pair)
+            pairs.append((names.check_id("rid", rid), queue.encode_request(value)))
         rids, bodies = [rid for rid, _ in pairs], [body for _, body in pairs]
         return program.send_many(self._session, rids, bodies)
 
@@ -94,9 +97,28 @@ class _Calls(Generic[T, R]):
         if checkpoint is not None:
             names.check_bytes("checkpoint", checkpoint)
         names.check_range("limit", limit, 1, WINDOW_MAX)
+        timeout_s = names.check_timeout(timeout_s)
+        if rid is not None:
+            names.check_id("rid", rid)
         return program.receive(
             self._session, ckpt=checkpoint, rid=rid, limit=limit, timeout_s=timeout_s
         )
+
+    def _acknowledge(self, rids: list[str], checkpoint: bytes | None) -> Program[int]:
+        if checkpoint is not None:
+            names.check_bytes("checkpoint", checkpoint)
+        chosen = [names.check_id("rid", rid) for rid in names.check_each("rids", rids)]
+        return program.acknowledge(self._session, chosen, checkpoint)
+
+    def _cancel(self, timeout_s: float) -> Program[KillAnswer]:
+        wait_s = names.check_timeout(timeout_s)
+        longest_s = names.TIMEOUT_S_MAX
+        return program.cancel_last_request(self._session, longest_s if wait_s is None else wait_s)
+
+    def _recover(self, rid: str | None, *, acknowledged: bool) -> Program[Recovery]:
+        if rid is not None:
+            names.check_id("rid", rid)
+        return recovery.recover(self._session, rid, acknowledged=acknowledged)
 
 
 class Clerk(_Calls[T, R]):
@@ -179,11 +201,11 @@ class Clerk(_Calls[T, R]):
 
     def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded (C6)."""
-        return self._link.run(program.acknowledge(self._session, rids, checkpoint))
+        return self._link.run(self._acknowledge(rids, checkpoint))
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills the last request (G8). DeadlineExceeded: nothing happened. Source: BHM90 7."""
-        return self._link.run(program.cancel_last_request(self._session, timeout_s))
+        return self._link.run(self._cancel(timeout_s))
 
     def recover(self, rid: str | None = None, *, acknowledged: bool = False) -> Recovery:
         """Returns where the last request stands, A to E, what that rests on and what to do.
@@ -191,7 +213,7 @@ class Clerk(_Calls[T, R]):
         rid: the request that the client last meant to send, if it knows; acknowledged: it knows
         that this send had returned. Source: BN09 4.3.
         """
-        return self._link.run(recovery.recover(self._session, rid, acknowledged=acknowledged))
+        return self._link.run(self._recover(rid, acknowledged=acknowledged))
 
     def close(self) -> None:
         """Closes the connection; the session stays. Idempotent."""
@@ -275,15 +297,15 @@ class AsyncClerk(_Calls[T, R]):
 
     async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """See Clerk.acknowledge."""
-        return await self._link.run(program.acknowledge(self._session, rids, checkpoint))
+        return await self._link.run(self._acknowledge(rids, checkpoint))
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        return await self._link.run(program.cancel_last_request(self._session, timeout_s))
+        return await self._link.run(self._cancel(timeout_s))
 
     async def recover(self, rid: str | None = None, *, acknowledged: bool = False) -> Recovery:
         """See Clerk.recover."""
-        return await self._link.run(recovery.recover(self._session, rid, acknowledged=acknowledged))
+        return await self._link.run(self._recover(rid, acknowledged=acknowledged))
 
     async def close(self) -> None:
         """See Clerk.close."""

@@ -94,7 +94,7 @@ def locate(url: str | None) -> Located:
 def _complete(conninfo: str) -> str:
     try:
         given = conninfo_to_dict(conninfo)
-    except ProgrammingError as error:
+    except (ProgrammingError, ValueError) as error:  # ValueError: lone surrogates, a NUL
         raise InvalidValue(
             f"not a database URL: {str(error).strip()}; "
             "give embedded:PATH, postgresql://USER@HOST/DATABASE or service=NAME"

@@ -42,7 +42,7 @@ def read_checkpoint(ckpt: bytes | None) -> Checkpoint | None:
     """Returns a client's checkpoint when it is one of `collect`; else None."""
     try:
         return None if ckpt is None else msgspec.json.decode(ckpt, type=Checkpoint)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
 
 

@@ -170,7 +170,7 @@ class JsonLinesReader:
 def _json_record(number: int, line: bytes) -> Record | BadRow:
     try:
         return Record(number, msgspec.json.decode(line, type=dict[str, Any]), line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         return BadRow(number, f"not a JSON object: {error}")
 
 
@@ -186,10 +186,10 @@ class ParquetReader:
         self._path = path
         try:
             self._parquet: Any = parquet.ParquetFile(file)
-        except self._damaged as error:
+            self.total = int(self._parquet.metadata.num_rows)
+            self.columns: tuple[str, ...] | None = tuple(self._parquet.schema_arrow.names)
+        except (self._damaged, OSError, ValueError) as error:  # ValueError: texts not in UTF-8
             raise FileMismatch(f"{path} is not a Parquet file: {error}") from None
-        self.total = int(self._parquet.metadata.num_rows)
-        self.columns: tuple[str, ...] | None = tuple(self._parquet.schema_arrow.names)
         self._number = 0
 
     @property
@@ -204,7 +204,7 @@ class ParquetReader:
                 for values in batch.to_pylist():
                     self._number += 1
                     yield _parquet_record(self._number, values)
-        except (self._damaged, OSError) as error:
+        except (self._damaged, OSError, ValueError) as error:
             raise FileMismatch(
                 f"{self._path} cannot be read beyond row {self._number}: {error}"
             ) from None
@@ -213,7 +213,7 @@ class ParquetReader:
 def _parquet_record(number: int, values: dict[str, Any]) -> Record | BadRow:
     try:
         return Record(number, values, msgspec.json.encode(values, enc_hook=str))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         return BadRow(number, f"not to be said in JSON: {error}")
 
 

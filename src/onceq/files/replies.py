@@ -127,7 +127,7 @@ def as_json(body: bytes) -> bytes | None:
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
         msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     # In JSON an end of line can only stand between tokens.
     return body.replace(b"\r", b" ").replace(b"\n", b" ").strip()

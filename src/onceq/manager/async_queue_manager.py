@@ -59,7 +59,7 @@ class AsyncQueueOperations:
 
     async def alter(self, change: ops.AlterQueue) -> None:
         """Changes settings of a queue, or starts and stops it. QueueNotFound."""
-        await self._link.perform(change)
+        await self._link.perform(program.checked_change(change))
 
     async def start(self, queue: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
         """Starts a queue for enqueue, for dequeue, or both. QueueNotFound."""
@@ -102,7 +102,7 @@ class AsyncQueueOperations:
 
     async def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
         """Enqueues many requests that want no reply, in one transaction."""
-        bodies = [queue.encode_request(one) for one in requests]
+        bodies = [queue.encode_request(one) for one in names.check_each("requests", requests)]
         return await self._link.perform(
             ops.EnqueueMany(
                 queue=queue.name, bodies=bodies, content_type=content_type_of(queue.request_type)
@@ -125,6 +125,9 @@ class AsyncQueueOperations:
         kill meanwhile makes that commit fail. Raises QueueNotFound, IllegalState.
         """
         names.check_queue(queue)
+        timeout_s = names.check_timeout(timeout_s)
+        if eid is not None:
+            names.check_eid(eid)
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
             return await self._link.run(program.dequeue(op, timeout_s))
@@ -160,15 +163,15 @@ class AsyncQueueOperations:
 
     async def read(self, eid: UUID) -> Element | None:
         """Reads an element wherever it is, dequeuing nothing; None when it is in no queue."""
-        return await self._link.perform(ops.ReadElement(eid=eid))
+        return await self._link.perform(ops.ReadElement(eid=names.check_eid(eid)))
 
     async def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
-        return await self._link.perform(ops.Kill(eid=eid, timeout_s=timeout_s))
+        return await self._link.perform(program.kill_op(eid, timeout_s))
 
     async def redrive(self, eid: UUID) -> tuple[UUID, str] | None:
         """Runs again what failed (G3): (eid, rid) of what now runs; None when it is not held."""
-        return await self._link.perform(ops.Redrive(eid=eid))
+        return await self._link.perform(ops.Redrive(eid=names.check_eid(eid)))
 
     async def lookup(
         self,
@@ -182,18 +185,14 @@ class AsyncQueueOperations:
     ) -> list[RequestState]:
         """Returns every place in which requests are or were, the latest first (C9, C10)."""
         return await self._link.perform(
-            ops.LookUp(
+            program.lookup_op(
                 rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
             )
         )
 
     async def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""
-        op = (
-            ops.LookUp(eid=eid_or_rid)
-            if isinstance(eid_or_rid, uuid.UUID)
-            else ops.LookUp(rid=eid_or_rid)
-        )
+        op = program.resolve_op(eid_or_rid)
         found = await self._link.perform(op)
         await self._link.perform(ops.Settle())
         return found
@@ -219,8 +218,8 @@ class AsyncQueueOperations:
             ops.Register(
                 queue=names.check_queue(queue),
                 name=names.check_id("registrant", registrant),
-                thread=names.check_id("thread", thread) if thread else "",
-                stable=stable,
+                thread=names.check_id("thread", thread) if thread != "" else "",
+                stable=names.check_flag("stable", stable),
                 epoch=None if life is None else life.epoch,
             )
         )
@@ -228,7 +227,11 @@ class AsyncQueueOperations:
     async def deregister(self, queue: str, handle: ops.Registered) -> bool:
         """Destroys the registration of a handle with a queue. Fenced."""
         return await self._link.perform(
-            ops.Deregister(registrant_id=handle.registrant_id, epoch=handle.epoch, queue=queue)
+            ops.Deregister(
+                registrant_id=handle.registrant_id,
+                epoch=handle.epoch,
+                queue=names.check_queue(queue),
+            )
         )
 
     async def enqueue_tagged(
@@ -239,9 +242,9 @@ class AsyncQueueOperations:
             ops.EnqueueTagged(
                 registrant_id=handle.registrant_id,
                 epoch=handle.epoch,
-                queue=queue,
+                queue=names.check_queue(queue),
                 body=names.check_bytes("body", body),
-                tag=tag,
+                tag=names.check_tag(tag),
             )
         )
 
@@ -255,14 +258,22 @@ class AsyncQueueOperations:
     ) -> Element | None:
         """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
         op = ops.Dequeue(
-            queue=queue, registrant_id=handle.registrant_id, epoch=handle.epoch, tag=tag
+            queue=names.check_queue(queue),
+            registrant_id=handle.registrant_id,
+            epoch=handle.epoch,
+            tag=names.check_tag(tag),
         )
+        timeout_s = names.check_timeout(timeout_s)
         return await self._link.run(program.dequeue(op, timeout_s))
 
     async def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
         """Reads the copy of the element last operated upon, whoever dequeued it since."""
         return await self._link.perform(
-            ops.ReadLast(registrant_id=handle.registrant_id, epoch=handle.epoch, queue=queue)
+            ops.ReadLast(
+                registrant_id=handle.registrant_id,
+                epoch=handle.epoch,
+                queue=names.check_queue(queue),
+            )
         )
 
     # --- lifetime ---------------------------------------------------------------------------

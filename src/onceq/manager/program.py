@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
+from uuid import UUID
 
 from onceq import errors
 from onceq.model import names, ops
@@ -14,8 +15,6 @@ from onceq.model.element import Charge, Fate
 from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from onceq.model.element import Element, EnqueueAttributes
     from onceq.model.queue import Queue, QueueInfo, QueueSettings
 
@@ -130,3 +129,47 @@ def enqueue_op(
         own_transaction=own_transaction,
         **attributes,
     )
+
+
+SETTINGS_MAX = {
+    "abort_limit": 1000,
+    "backoff_ms": 86_400_000,
+    "backoff_max_ms": 2**31 - 1,
+    "execution_limit_s": 604_800,
+    "body_bytes_max": 268_435_456,
+    "tag_bytes_max": 16_777_216,
+}
+"""The greatest value of each number that `alter` changes; the least depends on the others."""
+
+
+def checked_change(change: ops.AlterQueue) -> ops.AlterQueue:
+    """Returns a change of a queue's settings. InvalidName, InvalidValue."""
+    names.check_queue(change.queue)
+    for name, most in SETTINGS_MAX.items():
+        if getattr(change, name) is not None:
+            names.check_range(name, getattr(change, name), 0, most)
+    for name in ("keep_body", "enqueue_started", "dequeue_started"):
+        if getattr(change, name) is not None:
+            names.check_flag(name, getattr(change, name))
+    return change
+
+
+def kill_op(eid: UUID, timeout_s: float) -> ops.Kill:
+    """Returns the checked Op of a kill. InvalidValue."""
+    wait_s = names.check_timeout(timeout_s)
+    return ops.Kill(
+        eid=names.check_eid(eid), timeout_s=names.TIMEOUT_S_MAX if wait_s is None else wait_s
+    )
+
+
+def lookup_op(**search: Any) -> ops.LookUp:
+    """Returns the checked Op of a lookup. InvalidName, InvalidValue."""
+    names.check_search(search)
+    return ops.LookUp(**search)
+
+
+def resolve_op(eid_or_rid: UUID | str) -> ops.LookUp:
+    """Returns the checked Op that looks for an eid or a rid. InvalidName."""
+    if isinstance(eid_or_rid, UUID):
+        return ops.LookUp(eid=eid_or_rid)
+    return ops.LookUp(rid=names.check_id("rid", eid_or_rid))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, NewType
+from uuid import UUID
 
 from onceq.errors import InvalidName, InvalidValue
 
@@ -22,6 +24,9 @@ ID_BYTES_MAX = 200
 PRIORITY_MAX = 9
 BODY_BYTES_MAX = 1_048_576
 TAG_BYTES_MAX = 65_536
+LIMIT_MAX = 2**31 - 1
+TIMEOUT_S_MAX = 1e9
+"""About thirty years: longer than anybody waits, and a number that every clock knows."""
 
 
 def _named(kind: str, name: object, pattern: re.Pattern[str], rule: str) -> str:
@@ -79,7 +84,7 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     for name in ("not_before", "expires_at"):
         when = attributes.get(name)
         if when is not None and (not isinstance(when, datetime) or when.tzinfo is None):
-            raise InvalidValue(f"{name} is a datetime with a time zone, not {when!r}")
+            raise InvalidValue(f"{name} is a datetime with a time zone, not {reprlib.repr(when)}")
     if attributes.get("correlation_id") is not None:
         check_id("correlation id", attributes["correlation_id"])
     _check_properties(attributes.get("properties"))
@@ -93,12 +98,71 @@ def _check_properties(properties: object) -> None:
         raise InvalidValue(f"properties are a mapping, not {type(properties).__name__}")
     try:
         json.dumps(properties, allow_nan=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidValue(f"properties do not fit into JSON: {error}") from None
 
 
 def check_range(kind: str, value: object, low: int, high: int) -> int:
     """Returns an int between low and high, both included, or raises InvalidValue."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidValue(f"{kind} is an int from {low} to {high}, not {value!r}")
+        raise InvalidValue(f"{kind} is an int from {low} to {high}, not {reprlib.repr(value)}")
     return value
+
+
+def check_flag(kind: str, value: object) -> bool:
+    """Returns a bool, or raises InvalidValue."""
+    if not isinstance(value, bool):
+        raise InvalidValue(f"{kind} is True or False, not {reprlib.repr(value)}")
+    return value
+
+
+def check_eid(value: object) -> UUID:
+    """Returns the eid of an element, or raises InvalidValue."""
+    if not isinstance(value, UUID):
+        raise InvalidValue(f"an eid is a UUID, not {type(value).__name__}")
+    return value
+
+
+def check_timeout(value: object) -> float | None:
+    """Returns how long to wait, in seconds; None: for ever. Below zero is zero. InvalidValue."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:  # noqa: PLR0124 # NaN
+        raise InvalidValue(f"a timeout is a number of seconds, not {reprlib.repr(value)}")
+    return float(min(max(value, 0), TIMEOUT_S_MAX))
+
+
+def check_each(kind: str, values: object) -> list[Any]:
+    """Returns the values of a list, or of what else can be iterated over; else InvalidValue."""
+    given: Any = values
+    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
+        raise InvalidValue(f"{kind} are a list, not a {type(values).__name__}")
+    try:
+        return [*given]
+    except TypeError as error:  # a class that only looks like one
+        raise InvalidValue(f"{kind} are a list, not a {type(values).__name__}: {error}") from None
+
+
+def check_pair(kind: str, value: object) -> tuple[Any, Any]:
+    """Returns a tuple, or list, of two, or raises InvalidValue."""
+    given: Any = value
+    is_pair = isinstance(value, (tuple, list)) and len(given) == 2
+    if not is_pair:
+        raise InvalidValue(f"a {kind} is a pair, (rid, value), not a {type(given).__name__}")
+    return (given[0], given[1])
+
+
+def check_tag(tag: object) -> bytes | None:
+    """Returns a tag, or None; else raises InvalidValue."""
+    return None if tag is None else check_bytes("tag", tag)
+
+
+def check_search(search: Mapping[str, Any]) -> None:
+    """Checks what is looked for, by field; None: any. InvalidValue."""
+    for name in ("rid", "registrant", "state", "queue"):
+        value = search[name]
+        if value is not None:
+            check_id(name, value)
+    if search["eid"] is not None:
+        check_eid(search["eid"])
+    check_range("limit", search["limit"], 1, LIMIT_MAX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -85,6 +86,8 @@ class QueueSettings:
         names.check_range("execution_limit_s", self.execution_limit_s, 1, 604_800)
         names.check_range("body_bytes_max", self.body_bytes_max, 1, 268_435_456)
         names.check_range("tag_bytes_max", self.tag_bytes_max, 1, 16_777_216)
+        names.check_flag("durable", self.durable)
+        names.check_flag("keep_body", self.keep_body)
         if self.error_queue is not None:
             names.check_queue(self.error_queue)
 
@@ -170,8 +173,11 @@ class Queue(Generic[Request, Reply]):
         that what is volatile need not wait for the disk. Raises InvalidValue.
         """
         names.check_range("batch", batch, 1, BATCH_MAX)
+        names.check_flag("effects", effects)
         if isolation not in ISOLATION_LEVELS:
-            raise InvalidValue(f"isolation is one of {ISOLATION_LEVELS}, not {isolation!r}")
+            raise InvalidValue(
+                f"isolation is one of {ISOLATION_LEVELS}, not {reprlib.repr(isolation)}"
+            )
         return Handled(self, handler, isolation, batch, effects)
 
     def encode_request(self, value: Request) -> bytes:

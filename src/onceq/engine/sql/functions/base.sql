@@ -133,14 +133,20 @@ end $$;
 create or replace function onceq.turn_at(p_moment timestamptz) returns bigint
 language sql stable parallel safe as $$ select (date_part('epoch', p_moment) * 1000000)::bigint $$;
 
+-- Refuses a priority that is none.
+create or replace function onceq.check_priority(p_priority integer) returns void
+language plpgsql immutable as $$
+begin
+    if p_priority is null or p_priority not between 0 and 9 then
+        raise exception 'a priority is from 0 to 9, not %', p_priority using errcode = '23514';
+    end if;
+end $$;
+
 -- Notes that a fresh lane of a queue is in use, in the transaction that uses it first; claims look
 -- at no other. It holds the queue's row until that transaction ends, once in the life of a lane.
 create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) returns void
 language plpgsql volatile as $$
 begin
-    if p_lane not between 0 and 10 then
-        raise exception 'a priority is from 0 to 9, not %', 9 - p_lane using errcode = '23514';
-    end if;
     update onceq.queue set lanes = array(select distinct l from unnest(lanes || p_lane::smallint) l order by l)
         where queue_id = p_queue_id and p_lane <= 9 and p_lane <> all (lanes);
 end $$;

@@ -34,9 +34,11 @@ begin
             returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
             into eid, is_volatile, bell;
         exit when eid is not null;
+        perform onceq.check_priority(p_priority);
         perform onceq.open_lane((onceq.open_queue(p_queue, p_body)).queue_id, at_lane);
     end loop;
     if p_not_before is not null then
+        perform onceq.check_priority(p_priority);
         update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = id;
     end if;
     if is_volatile and p_own_transaction then

@@ -192,6 +192,7 @@ begin
             exit when eid is not null and not found;
             delete from onceq.element e where e.eid = send.eid;
         end if;
+        perform onceq.check_priority(p_priority);
         select b.eid, b.state into eid, state from onceq.why_not_sent(p_registrant, p_epoch, p_queue,
             p_rid, p_body, at_lane, p_expires_at is not null) b;
         if state is not null then
@@ -207,6 +208,7 @@ begin
     state := 'new';
     bell := onceq.queue_bell(x.queue_id, p_own_transaction);
     if p_not_before is not null then
+        perform onceq.check_priority(p_priority);
         update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = send.eid;
     end if;
     if cardinality(p_ack) > 0 then

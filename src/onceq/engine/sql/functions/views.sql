@@ -74,5 +74,5 @@ begin
             order by coalesce(finished_at, enqueued_at) desc, state limit %s',
         'and rid = ' || quote_literal(p_rid) || ' collate "C"', 'and eid = ' || quote_literal(p_eid),
         'and registrant = ' || quote_literal(p_registrant), 'and state = ' || quote_literal(p_state),
-        'and queue = ' || quote_literal(p_queue), p_limit);
+        'and queue = ' || quote_literal(p_queue), coalesce(p_limit::text, 'all'));
 end $$;
