@@ -269,7 +269,7 @@ def test_an_unknown_and_a_stopped_queue(fuzz_qm: onceq.QueueManager, conninfo: s
 
 def test_what_postgresql_refuses_is_said_with_its_code(fuzz_qm: onceq.QueueManager) -> None:
     with pytest.raises(StatementRefused) as refused:
-        fuzz_qm.lookup("x", limit=-1)
+        fuzz_qm._link.perform(ops.LookUp(rid="x", limit=-1))
     assert refused.value.sqlstate == "2201W"
 
 
