@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from onceq import ClientState
 from onceq.errors import OperatingError, Outcome
 from onceq.model.ops import Kill
+from onceq.server.lives import UNMENDABLE
 from onceq.testing.device import Device
 from onceq.testing.events import KillAnswered, KillBegun, KillFailed
 from onceq.testing.ledger import Order, Receipt
@@ -58,6 +59,8 @@ def persist(living: Living, work: Callable[[], None]) -> None:
     while True:  # until it is done, or this process is killed
         try:
             work()
+        except UNMENDABLE:
+            raise
         except OperatingError as error:
             if error.outcome is Outcome.UNKNOWN:
                 living.board.add(living.life.row, Count.DOUBTS)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceq import Server
 from onceq.errors import InDoubt, OperatingError
+from onceq.server.lives import UNMENDABLE
 from onceq.testing.events import Doubted
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 from onceq.testing.torture.board import Count
@@ -52,6 +53,8 @@ def _serve(
         while True:  # until it has served, and was asked to stop
             try:
                 server.run(life.conninfo, repository=life.repository)
+            except UNMENDABLE:
+                raise
             except OperatingError:  # PostgreSQL is down just now
                 time.sleep(PAUSE_S)
             else:
