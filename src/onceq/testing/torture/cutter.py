@@ -1,7 +1,7 @@
 """The cutter: a process with a proxy before PostgreSQL, which cuts when it is told to.
 
 Run by the nursery, one for clients and one for servers. A process of its own, so that a SIGSTOP of
-it is a network on which nothing passes. It is told by datagrams, one word each: the side.
+it is a network on which nothing passes. It is told by datagrams: the side, and of what.
 """
 
 from __future__ import annotations
@@ -19,10 +19,13 @@ from onceq.testing.torture.life import Living
 if TYPE_CHECKING:
     from onceq.testing.torture.life import Life
 
-CLIENTS_COMMIT: Final = re.compile(r"\.(?:send|send_many|receive|acknowledge)\(")
+CLIENTS_COMMIT: Final = {
+    "send": re.compile(r"\.send(?:_many)?\("),
+    "any": re.compile(r"\.(?:send|send_many|receive|acknowledge)\("),
+}
 """What clients say is single statements, each a transaction; servers say COMMIT."""
 CONTROL: Final = "control"
-_WORD_BYTES: Final = 16
+_WORDS_BYTES: Final = 32
 _WAIT_S: Final = 3600.0
 
 
@@ -36,9 +39,10 @@ def cutter(life: Life) -> None:
     proxy = Proxy(life.conninfo, directory)
     control.bind(str(directory / CONTROL))
     threading.Thread(target=_note, args=(living, proxy), daemon=True).start()
-    pattern = CLIENTS_COMMIT if life.name == "cutter-client" else None
     while True:  # until this process is killed
-        proxy.plan(Cut(side=Side(control.recv(_WORD_BYTES).decode()), pattern=pattern))
+        side, what = control.recv(_WORDS_BYTES).decode().split()
+        pattern = CLIENTS_COMMIT[what] if life.name == "cutter-client" else None
+        proxy.plan(Cut(side=Side(side), pattern=pattern))
 
 
 def _note(living: Living, proxy: Proxy) -> None:

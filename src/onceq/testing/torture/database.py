@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 SETTINGS: Final = {"max_wal_size": "512MB", "recovery_init_sync_method": "syncfs"}
 RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
+LOOK_EVERY_S: Final = 5.0
+"""Looking reads the whole ledger."""
 BUSY: Final = "the one before was not over"
 NOT_OURS: Final = "the database is not one of its own"
 _FENCE: Final = re.compile(r"if [^;]*?< p_must then")
@@ -62,6 +64,9 @@ class Database:
         self.disk: SmallDisk | None = None
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="database")
         self._under_way: Future[None] | None = None
+        self._looks = ThreadPoolExecutor(1, thread_name_prefix="looks")
+        self._looking: Future[None] | None = None
+        self._looked = time.monotonic()
         self._server: EmbeddedServer | None = None
         self._was_made = False
         try:
@@ -101,7 +106,7 @@ class Database:
         """Kills PostgreSQL, or one of its processes, and sees to its return; else why not."""
         if self._server is None:
             return NOT_OURS
-        if self._is_busy():
+        if _is_under_way(self._under_way):
             return BUSY
         try:
             postmaster = self._server.postmaster_pid()
@@ -117,9 +122,12 @@ class Database:
 
     def tend(self) -> None:
         """Sees that PostgreSQL runs, and looks for what is wrong already; from time to time."""
-        if not self._is_busy():
+        if not _is_under_way(self._under_way):
             self._do(self._return)
-            self._pool.submit(self._look)
+        now = time.monotonic()
+        if now - self._looked > LOOK_EVERY_S and not _is_under_way(self._looking):
+            self._looked = now
+            self._looking = self._looks.submit(self._look)
 
     def fill(self) -> str | None:
         """Fills the disk; else why not."""
@@ -161,6 +169,7 @@ class Database:
 
     def close(self, *, keep: bool) -> None:
         """Stops what is its own; keep: and leaves the data, for whoever wants to look."""
+        self._looks.shutdown()
         self._pool.shutdown()
         if self._server is not None:
             self._server.close()
@@ -168,9 +177,6 @@ class Database:
             ask(self.conninfo, f"drop schema {self.repository} cascade")
         if self.disk is not None:
             self.disk.close(keep=keep)
-
-    def _is_busy(self) -> bool:
-        return self._under_way is not None and not self._under_way.done()
 
     def _do(self, call: Callable[[], None]) -> None:
         self._under_way = self._pool.submit(call)
@@ -193,6 +199,10 @@ class Database:
             for query in _WRONG:
                 rows = ask(self.conninfo, query.format(r=self.repository))
                 self.found += [row[0] for row in rows if row[0] not in self.found]
+
+
+def _is_under_way(call: Future[None] | None) -> bool:
+    return call is not None and not call.done()
 
 
 def break_fence(conninfo: str, repository: str) -> None:

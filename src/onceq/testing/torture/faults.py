@@ -31,6 +31,8 @@ CLIENTS: Final = ("clerk", "stream", "notes")
 SERVERS: Final = ("server", "batch")
 NOBODY: Final = "nobody was there"
 SPARE_BYTES: Final = 1 << 20
+SENDS_CUT: Final = 6
+"""Of ten cuts of clients, so many are for sends alone: most of what clients say is receives."""
 
 
 class Faults:
@@ -118,10 +120,11 @@ class Faults:
         self._note(fault)
         return self._database.end_session(fault.choice)
 
-    def _cut(self, _fault: Planned, whom: str) -> str | None:
+    def _cut(self, fault: Planned, whom: str) -> str | None:
         name, side = whom.split()
+        what = "send" if fault.choice % 10 < SENDS_CUT else "any"
         try:  # the cutter notes it when it has been made
-            self._control.sendto(side.encode(), str(self.sockets[name] / CONTROL))
+            self._control.sendto(f"{side} {what}".encode(), str(self.sockets[name] / CONTROL))
         except OSError:
             return "the cutter was not there yet"
         return None

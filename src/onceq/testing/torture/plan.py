@@ -40,8 +40,8 @@ class Kind:
 KINDS: Final = (
     Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
     Kind(name="kill server", per_minute=200, target="server", text="kill -9"),
-    Kind(name="kill postmaster", per_minute=7, target="database", text="kill -9, then restart"),
-    Kind(name="kill backend", per_minute=10, target="database", text="kill -9 of one of its own"),
+    Kind(name="kill postmaster", per_minute=8, target="database", text="kill -9, then restart"),
+    Kind(name="kill backend", per_minute=12, target="database", text="kill -9 of one of its own"),
     Kind(name="end session", per_minute=15, target="server", text="pg_terminate_backend"),
     Kind(
         name="stop client",
