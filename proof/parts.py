@@ -9,6 +9,7 @@ from proof.fuzz.part import PART as FUZZ
 from proof.history.part import PART as HISTORY
 from proof.model.part import PART as MODEL
 from proof.mutants.part import PART as MUTANTS
+from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.torture import PART as TORTURE
@@ -25,4 +26,5 @@ PARTS: tuple[Part, ...] = (
     FUZZ,
     SCOREBOARD,
     TORTURE,
+    POWER_CUT,
 )

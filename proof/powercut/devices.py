@@ -8,6 +8,7 @@ left is found by those names, and ended by `end_leftovers`.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -18,6 +19,7 @@ from typing import Final
 
 from onceq.engine.embedded import stop_embedded
 from onceq.engine.embedded.locks import Deadline, is_locked, poll_until
+from onceq.errors import DirectoryRefused
 
 IMAGE: Final = "onceq-power-cut.img"
 LOCK: Final = "onceq-power-cut.lock"
@@ -79,12 +81,21 @@ def mount(image: Path, at: Path, *options: str, direct: bool) -> None:
     mode = "on" if direct else "off"
     device = command("losetup", "--find", "--show", f"--direct-io={mode}", image)
     try:
-        told = Path(f"/sys/block/{Path(device).name}/loop/dio").read_text(encoding="ascii").strip()
-        if told != str(int(direct)):
-            raise DeviceFailed(f"{device} has direct input and output {told}, not {int(direct)}")
+        _check(Path("/sys/block") / Path(device).name, direct=direct)
         command("mount", "-o", ",".join(("noatime", *options)), device, at)
     finally:
         command("losetup", "--detach", device)  # when it is unmounted, or at once if it never was
+
+
+def _check(device: Path, *, direct: bool) -> None:
+    """Raises DeviceFailed unless the device does what the model of a disk rests on.
+
+    A flush is passed on to the file, unless its last user told the device not to.
+    """
+    cache = (device / "queue" / "write_cache").read_text(encoding="ascii").strip()
+    told = (device / "loop" / "dio").read_text(encoding="ascii").strip()
+    if told != str(int(direct)) or cache != "write back":
+        raise DeviceFailed(f"{device.name} has direct input and output {told}, cache {cache}")
 
 
 def unmount(at: Path) -> None:
@@ -127,7 +138,8 @@ def _character(found: re.Match[str]) -> str:
 def let_go(at: Path) -> None:
     """Ends the PostgreSQL of a file system, if one runs, and unmounts it. Raises StillBusy."""
     if (at / CLUSTER).is_dir():
-        stop_embedded(at / CLUSTER, force=True)
+        with contextlib.suppress(DirectoryRefused):  # half deleted, by who ended what ran there
+            stop_embedded(at / CLUSTER, force=True)
     unmount(at)
 
 

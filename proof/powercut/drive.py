@@ -1,10 +1,11 @@
 """The disk that loses its power: what is under PostgreSQL, and how it is frozen.
 
 For this package only. From below: a file of the run; on it an XFS with reflink, the *ground*; on
-that one file for each *drive*, written without a page cache, so that it is what the platter holds;
-on it an ext4 with a single file, `disk`, whose page cache there is the drive's own volatile cache,
-written out when the drive is told to flush; and on that file the ext4 or XFS of PostgreSQL, whose
-page cache is the memory of the machine.
+that one file for each *drive*, written without a page cache, so that it is what the platter holds,
+at once and with no need to flush (no power is cut below it); on that an ext4 without barriers with
+a single file, `disk`, whose page cache there is the drive's own volatile cache, written out when
+the drive is told to flush; and on that file the ext4 or XFS of PostgreSQL, whose page cache is the
+memory of the machine.
 
 A cut is a clone of a drive's file: it has what the platter held at that instant, and neither cache.
 `disk` has all its blocks from the beginning; where a zeroing changes their map nevertheless, the
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import enum
 import os
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,7 +44,7 @@ MAKE = {
         "-E",
         "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
     ),
-    "xfs": ("mkfs.xfs", "-q", "-K"),
+    "xfs": ("mkfs.xfs", "-q", "-K", "-s", "size=4096"),
 }
 """How a file system is made without giving blocks back to what is below."""
 
@@ -50,6 +52,7 @@ _DISK_BYTES = 560 << 20
 _DRIVE_BYTES = _DISK_BYTES + (80 << 20)
 _CHUNK = bytes(4 << 20)
 _PIECES = 400
+_DESTAGE_S = (0, 0.03)
 
 
 class Cache(enum.Enum):
@@ -101,6 +104,7 @@ class Drive:
                 at = chance.randrange(_DISK_BYTES) & ~0xFFF
                 length = 4096 << chance.randrange(12)
                 os.posix_fadvise(file.fileno(), at, length, os.POSIX_FADV_DONTNEED)
+        threading.Event().wait(chance.uniform(*_DESTAGE_S))
 
 
 class Ground:
@@ -133,7 +137,7 @@ class Ground:
             raise devices.DeviceFailed(f"{GROUND_BYTES >> 30} GiB of free space are needed")
         _make_sparse(image, GROUND_BYTES)
         devices.command("mkfs.xfs", "-q", "-m", "reflink=1", image)
-        devices.mount(image, self._files, direct=True)
+        devices.mount(image, self._files, direct=False)
 
     def __exit__(self, *_: object) -> None:
         try:
@@ -156,7 +160,7 @@ class Ground:
         image, bare = self.file(f"template-{system}"), self._place / "template"
         _make_sparse(image, _DRIVE_BYTES)
         devices.command(*MAKE["ext4"], image)
-        devices.mount(image, bare, direct=True)
+        devices.mount(image, bare, "nobarrier", direct=True)
         with (bare / "disk").open("wb") as file:
             for _ in range(_DISK_BYTES // len(_CHUNK)):
                 file.write(_CHUNK)
@@ -175,11 +179,12 @@ class Ground:
     def powered(self, image: Path, name: str, kind: Kind) -> Generator[Drive]:
         """Mounts what is on a drive, for the time of a block. Raises DeviceFailed."""
         bare, top = self._place / f"drive-{name}", self._place / f"disk-{name}"
-        devices.mount(image, bare, direct=True)
+        devices.mount(image, bare, "nobarrier", direct=True)
         try:
             # A copy has the name (uuid) of its original, which XFS would refuse.
             options = ["nouuid"] if kind.system == "xfs" else []
-            devices.mount(bare / "disk", top, *options, direct=kind.cache is Cache.KEPT)
+            kept = kind.cache is Cache.KEPT
+            devices.mount(bare / "disk", top, *options, direct=kept)
             try:
                 cluster = top / devices.CLUSTER
                 yield Drive(image=image, disk=bare / "disk", cluster=cluster, kind=kind)

@@ -19,9 +19,8 @@ import onceq
 from onceq.engine.embedded.locks import Deadline, poll_until
 from onceq.engine.migrate import apply_with
 from onceq.testing.events import SendOk, load
+from onceq.testing.ledger import make_ledger
 from proof.powercut.participant import Ask, Serve, queue
-from tests.crash.parts import make_ledger
-from tests.crash.server_child import Settings
 
 if TYPE_CHECKING:
     import random
@@ -107,7 +106,7 @@ def running(conninfo: str, files: Path, chance: random.Random) -> Generator[Load
     started = Load(files)
     try:
         for more in _SERVERS:
-            started.add(Serve(Settings(conninfo, REPOSITORY, str(files), **more)))
+            started.add(Serve(conninfo, REPOSITORY, str(files), **more))
         for name, window in WINDOWS.items():
             seed = chance.randrange(2**32)
             started.add(Ask(conninfo, REPOSITORY, str(files), name, window, seed))

@@ -13,29 +13,34 @@ import random
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 import onceq
-from onceq.testing.events import KillAnswered, KillBegun, ReceiveBegun, Recorder
-from tests.crash.recording import RecordedClerk
-from tests.crash.server_child import Handler, Order, Receipt, Settings, order_queue
+from onceq.testing.events import Recorder
+from onceq.testing.ledger import LedgerHandler, Order, Receipt
+from onceq.testing.recording import RecordedClerk
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from onceq.model.queue import Handled
+
 ABORT_LIMIT = 2
-_QUEUE = {"abort_limit": ABORT_LIMIT, "backoff_ms": 1, "backoff_max_ms": 1}
 _FAILING = 0.05
 _CANCELLED = 0.04
 _PATIENCE_S = 120.0
 
 
 class Serve(msgspec.Struct, tag=True):
-    """A server process."""
+    """A server process. files: the directory for its events."""
 
-    settings: Settings
+    url: str
+    repository: str
+    files: str
+    concurrency: int = 1
+    batch: int = 1
 
 
 class Ask(msgspec.Struct, tag=True):
@@ -50,13 +55,15 @@ class Ask(msgspec.Struct, tag=True):
 
 
 def queue() -> onceq.Queue[Order, Receipt]:
-    """Returns the queue of the load."""
-    return order_queue(_QUEUE)
+    """Returns the queue of the load; what fails does so soon."""
+    return onceq.Queue(
+        "orders", Order, Receipt, abort_limit=ABORT_LIMIT, backoff_ms=1, backoff_max_ms=1
+    )
 
 
-def handled(settings: Settings) -> Any:
+def handled(recorder: Recorder, repository: str, batch: int = 1) -> Handled[Order, Receipt]:
     """Returns the queue with the handler of the load, for a server."""
-    return queue().handled_by(Handler(settings), batch=settings.batch)
+    return queue().handled_by(LedgerHandler(recorder, repository), batch=batch)
 
 
 def _end_with_parent() -> None:
@@ -67,9 +74,11 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _serve(settings: Settings) -> None:
-    server = onceq.Server([handled(settings)], concurrency=settings.concurrency)
-    server.run(settings.url, repository=settings.repository)
+def _serve(how: Serve) -> None:
+    path = Path(how.files) / f"server-{os.getpid()}.events"
+    with Recorder(path, f"server {os.getpid()}") as recorder:
+        one = handled(recorder, how.repository, how.batch)
+        onceq.Server([one], concurrency=how.concurrency).run(how.url, repository=how.repository)
 
 
 def _orders(who: Ask, chance: random.Random) -> Generator[tuple[str, Order]]:
@@ -90,44 +99,36 @@ def _ask(who: Ask) -> None:
         orders = _orders(who, chance)
         while True:
             if who.window == 1:
-                _one(clerk, next(orders), chance, recorder)
+                _one(clerk, next(orders), chance)
             else:
-                several = itertools.islice(orders, chance.randint(2, who.window))
-                _several(clerk, list(several), who, recorder)
+                _several(clerk, list(itertools.islice(orders, chance.randint(2, who.window))))
 
 
 def _one(
-    clerk: RecordedClerk, request: tuple[str, Order], chance: random.Random, recorder: Recorder
+    clerk: RecordedClerk[Order, Receipt], request: tuple[str, Order], chance: random.Random
 ) -> None:
     """Sends a request, sometimes cancels it, and receives its reply with a checkpoint."""
     rid, order = request
     cancelled = order.kind == "book" and chance.random() < _CANCELLED
-    clerk.send_many([request], expects=None if cancelled else "done")
+    (sent,) = clerk.send_many([request], expects=None if cancelled else "done")
     if cancelled:
-        recorder.record(KillBegun(rid=rid))
-        answer = clerk.clerk.cancel_last_request(timeout_s=_PATIENCE_S)
-        recorder.record(KillAnswered(rid=rid, answer=answer.value))
+        clerk.cancel_last_request(str(sent.eid), timeout_s=_PATIENCE_S)
     clerk.receive(rid.encode(), timeout_s=_PATIENCE_S)
 
 
-def _several(
-    clerk: RecordedClerk, requests: list[tuple[str, Order]], who: Ask, recorder: Recorder
-) -> None:
+def _several(clerk: RecordedClerk[Order, Receipt], requests: list[tuple[str, Order]]) -> None:
     """Sends requests in one transaction, receives their replies, and acknowledges all of them."""
     clerk.send_many(requests)
-    rids = [clerk.receive(timeout_s=_PATIENCE_S).rid for _ in requests]
-    recorder.record(
-        ReceiveBegun(registrant=who.name, epoch=clerk.clerk._session.epoch)  # noqa: SLF001 - as the recorded clerk does
-    )
-    clerk.clerk.acknowledge(rids, checkpoint=rids[-1].encode())
+    clerk.acknowledge([clerk.receive(timeout_s=_PATIENCE_S).rid for _ in requests])
 
 
 def main() -> None:
     """Runs a participant until its parent ends."""
     _end_with_parent()
-    match msgspec.json.decode(sys.argv[1], type=Serve | Ask):
-        case Serve(settings=settings):
-            _serve(settings)
+    participant: Serve | Ask = msgspec.json.decode(sys.argv[1], type=Serve | Ask)
+    match participant:
+        case Serve() as how:
+            _serve(how)
         case Ask() as who:
             _ask(who)
 

@@ -12,6 +12,7 @@ import shutil
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +24,7 @@ from onceq.errors import OnceqError
 from proof.powercut import devices
 from proof.powercut.load import prepare, running
 from proof.powercut.verdict import Past, Verdict, judge_finished, judge_recovered
-from proof.powercut.witness import Witness
-from tests.parts import Background, plain
+from proof.powercut.witness import Witness, make_tables
 
 if TYPE_CHECKING:
     import random
@@ -41,7 +41,7 @@ _AGAIN = 0.2
 _RECOVERING_S = 0.4
 _CHECKPOINT = 0.3
 _CHECKPOINT_S = 0.05
-_ERRORS = (OnceqError, devices.DeviceFailed, psycopg.Error, AssertionError)
+_ERRORS = (OnceqError, devices.DeviceFailed, psycopg.Error, TimeoutError)
 # What a broken copy makes of the attempt to use it. Anything else is a fault of this program.
 
 
@@ -62,7 +62,7 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class Round:
-    """What a round has seen. taken: on what drive, and which cuts during what."""
+    """A round, and what became of each of its cuts. place: a directory for its events."""
 
     plan: Plan
     ground: Ground
@@ -88,21 +88,23 @@ class Round:
     def _take(self) -> tuple[list[Cut], Witness, list[Event]]:
         image = self.ground.fresh(f"{self.plan.name}-load", self.plan.kind.system)
         settings = {**SETTINGS, **self.plan.settings}
-        with self.ground.powered(image, "load", self.plan.kind) as drive:
-            with open_embedded(drive.cluster, settings=settings) as server:
-                prepare(server.conninfo)
-                devices.command("sync", "--file-system", drive.cluster)
-                files = self.place / "events"
-                with (
-                    Witness(server.conninfo) as witness,
-                    running(server.conninfo, files, self.chance) as load,
-                ):
-                    cuts = [self._cut(n, drive, load, server.conninfo) for n in self._numbers()]
+        with (
+            self.ground.powered(image, "load", self.plan.kind) as drive,
+            open_embedded(drive.cluster, settings=settings) as server,
+        ):
+            prepare(server.conninfo)
+            make_tables(server.conninfo)
+            devices.command("sync", "--file-system", drive.cluster)
+            with (
+                Witness(server.conninfo) as witness,
+                running(server.conninfo, self.place / "events", self.chance) as load,
+            ):
+                cuts = [
+                    self._cut(number, drive, load, server.conninfo)
+                    for number in range(self.plan.cuts)
+                ]
         image.unlink()
         return cuts, witness, load.events()
-
-    def _numbers(self) -> range:
-        return range(self.plan.cuts)
 
     def _cut(self, number: int, drive: Drive, load: Load, conninfo: str) -> Cut:
         _pass(self.chance.uniform(*_BETWEEN_S))
@@ -132,9 +134,10 @@ class Round:
         """Cuts the power while PostgreSQL recovers; the copy of the copy is what is judged."""
         image = cut.image.with_suffix(".again")
         with self.ground.powered(cut.image, "again", self.plan.kind) as drive:
-            opening = Background(lambda: open_embedded(drive.cluster))
-            _pass(self.chance.uniform(0, _RECOVERING_S))
-            drive.cut(image, self.chance)
+            with ThreadPoolExecutor(1) as threads:
+                opening = threads.submit(open_embedded, drive.cluster)
+                _pass(self.chance.uniform(0, _RECOVERING_S))
+                drive.cut(image, self.chance)
             opening.result().close()
         cut.image.unlink()
         return dataclasses.replace(cut, image=image)
@@ -147,7 +150,7 @@ class Round:
         ):
             verdict.recovery_s = time.monotonic() - began
             verdict.recovered = True
-            with plain(server.conninfo) as connection:
+            with psycopg.connect(server.conninfo) as connection:
                 verdict.lost, wrong = witness.missing(connection, cut.began_ns)
             verdict.wrong += wrong + judge_recovered(server.conninfo, past)
             if not self.plan.is_control:
@@ -162,14 +165,13 @@ def _pass(seconds: float) -> None:
 @contextlib.contextmanager
 def _checkpoint(conninfo: str) -> Generator[None]:
     """A checkpoint runs, or just has, for the time of the block."""
-
-    def run() -> None:
-        with plain(conninfo) as connection:
-            connection.execute("checkpoint")
-
-    running_now = Background(run)
-    yield
-    running_now.result()
+    with (
+        psycopg.connect(conninfo, autocommit=True) as connection,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        running_now = threads.submit(connection.execute, "checkpoint")
+        yield
+        running_now.result()
 
 
 @contextlib.contextmanager

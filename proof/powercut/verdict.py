@@ -8,6 +8,8 @@ have happened. So nothing is asked of the copy that a power cut might rightly ha
 from __future__ import annotations
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +17,7 @@ import onceq
 from onceq.engine.embedded.locks import Deadline, poll_until
 from onceq.model.client_state import ClientState
 from onceq.testing.events import (
+    AcknowledgeBegun,
     DisconnectBegun,
     Executed,
     KillBegun,
@@ -27,21 +30,27 @@ from onceq.testing.events import (
     load,
 )
 from onceq.testing.history import check
+from onceq.testing.ledger import final_state
+from onceq.testing.recording import RecordedClerk
 from proof.powercut.load import REPOSITORY, WINDOWS
 from proof.powercut.participant import ABORT_LIMIT, handled, queue
-from tests.crash.parts import final_state
-from tests.crash.recording import RecordedClerk
-from tests.crash.server_child import Settings
-from tests.parts import ServerThread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from onceq.testing.events import Event, FinalState
     from proof.powercut.drive import Cut
 
-BEGINNINGS = (SendBegun, ReceiveBegun, DisconnectBegun, KillBegun, Executed, Started)
+BEGINNINGS = (
+    SendBegun,
+    ReceiveBegun,
+    AcknowledgeBegun,
+    DisconnectBegun,
+    KillBegun,
+    Executed,
+    Started,
+)
 _FINISH_S = 60.0
 _SHOWN = 10
 
@@ -112,16 +121,11 @@ def _untold(final: FinalState, past: Past) -> Iterator[str]:
 
 def judge_finished(conninfo: str, past: Past, files: Path) -> list[str]:
     """Lets servers finish and every client connect and receive; returns what is then wrong."""
-    settings = Settings(conninfo, REPOSITORY, str(files))
-    thread = ServerThread(onceq.Server([handled(settings)]), conninfo, REPOSITORY)
-    try:
-        with onceq.open(conninfo, repository=REPOSITORY) as qm:
-            if not poll_until(lambda: qm.show("orders").depth == 0, Deadline(_FINISH_S)):
-                return [f"G12: not all had finished {_FINISH_S:g} s after the recovery"]
-            for name, window in WINDOWS.items():
-                _come_back(qm, name, window, files)
-    finally:
-        thread.stop()
+    with _serving(conninfo, files), onceq.open(conninfo, repository=REPOSITORY) as qm:
+        if not poll_until(lambda: qm.show("orders").depth == 0, Deadline(_FINISH_S)):
+            return [f"G12: not all had finished {_FINISH_S:g} s after the recovery"]
+        for name, window in WINDOWS.items():
+            _come_back(qm, name, window, files)
     after = load(files.glob("*.events"))
     found = check([*past.events, *after], final_state(conninfo, REPOSITORY, ABORT_LIMIT))
     handed = past.handed | {_rid(one) for one in after if isinstance(one, ReplyEvent)}
@@ -130,6 +134,22 @@ def judge_finished(conninfo: str, past: Past, files: Path) -> list[str]:
         *_shown(map(str, found)),
         *_shown(f"G5 {rid}: {who}: its reply was never handed out" for who, rid in unanswered),
     ]
+
+
+@contextmanager
+def _serving(conninfo: str, files: Path) -> Generator[None]:
+    """Runs a server for the time of a block; what made it end is raised."""
+    with (
+        Recorder(files / "server.events", "server after") as recorder,
+        ThreadPoolExecutor(1) as threads,
+    ):
+        server = onceq.Server([handled(recorder, REPOSITORY)])
+        running = threads.submit(server.run, conninfo, repository=REPOSITORY)
+        try:
+            yield
+        finally:
+            server.stop()
+            running.result(_FINISH_S)
 
 
 def _come_back(qm: onceq.QueueManager, name: str, window: int, files: Path) -> None:

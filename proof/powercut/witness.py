@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, Self
 
-_PAUSE_S = {"on": 0.004, "off": 0.0003}
+_PAUSE_S = {"on": 0.004, "off": 0.0001}
+
+
+def make_tables(conninfo: str) -> None:
+    """Makes the tables of the witness."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        for commit in _PAUSE_S:
+            connection.execute(f"create table witness_{commit} (number integer)".encode())
 
 
 class Witness:
@@ -32,9 +39,6 @@ class Witness:
         self._threads = [threading.Thread(target=self._run, args=(c,)) for c in _PAUSE_S]
 
     def __enter__(self) -> Self:
-        with psycopg.connect(self._conninfo, autocommit=True) as connection:
-            for commit in _PAUSE_S:
-                connection.execute(f"create table witness_{commit} (number integer)".encode())
         for thread in self._threads:
             thread.start()
         return self

@@ -1,0 +1,99 @@
+"""How the power cuts are judged, without a device: what a cut may take, and what it may not."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onceq.testing.events import Executed, Received, SendBegun, SendOk
+from proof.part import Size
+from proof.powercut import devices, part
+from proof.powercut.drive import Cache, Cut, Kind
+from proof.powercut.page import FSYNC_OFF, outcome
+from proof.powercut.part import AMOUNTS, SYSTEMS, plans
+from proof.powercut.trial import Plan, Round
+from proof.powercut.verdict import Past, Verdict
+
+if TYPE_CHECKING:
+    from onceq.testing.events import Event
+    from proof.part import Order
+
+CUT = Cut(image=Path("frozen"), began_ns=100, ended_ns=200)
+ANN: dict[str, Any] = {"registrant": "ann", "epoch": 1}
+PLAN = Plan(name="round-0", kind=Kind(system="ext4", cache=Cache.LOST), cuts=1, settings={})
+
+
+def sent(rid: str, begun: int, acknowledged: int) -> list[Event]:
+    return [SendBegun(rid=rid, at=begun, **ANN), SendOk(rid=rid, at=acknowledged, **ANN)]
+
+
+def test_what_was_acknowledged_before_the_cut_began_counts_and_nothing_later() -> None:
+    events = [*sent("a", 1, 99), *sent("b", 2, 100), *sent("c", 150, 160), *sent("d", 200, 210)]
+    past = Past(events, CUT)
+    assert past.sent == {("ann", "a")}
+    assert past.in_doubt == {("ann", "b"), ("ann", "c")}
+
+
+def test_a_reply_seen_during_the_cut_was_handed_out_and_proves_nothing() -> None:
+    reply = Received(rid="a", eid="1", outcome="done", at=150, **ANN)
+    ran = Executed(rid="a", eid="1", at=140)
+    past = Past([*sent("a", 1, 50), ran, reply], CUT)
+    assert past.told == []
+    assert past.handed == {("ann", "a")}
+    assert ran in past.events
+
+
+def rounds(plan: Plan, *wrong: str) -> Round:
+    ground: Any = None  # no disk: it is not run
+    found = Round(plan=plan, ground=ground, place=Path(), chance=random.Random(1))
+    found.verdicts += [
+        Verdict(wrong=[one] if one else [], recovered=True, acknowledged=7, lost=1) for one in wrong
+    ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("control", "proves"), [(("lost", "lost", ""), True), (("lost", ""), False)]
+)
+def test_a_control_that_keeps_what_it_should_lose_is_a_violation(
+    *, control: tuple[str, ...], proves: bool
+) -> None:
+    unsafe = replace(PLAN, name="control-0", settings={"fsync": "off"})
+    found = outcome([rounds(PLAN, "", ""), rounds(unsafe, *control)], 1)
+    assert (found.violations == []) is proves
+    assert proves or FSYNC_OFF in found.violations[0]
+    assert found.controls[0].broke == sum(map(bool, control))
+
+
+def test_what_is_wrong_is_named_with_the_way_to_repeat_it() -> None:
+    unsafe = replace(PLAN, name="control-0", settings={"fsync": "off"})
+    found = outcome([rounds(PLAN, "", "lost"), rounds(unsafe, "lost")], 7)
+    assert found.violations == [
+        "round-0, cut 1: lost (python -m proof --only power-cut --seed 7)",
+    ]
+
+
+def test_every_kind_of_disk_is_tried_with_both_defaults() -> None:
+    tried = [
+        (one.kind.system, one.kind.cache, bool(one.settings))
+        for one in plans(AMOUNTS[Size.PROOF])
+        if not one.is_control
+    ]
+    assert len(set(tried)) == 2 * len(SYSTEMS) * len(Cache)
+    assert sum(one.cuts for one in plans(AMOUNTS[Size.PROOF]) if not one.is_control) == 150
+
+
+def test_a_machine_that_cannot_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "PROGRAMS", ("mkfs.nothing",))
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    order: Any = None  # nothing of it is looked at
+    skipped: Order = order
+    assert part.run(skipped).skipped == (
+        "mkfs.nothing not found (xfsprogs, e2fsprogs, mount have them)"
+    )
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert part.run(skipped).skipped == "loop devices and mounts need root"
