@@ -51,6 +51,7 @@ BEGINNINGS = (
     Executed,
     Started,
 )
+RUNNING = (Executed, Started)
 _FINISH_S = 60.0
 _SHOWN = 10
 
@@ -77,7 +78,10 @@ class Verdict:
 
 
 class Past:
-    """What had happened, and what may have, when the power was cut."""
+    """What had happened, and what may have, when the power was cut.
+
+    events: settled by the state that has recovered, before anything runs on it.
+    """
 
     def __init__(self, events: list[Event], cut: Cut) -> None:
         began, ended = cut.began_ns, cut.ended_ns
@@ -89,10 +93,20 @@ class Past:
         begun = {_rid(one) for one in self.events if isinstance(one, SendBegun)}
         self.sent = {_rid(one) for one in self.events if isinstance(one, SendOk)}
         self.in_doubt = begun - self.sent
+        self._running = [one for one in self.events if isinstance(one, RUNNING) and one.at >= began]
         self.told = [event for event in self.events if isinstance(event, ReplyEvent)]
         self.handed = {
             _rid(one) for one in events if isinstance(one, ReplyEvent) and one.at < ended
         }
+
+    def settle(self, final: FinalState) -> None:
+        """Leaves out what began to run during the cut and of which the copy has nothing.
+
+        Its send had not been acknowledged when the cut began, and came after the instant.
+        """
+        there = {place.eid for place in final.places}
+        after = {id(one) for one in self._running if one.eid not in there}
+        self.events = [event for event in self.events if id(event) not in after]
 
 
 def _rid(event: SendBegun | SendOk | ReplyEvent) -> Rid:
@@ -102,6 +116,7 @@ def _rid(event: SendBegun | SendOk | ReplyEvent) -> Rid:
 def judge_recovered(conninfo: str, past: Past) -> list[str]:
     """Returns what is wrong with a repository that nobody has touched since it recovered."""
     final = final_state(conninfo, REPOSITORY, ABORT_LIMIT)
+    past.settle(final)
     found = check(past.events, dataclasses.replace(final, finished=False))
     return [*_shown(map(str, found)), *_shown(_untold(final, past))]
 

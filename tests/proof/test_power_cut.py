@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceq.testing.events import Executed, Received, SendBegun, SendOk
+from onceq.testing.events import Executed, FinalState, Received, SendBegun, SendOk
 from proof.part import Size
 from proof.powercut import devices, part
 from proof.powercut.drive import Cache, Cut, Kind
@@ -45,6 +45,13 @@ def test_a_reply_seen_during_the_cut_was_handed_out_and_proves_nothing() -> None
     assert past.told == []
     assert past.handed == {("ann", "a")}
     assert ran in past.events
+
+
+def test_what_began_to_run_during_the_cut_may_be_unknown_and_nothing_before_it() -> None:
+    before, during = Executed(rid="a", eid="1", at=99), Executed(rid="b", eid="2", at=100)
+    past = Past([before, during], CUT)
+    past.settle(FinalState(places=(), effects=()))
+    assert past.events == [before]
 
 
 def rounds(plan: Plan, *wrong: str) -> Round:
