@@ -1,8 +1,8 @@
 """What recovered from a cut, judged against what had been acknowledged before it.
 
-For this package only. Invariants: what an event says was acknowledged counts from before the cut
-began; that something was begun counts until the cut had ended; what is in between may or may not
-have happened. So nothing is asked of the copy that a power cut might rightly have taken.
+For this package only. Invariants: what was acknowledged before the cut began must be there; what
+was begun before it had ended may be. So nothing is asked of the copy that a power cut might rightly
+have taken.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from onceq.engine.embedded.locks import Deadline, poll_until
 from onceq.model.client_state import ClientState
 from onceq.testing.events import (
     AcknowledgeBegun,
+    ClientEvent,
     DisconnectBegun,
     Executed,
     KillBegun,
@@ -26,7 +27,6 @@ from onceq.testing.events import (
     ReplyEvent,
     SendBegun,
     SendOk,
-    Started,
     load,
 )
 from onceq.testing.history import check
@@ -42,16 +42,7 @@ if TYPE_CHECKING:
     from onceq.testing.events import Event, FinalState
     from proof.powercut.drive import Cut
 
-BEGINNINGS = (
-    SendBegun,
-    ReceiveBegun,
-    AcknowledgeBegun,
-    DisconnectBegun,
-    KillBegun,
-    Executed,
-    Started,
-)
-RUNNING = (Executed, Started)
+BEGINNINGS = (SendBegun, ReceiveBegun, AcknowledgeBegun, DisconnectBegun)
 _FINISH_S = 60.0
 _SHOWN = 10
 
@@ -78,35 +69,71 @@ class Verdict:
 
 
 class Past:
-    """What had happened, and what may have, when the power was cut.
+    """What had happened when the power was cut.
 
-    events: settled by the state that has recovered, before anything runs on it.
+    events: from before the cut, and what `settle` adds. sent, in_doubt: acknowledged before it,
+    and begun before it had ended. told: replies seen before it. handed: until it had ended.
     """
 
     def __init__(self, events: list[Event], cut: Cut) -> None:
-        began, ended = cut.began_ns, cut.ended_ns
-        self.events = [
-            event
-            for event in events
-            if event.at < began or (event.at < ended and isinstance(event, BEGINNINGS))
-        ]
-        begun = {_rid(one) for one in self.events if isinstance(one, SendBegun)}
+        self.events = [event for event in events if event.at < cut.began_ns]
+        self._during = [event for event in events if cut.began_ns <= event.at < cut.ended_ns]
+        begun = {_rid(one) for one in self.events + self._during if isinstance(one, SendBegun)}
         self.sent = {_rid(one) for one in self.events if isinstance(one, SendOk)}
         self.in_doubt = begun - self.sent
-        self._running = [one for one in self.events if isinstance(one, RUNNING) and one.at >= began]
         self.told = [event for event in self.events if isinstance(event, ReplyEvent)]
         self.handed = {
-            _rid(one) for one in events if isinstance(one, ReplyEvent) and one.at < ended
+            _rid(one) for one in self.events + self._during if isinstance(one, ReplyEvent)
         }
 
     def settle(self, final: FinalState) -> None:
-        """Leaves out what began to run during the cut and of which the copy has nothing.
+        """Adds what happened during the cut, as far as what recovered shows that it did.
 
-        Its send had not been acknowledged when the cut began, and came after the instant.
+        What a client did before a call of which there is an effect, it did before the instant. Of
+        all else only the beginnings count: they may have happened. An execution that what is there
+        does not know came after the instant.
         """
-        there = {place.eid for place in final.places}
-        after = {id(one) for one in self._running if one.eid not in there}
-        self.events = [event for event in self.events if id(event) not in after]
+        present = _Present(final)
+        during, self._during = self._during, []
+        for name in WINDOWS:
+            own = [e for e in during if isinstance(e, ClientEvent) and e.registrant == name]
+            shown = [index for index, event in enumerate(own) if present.shows(event)]
+            last = shown[-1] if shown else 0
+            self.events += own[:last]
+            self.events += [event for event in own[last:] if isinstance(event, BEGINNINGS)]
+        for event in during:
+            if isinstance(event, KillBegun) or (
+                isinstance(event, Executed) and present.allows(event)
+            ):
+                self.events.append(event)
+
+
+class _Present:
+    """What is there in what recovered."""
+
+    def __init__(self, final: FinalState) -> None:
+        self._aborts = {place.eid: place.aborts for place in final.places}
+        self._rids = {(place.registrant, place.rid) for place in final.places}
+        self._replies = {
+            (place.registrant, place.rid)
+            for place in final.places
+            if place.role == "reply" and place.state != "finished"
+        }
+
+    def allows(self, event: Executed) -> bool:
+        """Whether the execution may have begun before the instant: the next attempt at most."""
+        aborts = self._aborts.get(event.eid)
+        return aborts is not None and event.attempt <= aborts + 1
+
+    def shows(self, event: ClientEvent) -> bool:
+        """Whether the call that was about to be made has had an effect."""
+        match event:
+            case SendBegun():
+                return _rid(event) in self._rids
+            case AcknowledgeBegun():
+                return not any((event.registrant, rid) in self._replies for rid in event.rids)
+            case _:
+                return False
 
 
 def _rid(event: SendBegun | SendOk | ReplyEvent) -> Rid:

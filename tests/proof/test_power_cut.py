@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceq.testing.events import Executed, FinalState, Received, SendBegun, SendOk
+from onceq.testing.events import (
+    AcknowledgeBegun,
+    Acknowledged,
+    Executed,
+    FinalState,
+    Place,
+    Received,
+    SendBegun,
+    SendOk,
+)
 from proof.part import Size
 from proof.powercut import devices, part
 from proof.powercut.drive import Cache, Cut, Kind
@@ -40,18 +49,44 @@ def test_what_was_acknowledged_before_the_cut_began_counts_and_nothing_later() -
 
 def test_a_reply_seen_during_the_cut_was_handed_out_and_proves_nothing() -> None:
     reply = Received(rid="a", eid="1", outcome="done", at=150, **ANN)
-    ran = Executed(rid="a", eid="1", at=140)
-    past = Past([*sent("a", 1, 50), ran, reply], CUT)
+    past = Past([*sent("a", 1, 50), reply], CUT)
     assert past.told == []
     assert past.handed == {("ann", "a")}
-    assert ran in past.events
+
+
+def place(rid: str, eid: str, role: str = "request", state: str = "finished") -> Place:
+    return Place(
+        registrant="ann", thread="", rid=rid, eid=eid, role=role, state=state, outcome=None
+    )
 
 
 def test_what_began_to_run_during_the_cut_may_be_unknown_and_nothing_before_it() -> None:
     before, during = Executed(rid="a", eid="1", at=99), Executed(rid="b", eid="2", at=100)
+    again = Executed(rid="b", eid="2", attempt=2, at=101)  # its first abort came too late
     past = Past([before, during], CUT)
     past.settle(FinalState(places=(), effects=()))
     assert past.events == [before]
+    past = Past([before, during, again], CUT)
+    past.settle(FinalState(places=(place("b", "2"),), effects=()))
+    assert past.events == [before, during]
+
+
+def test_what_came_before_a_call_that_took_effect_happened_and_the_rest_may_have() -> None:
+    events: list[Event] = [
+        *sent("a", 1, 100),
+        Received(rid="a", eid="9", outcome="done", at=110, **ANN),
+        AcknowledgeBegun(rids=("a",), at=120, **ANN),
+        Acknowledged(rids=("a",), at=130, **ANN),
+        *sent("b", 140, 150),
+    ]
+    for places, happened in (
+        ((place("a", "1"), place("b", "2")), events[:6]),
+        ((place("a", "1"),), [*events[:4], events[5]]),
+        ((place("a", "1"), place("a", "9", "reply", "ready")), [events[0], events[3], events[5]]),
+    ):
+        past = Past(events, CUT)
+        past.settle(FinalState(places=places, effects=()))
+        assert past.events == happened
 
 
 def rounds(plan: Plan, *wrong: str) -> Round:
