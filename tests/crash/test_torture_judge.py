@@ -53,6 +53,18 @@ def finished(rid: str, eid: str, role: str = "request", who: str | None = "clerk
     )
 
 
+def replied(rid: str, eid: str) -> Place:
+    return Place(
+        registrant="clerk-0",
+        thread="",
+        rid=rid,
+        eid=eid,
+        role="reply",
+        state="replied",
+        outcome="done",
+    )
+
+
 @pytest.fixture
 def judged(tmp_path: Path) -> Callable[..., Judgement]:
     """Judges events and lines, given the final state."""
@@ -84,16 +96,7 @@ def sound() -> tuple[list[Event], FinalState]:
         EnqueueBegun(rid="notes-0.1"),
         Enqueued(rid="notes-0.1", eid="n"),
     ]
-    reply = Place(
-        registrant="clerk-0",
-        thread="",
-        rid="r",
-        eid="p",
-        role="reply",
-        state="replied",
-        outcome="done",
-    )
-    places = (reply, finished("r", "e"), finished("n", "n", "datagram", None))
+    places = (replied("r", "p"), finished("r", "e"), finished("n", "n", "datagram", None))
     effects = (Effect(key="r", rid="r", eid="e"), Effect(key="n", rid="n", eid="n"))
     return events, FinalState(places=places, effects=effects, abort_limit=5)
 
@@ -153,3 +156,21 @@ def test_a_doubt_that_took_effect_and_is_nowhere(judged: Callable[..., Judgement
     events, final = sound()
     found = judged(events, replaced(final, places=final.places[2:]), "r\n")
     assert any("sends in doubt ['r']" in text for text in found.violations)
+
+
+def test_a_client_that_dies_while_it_records_a_send_of_many(
+    judged: Callable[..., Judgement],
+) -> None:
+    events: list[Event] = [
+        connected(WHO),
+        *(SendBegun(rid=rid, alone=False, **WHO) for rid in ("r", "q")),
+        SendOk(rid="r", **WHO),
+        connected(NEXT, "q"),
+    ]
+    for number, rid in enumerate(("r", "q")):
+        events.append(Executed(rid=rid, eid=f"e{number}", actor="server server-0"))
+    replies = (replied("r", "p0"), replied("q", "p1"))
+    places = (*replies, finished("r", "e0"), finished("q", "e1"))
+    effects = (Effect(key="r", rid="r", eid="e0"), Effect(key="q", rid="q", eid="e1"))
+    final = FinalState(places=places, effects=effects, abort_limit=5)
+    assert judged(events, final).violations == []

@@ -190,7 +190,10 @@ class Life:
         self.current = rid
         if event.state != "new":
             return
-        self.maybe, self.stable = [], rid
+        # Of a send of many, those after it are in doubt: its client may have died recording it.
+        known = self.maybe.index(rid) + 1 if rid in self.maybe else len(self.maybe)
+        del self.maybe[:known]
+        self.stable = rid
         if request.alone and request.tries:
             self.r_known = True
             self.ckpt_known = self.ckpt_known and self.held == self.received_last
