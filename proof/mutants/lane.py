@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 COPIED = ("src", "tests", "proof", "pyproject.toml")
-TEST_LIMIT_S = 60
-RUN_LIMIT_S = 120
+TEST_LIMIT_S = 120
+RUN_LIMIT_S = 240
 RUN_LIMIT_S_PER_TEST = 10
+SCHEDULES = "500"
+"""Of the simulator: what breaks there breaks within a few."""
 OPTIONS = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:randomly", "-p", "no:cacheprovider")
 
 
@@ -103,6 +105,7 @@ class Lane:
         own = {
             "PYTHONPATH": f"{self.tree / 'src'}{os.pathsep}{self.tree}",
             "PYTHONDONTWRITEBYTECODE": "1",
+            "SCHEDULES": SCHEDULES,
             "ONCEQ_WITNESS": str(self._witness),
             "ONCEQ_TESTS_POSTGRESQL": str(self._postgresql),
         }
