@@ -34,6 +34,7 @@ FREQUENT = frozenset({"Claim", "Sweep", "TakeOver", "ListQueues", "Receive"})
 RARE = frozenset(
     {
         "AbortTaken",
+        "Acknowledge",
         "ClaimEid",
         "CloseIncarnation",
         "Deregister",
