@@ -130,6 +130,19 @@ def test_the_eleventh_fault_makes_a_suspect_and_the_next_is_charged(
             assert life.driver.perform(again) is not None
 
 
+def test_one_suspect_at_a_time_is_claimed(conninfo: str, repository: str) -> None:
+    """In the whole repository: when the database goes down, it is charged for it."""
+    with living(conninfo, repository) as one, living(conninfo, repository) as two:
+        for element in one.claim("raw", 3):
+            assert one.abort(element, Charge.SUSPECT) is Fate.RETURNED
+        first = one.claim_one("raw")
+        assert first.is_suspect
+        for turn in (1, 2):
+            assert two.claim("raw", turn=turn) == []
+        one.run(first)
+        assert two.claim_one("raw").is_suspect
+
+
 def test_an_incarnation_is_not_its_slot(conninfo: str, repository: str) -> None:
     with living(conninfo, repository) as one:
         one.driver.perform(ops.CloseIncarnation(incarnation=one.incarnation))

@@ -7,14 +7,24 @@ Each test has a PostgreSQL of its own.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import uuid
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 
 import onceq
 from onceq.errors import IllegalState, InDoubt, Outcome
-from tests.engine.crashes import NAME, RAW, connect_again, kill_a_backend, kill_postmaster, restart
+from tests.engine.crashes import (
+    NAME,
+    RAW,
+    connect_again,
+    kill_a_backend,
+    kill_postmaster,
+    restart,
+)
 from tests.lives import Life
 from tests.parts import (
     Background,
@@ -66,6 +76,77 @@ def test_what_had_started_at_a_crash_is_suspect_and_not_charged(
             (b"only claimed", 5, 0, 0, None),
         ]
         assert scalar(cluster.conninfo, "select count(*) from r.server") == 2 - dies
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["the server lives", "the server dies too"])
+def test_a_suspect_that_ran_in_a_crash_is_charged(
+    cluster: EmbeddedServer, own: onceq.QueueManager, *, dies: bool
+) -> None:
+    """It ran alone; what was fresh is a suspect now."""
+    for body in (b"a", b"b"):
+        own.enqueue(RAW, body)
+    process, former = uuid.uuid4(), None
+    for crash in range(3):
+        with driving(cluster.conninfo, NAME) as driver:
+            life = Life(driver, None if dies else process, former)
+            life.begin(life.claim_one("raw") if crash else life.claim("raw", 2)[0])
+            former = None if dies else life.incarnation
+            kill_a_backend(cluster)
+    with driving(cluster.conninfo, NAME) as driver:
+        Life(driver, process, former).take_over()
+    query = "select body, lane, aborts, faults, claimed_by from r.element order by seq"
+    charged = [row[2] for row in rows(cluster.conninfo, query)]
+    assert sorted(charged) in ([0, 2], [1, 1])
+    assert {row[1] for row in rows(cluster.conninfo, query)} == {11}
+
+
+def finished_are(cluster: EmbeddedServer, count: int) -> bool:
+    """Whether so many requests have finished; not while the database is down."""
+    try:
+        return scalar(cluster.conninfo, "select count(*) from r.history") == count
+    except psycopg.OperationalError:
+        return False
+
+
+POISON = onceq.Queue("poison", bytes, bytes, abort_limit=3, backoff_ms=0)
+EXECUTIONS_MAX = 9
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["as it is", "broken"])
+def test_what_brings_the_database_down_each_time_fails_at_its_limit(
+    cluster: EmbeddedServer, own: onceq.QueueManager, *, broken: bool
+) -> None:
+    """Two servers with two sessions each; beside it run innocents that take their time."""
+    if broken:
+        install_variant(cluster.conninfo, NAME, "charge_of_crash", ("'charge'", "'suspect'"))
+    poisoned: list[str] = []
+
+    def handle(request: bytes, context: onceq.Context) -> bytes:
+        if request == b"poison" and len(poisoned) < EXECUTIONS_MAX:
+            poisoned.append(context.rid)
+            os.kill(context.connection.info.backend_pid, signal.SIGKILL)
+        context.connection.execute("select pg_sleep(0.3)")
+        return request
+
+    own.declare(POISON)
+    eids = own.enqueue_many(POISON, [b"1", b"2", b"poison", b"3", b"4"])
+    url = f"embedded:{cluster.directory}"
+    handled = POISON.handled_by(handle)
+    with (
+        serving(url, NAME, handled, concurrency=2),
+        serving(url, NAME, handled, concurrency=2),
+    ):
+        wait_until(lambda: finished_are(cluster, 5), 60)
+    ended = rows(cluster.conninfo, "select eid, outcome::text, aborts from r.history")
+    ends = {eid: (outcome, aborts) for eid, outcome, aborts in ended}
+    poison = ends.pop(eids[2])
+    assert {outcome for outcome, _ in ends.values()} == {"done"}
+    assert max(aborts for _, aborts in ends.values()) <= 1
+    if broken:
+        assert (poison, len(poisoned)) == (("done", 0), EXECUTIONS_MAX)
+    else:
+        assert poison == ("failed", 3)
+        assert len(poisoned) in {4, 5}  # as a suspect three times; its first claim may be lost
 
 
 def test_a_suspect_is_claimed_alone_behind_fresh_work(

@@ -159,9 +159,12 @@ def _claims(state: State, tx: Transaction, incarnation: int) -> list[int]:
 
 
 def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges:
-    """Returns what the dead had started: one is charged, several are suspects (G7)."""
+    """Returns what the dead had started: one is charged, several are suspects (G7).
+
+    When the database went down, all are suspects, and what was one already is charged.
+    """
     started: list[int] = []
-    held: list[int] = []
+    held: Charges = {}
     survived = True
     unclear = False
     for row in dead:
@@ -171,11 +174,20 @@ def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges
         batch = _batch_of(marker, claims)
         unclear = unclear or bool(batch)
         started += batch or [seq for seq in claims if seq == marker]
-        held += claims
+        held |= _after_crash(state, tx, row.incarnation)
     if not survived:
-        return dict.fromkeys(held, Charge.SUSPECT)
+        return held
     unclear = unclear or len(started) > 1
     return dict.fromkeys(started, Charge.SUSPECT if unclear else Charge.CHARGE)
+
+
+def _after_crash(state: State, tx: Transaction, incarnation: int) -> Charges:
+    """Returns what a crash of the database costs what an incarnation holds."""
+    return {
+        row.seq: Charge.CHARGE if row.lane == SUSPECT_LANE else Charge.SUSPECT
+        for row in state.elements.seen(tx)
+        if row.claimed_by == incarnation
+    }
 
 
 def _batch_of(marker: int | None, claims: list[int]) -> list[int]:
@@ -190,7 +202,7 @@ def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
         return {}
     claims = _claims(state, tx, row.incarnation)
     if marker is None or row.boot != state.boot:
-        return dict.fromkeys(claims, Charge.SUSPECT)
+        return _after_crash(state, tx, row.incarnation)
     started = [marker] if marker > 0 else _batch_of(marker, claims)
     return dict.fromkeys(started, Charge.ENVIRONMENT)
 
@@ -231,13 +243,23 @@ def _is_open(state: State, tx: Transaction, queue_id: int) -> bool:
     return True
 
 
+def _may_claim_suspect(state: State, tx: Transaction, incarnation: int) -> bool:
+    """Returns whether no other server of the repository holds a suspect, or is claiming one."""
+    servers = {row.incarnation for row in state.servers.seen(tx)} - {incarnation}
+    return not any(
+        row.claimed_by in servers or state.elements.is_locked(tx, row.seq)
+        for row in state.elements.seen(tx)
+        if row.lane == SUSPECT_LANE
+    )
+
+
 def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> list[ElementRow]:
     """Claims for an incarnation, and returns what it got; what has expired gets its reply here."""
     if not _is_open(state, tx, what.queue_id):
         return []
     even = what.turn % 2 == 0
     groups = ["due", "fresh"] if even else ["fresh", "due"]
-    if what.alone:
+    if what.alone and _may_claim_suspect(state, tx, incarnation):
         groups = [*(["suspect waiting"] if even else []), *groups, "suspect"]
     claimed: list[ElementRow] = []
     wanted = what.n

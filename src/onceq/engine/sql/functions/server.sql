@@ -88,7 +88,8 @@ end $$;
 
 -- Takes over from every process that has died: all its slots' locks are free. Evidence decides
 -- (G7): one started element is charged; when several had started, nobody knows which killed the
--- process, and they become suspects; when the database itself went down meanwhile, likewise. Of
+-- process, and they become suspects; when the database itself went down meanwhile, likewise, and
+-- what was a suspect already is charged. Of
 -- the caller's own process it takes over the slots whose connections broke.
 create or replace function onceq.take_over(p_process uuid) returns integer
 language plpgsql volatile as $$
@@ -127,8 +128,9 @@ end $$;
 
 -- What a dead process had started and not finished, as {seq: charge}. The marker is a sequence,
 -- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. A claim
--- from before a restart of the database is a suspect, whatever the marker says. A negative marker
--- names the first of a batch of which none is known to have started: all of it are suspects.
+-- from before a restart of the database is a suspect, whatever the marker says; one that was a
+-- suspect already, claimed durably and run alone, is charged: it must not do so for ever. A negative
+-- marker names the first of a batch of which none is known to have started: all of it are suspects.
 create or replace function onceq.started_by(p_process uuid) returns jsonb
 language plpgsql volatile as $$
 declare
@@ -151,7 +153,7 @@ begin
         end if;
     end loop;
     if not survived then
-        select coalesce(jsonb_object_agg(e.seq::text, 'suspect'), '{}') into charges
+        select coalesce(jsonb_object_agg(e.seq::text, onceq.charge_of_crash(e.lane)), '{}') into charges
             from onceq.element e join onceq.server x on x.incarnation = e.claimed_by
             where x.process = p_process;
     elsif (select count(*) from jsonb_object_keys(charges)) > 1 then
@@ -160,14 +162,20 @@ begin
     return charges;
 end $$;
 
+-- What a crash, shutdown or failover of the database costs what was claimed, by its lane.
+create or replace function onceq.charge_of_crash(p_lane smallint) returns text
+language sql immutable as $$
+    select case p_lane when 11 then 'charge' else 'suspect' end
+$$;
+
 -- What a live process had started when its connection broke: a fault of the environment, of all of
--- a batch of which none is known to have started; or, when the database itself went down, suspects.
+-- a batch of which none is known to have started; or, when the database itself went down, as above.
 create or replace function onceq.broken_by(p_incarnation bigint) returns jsonb
 language plpgsql volatile as $$
 declare
     s onceq.server;
     marker bigint;
-    charge text := 'suspect';
+    charge text;
 begin
     select * into s from onceq.server where incarnation = p_incarnation;
     marker := pg_sequence_last_value(to_regclass('onceq.started_' || s.slot));
@@ -181,13 +189,14 @@ begin
             return '{}';
         end if;
     end if;
-    return (select coalesce(jsonb_object_agg(seq::text, charge), '{}')
+    return (select coalesce(jsonb_object_agg(seq::text, coalesce(charge, onceq.charge_of_crash(lane))), '{}')
             from onceq.element where claimed_by = p_incarnation);
 end $$;
 
 -- Claims up to p_n elements of a queue for an incarnation. p_turn alternates: even turns look at
 -- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
--- having waited for a second, on every second turn; never where p_alone is false. Fresh lanes are
+-- having waited for a second, on every second turn; never where p_alone is false, nor while another
+-- server holds one. Fresh lanes are
 -- read from their low-water marks on; p_everything: from the beginning. p_may_lose: alone in its
 -- transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
 -- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
@@ -206,8 +215,7 @@ declare
     q record;
     at_lane smallint;
     low bigint; latest bigint;  -- its turns
-    asleep integer[] := p_asleep;
-    wanted integer := p_n; got integer;
+    asleep integer[] := p_asleep; wanted integer := p_n; got integer;
     e onceq.element;
 begin
     if p_may_lose and pg_current_xact_id_if_assigned() is null then
@@ -224,6 +232,7 @@ begin
         due := case when q.any_late then onceq.turn_at(onceq.now()) end;
         foreach at_lane in array onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) loop
             exit when wanted = 0 or (at_lane = 11 and wanted < p_n);
+            continue when abs(at_lane) = 11 and not onceq.may_claim_suspect(p_incarnation, p_queue_id);
             low := case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end;
             latest := case when at_lane >= 10 then due when at_lane < 0 then due - 1000000
                       else 9223372036854775807 end;
@@ -252,6 +261,21 @@ begin
     elsif q.lanes is null then
         perform onceq.refuse_reply_queue(p_queue_id);
     end if;
+end $$;
+
+-- Whether this queue has a suspect and no other server of the repository holds one: when the database
+-- goes down, the one that is held is charged, and must not be beside the one that did it. The lock,
+-- until the claim commits, keeps two from claiming at once; who does not get it looks again later.
+create or replace function onceq.may_claim_suspect(p_incarnation bigint, p_queue_id integer) returns boolean
+language plpgsql volatile as $$
+begin
+    if not exists (select from onceq.element where queue_id = p_queue_id and lane = 11 and claimed_by is null)
+            or not pg_try_advisory_xact_lock('onceq.element'::regclass::oid::integer, 11) then
+        return false;
+    end if;
+    return not exists (select from onceq.queue q
+        join onceq.element e on e.queue_id = q.queue_id and e.lane = 11 and e.claimed_by <> p_incarnation
+        where q.kind <> 'reply' and exists (select from onceq.server s where s.incarnation = e.claimed_by));
 end $$;
 
 -- The lanes that a claim looks at, in order; minus 11: the suspects that have waited for a second.

@@ -235,14 +235,18 @@ language sql volatile as $$
 $$;
 
 -- Notes that Spark begins to run a group, before it reads any of it: the evidence for
--- spark_examine, and the group that the next commit is about. Returns the group's size. In a
--- transaction that need not be durable: a crash of the database loses it, and then charges nobody.
+-- spark_examine, and the group that the next commit is about. Returns the group's size. Durable only
+-- the first time of a life: a crash of the database may lose it, and then charges nobody, but what
+-- brings the database down runs again as the next life's first, and must not be forgotten each time.
 create or replace function onceq.spark_plan(p_server integer, p_epoch bigint, p_group bigint) returns integer
 language plpgsql volatile as $$
 declare size integer;
 begin
-    perform onceq.spark_lock(p_server, p_epoch);
-    perform set_config('synchronous_commit', 'off', true);
+    if (onceq.spark_lock(p_server, p_epoch)).planned is null then
+        perform onceq.be_durable();
+    else
+        perform set_config('synchronous_commit', 'off', true);
+    end if;
     update onceq.spark_server set planned = p_group where server_id = p_server;
     update onceq.spark_group set started_under = pg_postmaster_start_time()
         where server_id = p_server and group_no = p_group and held_until is null
