@@ -103,7 +103,7 @@ def test_a_suspect_that_ran_in_a_crash_is_charged(
 def finished_are(cluster: EmbeddedServer, count: int) -> bool:
     """Whether so many requests have finished; not while the database is down."""
     try:
-        return scalar(cluster.conninfo, "select count(*) from r.history") == count
+        return bool(scalar(cluster.conninfo, "select count(*) from r.history") == count)
     except psycopg.OperationalError:
         return False
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceq import errors
 from onceq.model import ops
+from onceq.model.element import SUSPECT_LANE
 from onceq.model.oracle import Blocked
 from onceq.testing import events as ev
 from onceq.testing import steps
@@ -259,9 +260,22 @@ class Misfortune(Cast):
             self._perform(actor, op)
         self._ghosts.clear()
         clean = self.world.likely(0.2)
+        self._note_suspects()
         self.oracle.crash(clean=clean)
         if not clean:
             self.world.ledger.crashed_at = self.world.step
+
+    def _note_suspects(self) -> None:
+        """Records the suspects that are claimed and have not begun: a crash charges them too."""
+        state = self.oracle.state
+        slots = {row.incarnation: row.slot for row in state.servers.rows.values()}
+        for row in state.elements.rows.values():
+            slot = slots.get(row.claimed_by or 0)
+            if slot is None or row.lane != SUSPECT_LANE:
+                continue
+            if state.markers.get(slot) != row.seq:
+                what = {"what": ev.HELD_IN_CRASH, "target": str(row.eid), "rid": row.rid}
+                self.world.record(ev.Fault, "server", **what)
 
     def _cut_power(self, actor: Actor, op: ops.Op[Any]) -> None:
         """Ends all that runs on the machine of an actor, and what its disk had not made to last."""

@@ -19,6 +19,7 @@ from onceq.testing.events.files import (
 )
 from onceq.testing.events.final import FinalState, Place
 from onceq.testing.events.kinds import (
+    HELD_IN_CRASH,
     KINDS,
     Aborted,
     AcknowledgeBegun,
@@ -54,6 +55,7 @@ from onceq.testing.events.kinds import (
 __all__ = [
     "EFFECTS_NAME",
     "FINAL_NAME",
+    "HELD_IN_CRASH",
     "KINDS",
     "PLACES_NAME",
     "Aborted",

@@ -211,11 +211,19 @@ class Doubted(Event, frozen=True, kw_only=True):
     eids: tuple[str, ...] = ()
 
 
+HELD_IN_CRASH = "held as a suspect, not begun, when the database went down"
+"""The fault that charges its target although it did not run: nothing tells afterwards (G7)."""
+
+
 class Fault(Event, frozen=True, kw_only=True):
-    """A fault was injected. what: kill -9, crash, cut, ...; target: of whom."""
+    """A fault was injected. what: kill -9, crash, cut, ...; target: of whom.
+
+    rid: of the element whose eid the target is, if it is one.
+    """
 
     what: str
     target: str = ""
+    rid: str = ""
 
 
 class Effect(Event, frozen=True, kw_only=True):

@@ -106,9 +106,12 @@ class Others:
         if event.new_eid is not None:
             self.redrives.append(event)
 
-    def fault(self, _event: ev.Fault) -> None:
-        """A fault was injected."""
-        self.faults += 1
+    def fault(self, event: ev.Fault) -> None:
+        """A fault was injected. One that is evidence against an element excuses no other."""
+        if event.what == ev.HELD_IN_CRASH:
+            self.table.element(event.target, event.rid).started += 1
+        else:
+            self.faults += 1
 
     def nothing(self, _event: ev.Event) -> None:
         """What is recorded for people only."""
