@@ -52,9 +52,11 @@ SCALE = 0.1
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the options. Names are those of cases or of whole questions."""
+    """Return the options. Names are those of cases, of their results, or of whole questions."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="cases, or questions; all")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="cases, results of theirs, or questions; all"
+    )
     parser.add_argument("--list", action="store_true", help="say what there is, and end")
     parser.add_argument("--only-targets", action="store_true", help="leave out what has no target")
     parser.add_argument("--rounds", type=int, help="rounds of each pair (4; quick: 3)")
@@ -73,7 +75,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.commit_delay and options.record:
         parser.error("what was measured with --commit-delay is no record")
-    known = {*(case.name for case in CASES), *QUESTIONS}
+    known = {*(case.name for case in CASES), *rows.expected(CASES), *QUESTIONS}
     if unknown := set(options.names) - known:
         parser.error(f"no such case: {', '.join(sorted(unknown))}; --list tells")
     return options
@@ -82,7 +84,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 def chosen(options: argparse.Namespace) -> tuple[list[str], list[tuple[str, Ask]]]:
     """Return the names of the results that are asked for, and the questions to ask."""
     wanted = set(options.names or [*(case.name for case in CASES), *QUESTIONS])
-    cases = [case for case in CASES if case.name in wanted]
+    cases = rows.selected(CASES, wanted)
     questions = {name: module for name, module in QUESTIONS.items() if name in wanted}
     if options.only_targets:
         cases = targeted(cases)

@@ -17,7 +17,7 @@ from bench.results import Result
 from bench.systems import Named, Running, Systems, UnmeasuredError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from bench.cases import Against, Case, Command
     from bench.pairs import Pace
@@ -38,6 +38,21 @@ def named(case: Case, against: Against) -> str:
 def expected(cases: Sequence[Case]) -> list[str]:
     """Return the names of all results of these cases, in the order of the table."""
     return [name for case in cases for name in (*_pairs(case), *_alone(case))]
+
+
+def selected(cases: Sequence[Case], wanted: Collection[str]) -> list[Case]:
+    """Return what is wanted: whole cases, or results of theirs, by name."""
+    parts = [
+        replace(
+            case,
+            against=tuple(one for one in case.against if named(case, one) in wanted),
+            floor=case.floor if f"{case.name}/rate" in wanted else None,
+            tail=case.tail if f"{case.name}/tail" in wanted else None,
+        )
+        for case in cases
+    ]
+    some = [case if case.name in wanted else part for case, part in zip(cases, parts, strict=True)]
+    return [one for one in some if expected([one])]
 
 
 def _pairs(case: Case) -> list[str]:
