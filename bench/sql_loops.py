@@ -47,7 +47,7 @@ LOOPS = {
     ),
     "send": Loop(
         f"perform * from onceq.send(c.registrant_id, c.epoch, 'loop', 'r' || n, {_BODY}, n, null,"
-        " 4::smallint, null, null, null, null, true);",
+        " 4::smallint, null, null, null, null, true, false);",
         (_CONNECT,),
         "c record;",
     ),
@@ -56,7 +56,7 @@ LOOPS = {
     ),
     "finish": Loop(
         "select * into e from onceq.finish(array[e.seq], i.incarnation, array[null]::bytea[], null,"
-        " 'loop', 1, true, q, 1, n, true) f where f.seq is not null;",
+        " 'loop', 1, true, q, 1, n, true, null, null, false) f where f.seq is not null;",
         (_OPEN, "select * into e from onceq.claim(i.incarnation, q, 1, 1, true);"),
         _SERVE,
     ),

@@ -143,7 +143,7 @@ def test_a_lost_listen_connection_is_made_again(conninfo: str) -> None:
     line = exchange.join(conninfo, Wakes())
     assert line.bell is not None
     try:
-        line.bell.announce(LONG_S)
+        assert not line.bell.wait(LISTEN_FROM_S)
         place = exchange._exchanges[os.getpid(), conninfo]
         wait_until(lambda: place.is_listening)
         found = "select pid from pg_stat_activity where query = %s"

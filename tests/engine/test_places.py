@@ -157,6 +157,23 @@ def test_functions_of_another_version_are_brought_up_to_date(
     use(conninfo, repository)
 
 
+def test_what_had_other_parameters_before_is_gone_and_what_is_the_users_stays(
+    conninfo: str, repository: str
+) -> None:
+    with plain(conninfo) as connection:
+        for name in ("claim", "mine"):
+            former = f"create function {repository}.{name}(a integer) returns int return 1"
+            connection.execute(former.encode())
+        other = f"update {repository}.repository set functions_sha256 = 'of another'"
+        connection.execute(other.encode())
+    assert migrate.apply_with(conninfo, repository)
+    found = (
+        "select proname::text, count(*) from pg_proc where proname in ('claim', 'mine')"
+        " and pronamespace = %s::regnamespace group by 1 order by 1"
+    )
+    assert rows(conninfo, found, repository) == [("claim", 1), ("mine", 1)]
+
+
 def test_a_server_that_is_too_old(
     conninfo: str, repository: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

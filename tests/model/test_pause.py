@@ -6,7 +6,16 @@ from itertools import pairwise
 
 import pytest
 
-from onceq.engine.waiting import LONGEST_DEFAULT_S, LONGEST_S, POLLED, RUNG, Pace, Pause
+from onceq.engine.bell import LISTEN_FROM_S
+from onceq.engine.waiting import (
+    LONGEST_DEFAULT_S,
+    LONGEST_S,
+    POLLED,
+    RUNG,
+    RUNG_PACES,
+    Pace,
+    Pause,
+)
 from onceq.model.ops import Wait
 
 
@@ -79,3 +88,11 @@ def test_without_a_deadline_it_waits_for_ever() -> None:
     pause = Pause()
     assert pause.next(Wait(key="idle", first=True), 0.0) == FIRST_S
     assert pause.next(Wait(key="idle", first=False), 1e9) is not None
+
+
+@pytest.mark.parametrize("key", RUNG_PACES)
+def test_whoever_is_never_rung_comes_to_listen(key: str) -> None:
+    """Only a wait in vain of some length begins to LISTEN, where datagrams do not arrive."""
+    pause = Pause(rung=True)
+    waits = [pause.next(Wait(key=key, first=n == 0), 0.0) for n in range(2)]
+    assert max(wait or 0 for wait in waits) >= LISTEN_FROM_S

@@ -52,8 +52,9 @@ def serve_all(
     qm.declare(RAW)
     with qm.clerk("till", RAW, window=1000) as clerk:
         clerk.send_many([(body.decode(), body) for body in bodies])
-        with serving(conninfo, qm.repository, handled):
+        with serving(conninfo, qm.repository, handled) as server:
             replies = [clerk.receive(timeout_s=30) for _ in bodies]
+            assert server.statistics().lives == 1
         clerk.acknowledge([reply.rid for reply in replies])
     assert qm.show("raw").depth == 0
     return {reply.rid: reply for reply in replies}

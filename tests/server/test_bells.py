@@ -146,6 +146,33 @@ def test_nobody_is_rung_where_nobody_sleeps(
     assert (ringer.rung, ringer.lost) == (0, 0)
 
 
+@pytest.mark.parametrize("batch", [1, 10])
+def test_a_session_is_awake_while_it_runs_again_what_failed_at_its_commit(
+    qm: onceq.QueueManager, conninfo: str, repository: str, batch: int
+) -> None:
+    queue = onceq.Queue("late", bytes, bytes, backoff_ms=0, abort_limit=3)
+    with plain(conninfo) as connection:
+        for text in (
+            "create table {0}.known (what integer primary key)",
+            "create table {0}.booked (what integer references {0}.known initially deferred)",
+        ):
+            connection.execute(text.format(repository).encode())
+    seen: list[int] = []
+
+    def book(_: bytes, context: onceq.Context) -> bytes:
+        seen.append(sleepers(conninfo, repository))
+        context.connection.execute(f"insert into {repository}.booked values (1)".encode())
+        return b""
+
+    qm.declare(queue)
+    qm.enqueue_many(queue, [b"1", b"2"])
+    with serving(conninfo, repository, queue.handled_by(book, batch=batch)) as server:
+        wait_until(lambda: server.statistics().failed == 2)
+        assert server.statistics().lives == 1
+    assert len(seen) >= 6
+    assert set(seen) == {0}
+
+
 def sleeping_clerk(conninfo: str, repository: str) -> tuple[Link, Wakes, Any]:
     wakes = Wakes()
     link = Link(locate(conninfo), repository, wakes=wakes)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 from onceq.model import ops
 from onceq.model.element import SUSPECT_LANE, Element
 from onceq.model.queue import QueueInfo, QueueSettings
-from onceq.server.program import LOOK_AGAIN_IDLE, Served, ServerSession, serve
+from onceq.server.program import (
+    LOOK_AGAIN_IDLE,
+    TAKE_OVER_EVERY,
+    Served,
+    ServerSession,
+    serve,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -133,3 +139,10 @@ def test_a_suspect_begins_alone() -> None:
     taken = steps(["a"], lambda _, __: 1, 2, claimed=(suspect(),))
     (begun,) = [op for op in taken if isinstance(op, ops.Begin)]
     assert begun.alone
+
+
+def test_a_session_that_always_finds_one_more_looks_for_the_dead() -> None:
+    """Each of its executions is two turns: one that finds it, and one that finds nothing after."""
+    claimed = tuple(suspect() for _ in range(2 * TAKE_OVER_EVERY + 1))
+    taken = steps(["a"], lambda _, __: 1, len(claimed), claimed=claimed)
+    assert sum(isinstance(op, ops.TakeOver) for op in taken) == 2

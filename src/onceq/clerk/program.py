@@ -66,7 +66,7 @@ class Session(Generic[T, R]):
     window: how many requests may be outstanding. outstanding: sent, no reply handed out yet.
     received: replies handed out and not acknowledged. gone: sent before, reply no longer kept.
     asleep: registered, on its connection, as one to be rung when a reply comes. rings: it was so
-    before the request sent last was committed, so that its reply cannot come without a ring.
+    before the request sent last was committed, so that its reply finds it asleep, and rings.
     sure: False after an operation whose effect is unknown, until the next connect.
     """
 

@@ -82,7 +82,6 @@ async def _who(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str | Non
 
 async def _wait_rung(bell: Bell, timeout_s: float) -> bool:
     """`Bell.wait`, awaited."""
-    bell.announce(timeout_s)
     loop = asyncio.get_running_loop()
     end = loop.time() + timeout_s
     arrived = asyncio.Event()
@@ -91,13 +90,13 @@ async def _wait_rung(bell: Bell, timeout_s: float) -> bool:
         async with asyncio.timeout_at(end):
             await arrived.wait()
     except TimeoutError:
-        return bell.awoke(rung=False)
+        return bell.awoke(timeout_s, rung=False)
     finally:
         loop.remove_reader(bell.fileno())
     if bell.is_rung():
-        return bell.awoke(rung=True)
+        return bell.awoke(timeout_s, rung=True)
     await asyncio.sleep(max(0.0, end - loop.time()))
-    return bell.awoke(rung=False)
+    return bell.awoke(timeout_s, rung=False)
 
 
 @faultpoints.pointed

@@ -28,8 +28,8 @@ LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16
 DRAIN_MAX = 64
 """At most so many datagrams are read at once: a flood costs this much of each wait, no more."""
-LISTEN_FROM_S = 0.05
-"""Whoever waits so long is worth a LISTEN connection: a ring of long ago did not come."""
+LISTEN_FROM_S = 0.01
+"""Whoever waits so long in vain is worth a LISTEN connection: perhaps no datagram gets here."""
 PARSED_MAX = 4096
 
 Address = tuple[str, int]
@@ -122,24 +122,20 @@ class Bell:
 
         After rubbish it hears nothing for the rest of the time: a flood cannot keep it busy.
         """
-        self.announce(timeout_s)
         end = time.monotonic() + timeout_s
         if not self._poll.poll(timeout_s * 1000):
-            return self.awoke(rung=False)
+            return self.awoke(timeout_s, rung=False)
         if self.is_rung():
-            return self.awoke(rung=True)
+            return self.awoke(timeout_s, rung=True)
         time.sleep(max(0.0, end - time.monotonic()))
-        return self.awoke(rung=False)
+        return self.awoke(timeout_s, rung=False)
 
-    def announce(self, timeout_s: float) -> None:
-        """Notes that somebody is about to wait this long."""
-        if timeout_s >= LISTEN_FROM_S:
-            self._on_long_wait()
-
-    def awoke(self, *, rung: bool) -> bool:
-        """Counts the end of a wait, and returns what ended it."""
+    def awoke(self, timeout_s: float, *, rung: bool) -> bool:
+        """Counts the end of a wait of this length, and returns what ended it."""
         self._wakes.rung += rung
         self._wakes.polled += not rung
+        if not rung and timeout_s >= LISTEN_FROM_S:
+            self._on_long_wait()
         return rung
 
     def is_rung(self) -> bool:

@@ -210,7 +210,24 @@ def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha
     if changed:
         for _, text in function_sources():
             connection.execute(in_schema(text, repository).encode())
+        _drop_former_functions(connection, repository)
     return bool(changed)
+
+
+def _drop_former_functions(connection: psycopg.Connection[Any], repository: str) -> None:
+    """Drops what had other parameters before: beside its successor a call would be ambiguous.
+
+    Those of now were written by this transaction. What bears no name of ours is the user's.
+    """
+    former = connection.execute(
+        "with all_of as (select p.oid, proname, p.xmin = pg_current_xact_id()::xid as is_new"
+        " from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = %s)"
+        " select oid::regprocedure::text from all_of where not is_new"
+        " and proname in (select proname from all_of where is_new)",
+        (repository,),
+    ).fetchall()
+    for (signature,) in former:
+        connection.execute(sql.SQL("drop function {}").format(sql.SQL(signature)))
 
 
 def verify_with(conninfo: str, repository: str) -> None:

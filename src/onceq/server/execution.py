@@ -111,6 +111,7 @@ def _execute_batch(
         yield from _begin(life, run, -run.elements[0].seq)
         while batch.waiting and not (yield from ops.Stopping()):
             yield from _part(life, run, batch)
+        run = replace(run, chains=run.chains and not batch.failed)  # they are accounted for first
         finished = yield from _finish(life, run, batch.done, must=len(batch.fenced))
     except LIFE_IS_OVER:
         raise
@@ -194,24 +195,34 @@ def _finish(
     done: list[tuple[Element, bytes]],
     *,
     must: int,
-) -> ops.Finish:
-    return ops.Finish(
-        seqs=[element.seq for element, _ in done],
-        incarnation=life.incarnation,
-        replies=[reply for _, reply in done],
-        content_type=None,
-        token=_token(life, run),
-        must=must,
-        effects=run.served.effects,
-        queue_id=run.queue_id,
-        n=run.served.batch if run.chains else 0,
-        turn=run.turn,
-        alone=True,
-        slot=life.slot,
-        sleep=[run.queue_id],
-        drowsy=run.drowsy,
-        commit=True,
-    )
+) -> ops.Program[ops.Finished]:
+    """Finishes, claims the next and commits; one that failed leaves the session awake."""
+    try:
+        return (
+            yield from ops.Finish(
+                seqs=[element.seq for element, _ in done],
+                incarnation=life.incarnation,
+                replies=[reply for _, reply in done],
+                content_type=None,
+                token=_token(life, run),
+                must=must,
+                effects=run.served.effects,
+                queue_id=run.queue_id,
+                n=run.served.batch if run.chains else 0,
+                turn=run.turn,
+                alone=True,
+                slot=life.slot,
+                sleep=[run.queue_id],
+                drowsy=run.drowsy,
+                commit=True,
+            )
+        )
+    except LIFE_IS_OVER:
+        raise
+    except errors.OnceqError:
+        yield from ops.Rollback()
+        yield from ops.Attend(slot=life.slot, queue_ids=[run.queue_id])
+        raise
 
 
 def _account(

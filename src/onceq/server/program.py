@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TURNS = 2**30
 """Turns are counted modulo this: they travel as 4-byte integers, and a life may last for years."""
 TAKE_OVER_EVERY = 64
-"""A busy session looks for dead ones after this many turns."""
+"""A busy session looks for dead ones after this many executions."""
 LOOK_AT_EVERYTHING = 16
 """An idle session looks below the low-water marks too after every so many waits."""
 LOOK_AGAIN_IDLE = 64
@@ -87,6 +87,7 @@ class Looks:
     hits: int = 0
     waits: int = 0
     claims: int = 0
+    executions: int = 0
     asleep: list[int] | None = None
     seen: ops.Observation | None = None
 
@@ -123,7 +124,8 @@ def serve(session: ServerSession) -> ops.Program[None]:
         at, pending = yield from _look(session, life, looks)
         while pending and not (yield from ops.Stopping()):
             pending = yield from _execute(session, life, looks, Pending(at, pending))
-            if looks.turn % TAKE_OVER_EVERY == 0:
+            looks.executions += 1
+            if looks.executions % TAKE_OVER_EVERY == 0:
                 yield from ops.TakeOver(process=session.process)
                 yield from _sweep(looks)
         if looks.asleep is not None and looks.misses % len(looks.queue_ids) == 0:

@@ -67,7 +67,7 @@ class Claim(Op[list[Element]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attend(Op[bool]):
-    """Notes which queues a session serves: while it sleeps, it is rung for them."""
+    """Notes which queues a session serves, and that it is awake; asleep, it is rung for them."""
 
     slot: int
     queue_ids: list[int]

@@ -1,14 +1,19 @@
 -- Wake-up (ADR 9): who sleeps, and where to ring. A hint only: whoever sleeps also looks by itself.
--- Tables: server (queue_ids written), registrant (read). Locks: advisory, of the session, shared,
+-- Tables: server (read, queue_ids written). Locks: advisory, of the session, shared,
 -- held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot),
 -- (oid of registrant_pkey, registrant). They are in memory, go with the session, and nobody waits for
 -- them: whoever asks whether somebody sleeps tries the exclusive one, and lets it go at once.
 
--- Notes which queues a server session serves: it is rung for them while it sleeps.
+-- Notes which queues a server session serves: it is rung for them while it sleeps. It is awake now,
+-- whatever a finish that failed has left.
 create or replace function onceq.attend(p_slot integer, p_queue_ids integer[]) returns boolean
 language plpgsql volatile as $$
 begin
     perform onceq.need_not_last();
+    for again in 1 .. 1000 loop
+        exit when not onceq.holds('onceq.server_pkey', p_slot);
+        perform onceq.wake_up(p_slot, p_queue_ids);
+    end loop;
     update onceq.server set queue_ids = p_queue_ids where slot = p_slot and queue_ids <> p_queue_ids;
     return found;
 end $$;
@@ -64,15 +69,6 @@ language sql volatile as $$
           and database = (select oid from pg_database where datname = current_database())
           and classid = p_class and objid = p_id::bigint::oid and objsubid = 2)
 $$;
-
--- Ends what a finish that failed may have left: a server's session is asleep at most once.
-create or replace function onceq.wake_up_again(p_slot integer, p_queue_ids integer[]) returns void
-language plpgsql volatile as $$
-begin
-    if onceq.holds('onceq.server_pkey', p_slot) then
-        perform onceq.wake_up(p_slot, p_queue_ids);
-    end if;
-end $$;
 
 -- The bell to ring once this transaction has committed: of one server session that sleeps on this
 -- queue. Null when none does, or when it was called through the database.

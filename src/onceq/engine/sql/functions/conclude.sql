@@ -1,5 +1,6 @@
 -- The end of an element: its reply, its history row, or its return to a lane.
--- Tables: element, history (written), queue (read). Locks: the element's row, held by the caller.
+-- Tables: element, history (written), queue, registrant (read). Locks: the element's row, unless the
+-- caller holds it.
 
 -- Concludes one element: removes it, and writes its reply, where one is owed, and its history row.
 -- Where p_incarnation is given, only if that still claims it; else the caller has locked its row.

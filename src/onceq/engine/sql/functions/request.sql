@@ -192,12 +192,12 @@ begin
             exit when eid is not null and not found;
             delete from onceq.element e where e.eid = send.eid;
         end if;
-        perform onceq.check_priority(p_priority);
         select b.eid, b.state into eid, state from onceq.why_not_sent(p_registrant, p_epoch, p_queue,
             p_rid, p_body, at_lane, p_expires_at is not null) b;
         if state is not null then
             return;
         end if;
+        perform onceq.check_priority(p_priority);
     end loop;
     if eid is null then
         raise exception 'rid "%" is being sent by others too', p_rid using errcode = '40001';

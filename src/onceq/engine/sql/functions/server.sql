@@ -196,9 +196,8 @@ end $$;
 -- Claims up to p_n elements of a queue for an incarnation. p_turn alternates: even turns look at
 -- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
 -- having waited for a second, on every second turn; never where p_alone is false, nor while another
--- server holds one. Fresh lanes are
--- read from their low-water marks on; p_everything: from the beginning. p_may_lose: alone in its
--- transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
+-- server holds one. Fresh lanes are read from their low-water marks on; p_everything: from the
+-- beginning. p_may_lose: alone in its transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
 -- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
 -- asleep when it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy:
 -- it expects nothing, and so falls asleep before it looks.
@@ -212,16 +211,16 @@ set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set plan_cache_mode = force_generic_plan as $$
 declare
     due bigint;
-    q record;
+    q record; e onceq.element;
     at_lane smallint;
     low bigint; latest bigint;  -- its turns
     asleep integer[] := p_asleep; wanted integer := p_n; got integer;
-    e onceq.element;
+    looks integer := case when p_sleep is null then 1 else 2 end;
 begin
     if p_may_lose and pg_current_xact_id_if_assigned() is null then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    for look in case when p_drowsy then 2 else 1 end .. case when p_sleep is null then 1 else 2 end loop
+    for look in case when p_drowsy then looks else 1 end .. looks loop
         if look = 2 then
             asleep := onceq.fall_asleep(p_slot, p_sleep);
         end if;
@@ -454,8 +453,8 @@ declare e onceq.element;
 begin
     perform onceq.be_durable();
     select * into e from onceq.element where seq = p_seq and claimed_by = p_incarnation for update;
-    perform setval(('onceq.started_' || slot)::regclass, 0), onceq.wake_up_again(slot, queue_ids)
-        from onceq.server where incarnation = p_incarnation;
+    perform setval(('onceq.started_' || slot)::regclass, 0) from onceq.server
+        where incarnation = p_incarnation;
     if e.seq is null then
         return 'lost';
     end if;

@@ -121,7 +121,7 @@ language sql stable as $$
 $$;
 
 -- Removes the answered requests that are STILL claimed by these groups, and only for those writes
--- reply and history, as onceq.conclude does for one. Returns what was removed, by eid and seq.
+-- reply and history, as onceq.conclude_batch does. Returns what was removed, by eid and seq.
 create or replace function onceq.spark_finish(
     s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], p_content_type text,
     out eids uuid[], out seqs bigint[]
