@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,8 +129,6 @@ def _element() -> Element:
 
 def write(r: Rubbish) -> Any:
     """Replies of every content, as lines of a file; and checkpoints."""
-    from dataclasses import replace  # noqa: PLC0415 # of this one function
-
     reply = replace(_element(), body=r.data(), code=r.text(), error=None)
     fields = tuple(r.text() for _ in range(r.chance.randint(0, 2)))
     layout = r.chance.choice((replies.JsonLines(), replies.Csv(("a",)), replies.Rows(("a", "b"))))
