@@ -19,6 +19,8 @@ from bench import (
     ceilings,
     figures,
     flatness,
+    old_requests,
+    one_way,
     overhead,
     profiling,
     record,
@@ -41,8 +43,10 @@ if TYPE_CHECKING:
 QUESTIONS = {
     "ceilings": ceilings,
     "overhead": overhead,
+    "one-way": one_way,
     "recovery": recovery,
     "flatness": flatness,
+    "old-requests": old_requests,
     "spark": spark_rows,
 }
 QUICK = Pace(rounds=3, slice_s=0.3)
@@ -61,7 +65,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--only-targets", action="store_true", help="leave out what has no target")
     parser.add_argument("--rounds", type=int, help="rounds of each pair (4; quick: 3)")
     parser.add_argument("--quick", action="store_true", help="short slices: shapes, not figures")
-    parser.add_argument("--scale", type=float, help="of the sizes of flatness (0.1; in full: 1)")
+    parser.add_argument(
+        "--scale", type=float, help="of the sizes of flatness and old-requests (0.1; in full: 1)"
+    )
     parser.add_argument("--json", action="store_true", help="JSON lines on standard output")
     parser.add_argument("--record", action="store_true", help="write bench/recorded.json")
     parser.add_argument("--check", action="store_true", help="exit code 1 when a ratio fell")

@@ -25,6 +25,7 @@ import onceq
 from bench.ages import aging
 from bench.pairs import Runner, alternate, ratios
 from bench.results import Result, Slice
+from bench.streams import streaming
 from bench.workers.base import BODY
 from bench.workers.onceq_worker import init
 from onceq.engine.embedded import open_embedded
@@ -56,6 +57,7 @@ select count(*) from generate_series(%s::integer, %s::integer) n,
     onceq.register('work', 'registrant-' || n, '', true, null)
 """
 REQUESTS = 1_000_000
+STREAMED = 100_000
 MEMORY_MB = 60.0
 SERVED_S = 60.0
 PER_S_LEAST = 500
@@ -107,6 +109,26 @@ def go_round(home: Home, number: int) -> Slice:
         home.qm.enqueue(queue, BODY)
         home.qm.dequeue(queue.name)
     return Slice(number=number, seconds=time.perf_counter() - started)
+
+
+def collect(home: Home, number: int) -> Slice:
+    """Receive so many replies, each once more by rid, and acknowledge it; serving is untimed."""
+    _reply(home, number)
+    started = time.perf_counter()
+    for _ in range(number):
+        rid = home.clerk.receive(timeout_s=SERVED_S).rid
+        home.clerk.rereceive(rid)
+        home.clerk.acknowledge([rid])
+    return Slice(number=number, seconds=time.perf_counter() - started)
+
+
+def _reply(home: Home, number: int) -> None:
+    """Let so many more replies wait for the client."""
+    for first in range(0, number, FILL):
+        rids = itertools.islice(home.rids, min(FILL, number - first))
+        home.clerk.send_many([(str(rid), BODY) for rid in rids])
+    queue = home.queues[0]
+    _served(home, queue, home.qm.show(queue.name).depth, limit=QUICKLY)
 
 
 def fill(home: Home, queue: onceq.Queue[bytes, bytes], number: int) -> None:
@@ -196,6 +218,13 @@ def queues(home: Home, size: int) -> Generator[None]:
     yield
 
 
+@contextlib.contextmanager
+def replies(home: Home, size: int) -> Generator[None]:
+    """Let so many replies wait for the client."""
+    _reply(home, size)
+    yield
+
+
 QUESTIONS = (
     Question(
         name="flat/depth-serve",
@@ -245,8 +274,21 @@ QUESTIONS = (
         work=go_round,
         target=1.3,
     ),
+    Question(
+        name="flat/replies",
+        question="receive, rereceive and acknowledge with 50k replies waiting by few",
+        burden=replies,
+        size=50_000,
+        work=collect,
+        target=1.3,
+    ),
 )
-NAMES = (*(question.name for question in QUESTIONS), "memory/resident", "memory/growth")
+AGED = (("server", "resident", "growth"), ("client", "client", "client-growth"))
+"""Whose memory is looked at, and the names of its two results."""
+NAMES = (
+    *(question.name for question in QUESTIONS),
+    *(f"memory/{name}" for _, *names in AGED for name in names),
+)
 
 
 def run(scene: Scene) -> None:
@@ -254,9 +296,10 @@ def run(scene: Scene) -> None:
     for question in QUESTIONS:
         scene.told.started(question.name)
         scene.told.found(_answered(question, scene))
-    scene.told.started(NAMES[-2])
-    for result in _memory(scene):
-        scene.told.found(result)
+    for who, resident, growth in AGED:
+        scene.told.started(f"memory/{resident}")
+        for result in _memory(scene, who, f"memory/{resident}", f"memory/{growth}"):
+            scene.told.found(result)
 
 
 def _answered(question: Question, scene: Scene) -> Result:
@@ -294,15 +337,16 @@ def _measured(question: Question, scene: Scene) -> Result:
     )
 
 
-def _memory(scene: Scene) -> tuple[Result, Result]:
-    number = max(10, round(REQUESTS * scene.scale))
-    with _home(scene, "memory") as home:
-        found = tuple(aging(home.qm, home.conninfo, number))
+def _memory(scene: Scene, who: str, resident: str, growth: str) -> tuple[Result, Result]:
+    measured, requests = {"server": (aging, REQUESTS), "client": (streaming, STREAMED)}[who]
+    number = max(10, round(requests * scene.scale))
+    with _home(scene, f"memory-{who}") as home:
+        found = tuple(measured(home.qm, home.conninfo, number))
     note = f"{number:,} requests; MB at each tenth: " + ", ".join(f"{mb:.1f}" for mb in found)
     return (
         Result(
-            name=NAMES[-2],
-            question="resident memory of a server process",
+            name=resident,
+            question=f"resident memory of a {who} process",
             unit="MB",
             rounds=(max(found),),
             target=MEMORY_MB,
@@ -310,7 +354,7 @@ def _memory(scene: Scene) -> tuple[Result, Result]:
             note=note,
         ),
         Result(
-            name=NAMES[-1],
+            name=growth,
             question="its memory at the end by that after a tenth of the requests",
             rounds=(found[-1] / found[0],),
             target=1.1,

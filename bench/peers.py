@@ -73,7 +73,8 @@ def _key() -> str:
     return hashlib.sha256(sys.version.encode() + REQUIREMENTS.read_bytes()).hexdigest()
 
 
-def _is_complete() -> bool:
+def is_complete() -> bool:
+    """Say whether the environment is there, of these requirements and of this Python."""
     return PYTHON.exists() and STAMP.exists() and STAMP.read_text() == _key()
 
 
@@ -82,7 +83,7 @@ def prepare() -> Path:
 
     Raises UnavailableError, and leaves no half of it, if a package cannot be installed.
     """
-    if _is_complete():
+    if is_complete():
         return PYTHON
     venv.create(VENV, clear=True, with_pip=True)
     command = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]

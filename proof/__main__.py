@@ -63,14 +63,15 @@ def run(options: argparse.Namespace, parts: Sequence[Part]) -> Record:
     to = console()
     to.print(f"proof: size {terms.size}, seed {terms.seed}")
     began = time.monotonic()
+    on = machine.described()  # before: who changes the tree meanwhile is found out at the end
     with Terminal(to) as terminal:
         results = run_all(chosen(options, parts), terms, terminal)
     today = dt.datetime.now(dt.UTC).date().isoformat()
-    shown = [record.shown(result, options.seed, today) for result in results]
+    about = record.Run(seed=options.seed, date=today, machine=on)
+    shown = [record.shown(result, about) for result in results]
     return record.Record(
         size=options.size,
         took_s=round(time.monotonic() - began, 1),
-        machine=machine.described(),
         shown=shown,
         judged=judging.judged(parts, shown, options.size),
     )
@@ -86,6 +87,25 @@ def write(made: Record, parts: Sequence[Part]) -> None:
     page.path_of(made.size).write_text(page.text(together))
 
 
+def why_not_written(size: Size, made: Record | None = None) -> str | None:
+    """Return why a run is not to be recorded; None: it may be. made: what it has come to."""
+    if size is Size.SMALL:
+        return (
+            "the small size is not recorded: the page holds the size of the proof, or the long run"
+        )
+    if reason := machine.why_not_recorded():
+        return reason
+    if made is not None and any(one.machine != machine.described() for one in made.shown):
+        return "the revision has changed since the run began"
+    return None
+
+
+def _refuse(reason: str | None) -> None:
+    if reason is not None:
+        sys.stderr.write(f"proof: nothing is written: {reason}\n")
+        sys.exit(2)
+
+
 def _stop(*_: object) -> NoReturn:
     raise KeyboardInterrupt
 
@@ -99,8 +119,11 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)  # so that no part outlives the run
+    if options.write:
+        _refuse(why_not_written(options.size))
     made = run(options, parts)
     if options.write:
+        _refuse(why_not_written(options.size, made))
         write(made, parts)
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode(made) + b"\n")

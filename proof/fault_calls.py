@@ -10,14 +10,15 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
-import psycopg
-
 import onceq
 from onceq import errors
 from onceq.testing.ledger import EFFECTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    import psycopg
 
     from onceq.model.element import Element
 
@@ -28,6 +29,8 @@ SPARE: Final = onceq.Queue("spare", str, str)
 QUEUES: Final = (THINGS, FRAGILE, ASKED)
 POINTS_AT: Final = "points"
 """Where the processes of a trial note which points they have reached."""
+RECEIVED: Final = 100
+"""Added to the number of a reply, where it is noted that it was received."""
 WAIT_S: Final = 10.0
 LOOK_S: Final = 0.05
 
@@ -136,17 +139,23 @@ def take_the_rest(qm: onceq.QueueManager) -> None:
             pause.wait(LOOK_S)
 
 
-def reply_by_hand(qm: onceq.QueueManager, url: str, rid: str) -> None:
+def reply_by_hand(
+    qm: onceq.QueueManager, connect: Callable[[], psycopg.Connection[Any]], rid: str
+) -> None:
     """A client's request, taken and answered in the caller's transaction."""
     with qm.clerk("asker", ASKED) as clerk:
-        _answer(qm, url, clerk)
+        _answer(qm, connect, clerk)
         if int(clerk.last_sent or 0) < int(rid):
             clerk.send(rid, "what is it?")
-            _answer(qm, url, clerk)
+            _answer(qm, connect, clerk)
 
 
-def _answer(qm: onceq.QueueManager, url: str, clerk: onceq.Clerk[str, str]) -> None:
-    with psycopg.connect(url) as connection:
+def _answer(
+    qm: onceq.QueueManager,
+    connect: Callable[[], psycopg.Connection[Any]],
+    clerk: onceq.Clerk[str, str],
+) -> None:
+    with connect() as connection:
         while clerk.outstanding:  # what is lost ends the trial by its limit
             element = qm.dequeue(ASKED.name, timeout_s=0, connection=connection)
             if element is not None:
@@ -154,4 +163,15 @@ def _answer(qm: onceq.QueueManager, url: str, clerk: onceq.Clerk[str, str]) -> N
                 qm.reply(connection, element, ASKED.encode_reply("it is this"))
             connection.commit()
             with contextlib.suppress(errors.ReceiveTimeout):
-                clerk.receive(timeout_s=LOOK_S)
+                _receive(qm, clerk, connection)
+
+
+def _receive(
+    qm: onceq.QueueManager, clerk: onceq.Clerk[str, str], connection: psycopg.Connection[Any]
+) -> None:
+    """Receives a reply in the caller's transactions, once in vain before it is kept."""
+    insert = f"insert into {qm.repository}.enqueued values (%s)".encode()
+    for end in (connection.rollback, connection.commit):
+        reply = clerk.receive(timeout_s=LOOK_S, connection=connection)
+        connection.execute(insert, [RECEIVED + int(reply.rid)])
+        end()

@@ -17,6 +17,7 @@ import socket
 import tempfile
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -34,7 +35,7 @@ from onceq.testing.history import check
 from onceq.testing.ledger import ask, final_state, make_ledger
 from onceq.testing.proxy import Cut, Proxy, Side
 from proof.fault_calls import POINTS_AT, times
-from proof.fault_programs import QUEUE, ROUNDS, Errand, enter
+from proof.fault_programs import ALERTS, PLANNED, QUEUE, ROUNDS, Errand, enter
 from proof.fault_scenes import SCENES, Left
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ CUTS: Final = {f"cut-{side.value}": side for side in Side}
 REVOKE: Final = "revoke"
 """The process is taken for dead at the point, and another does all its work before it goes on."""
 FAULTS: Final = (KILL, RAISE, *CUTS)
+DEATHS: Final = {KILL: [-signal.SIGKILL], RAISE: [PLANNED]}
+"""The exit codes of the one process that a fault ends; every other death is a finding."""
 
 
 def _writing() -> re.Pattern[str]:
@@ -80,13 +83,15 @@ class Trial:
 class Verdict:
     """What became of a trial. reached: how often each point was.
 
-    came: whether the point was reached so often. lost: connections lost at a commit.
+    came: whether the point was reached so often. lost: connections lost at a commit. revoked: lives
+    that were ended while their process went on.
     """
 
     trial: Trial
     reached: dict[str, int]
     came: bool
     lost: int
+    revoked: int
     kills: int
     events: int
     seconds: float
@@ -94,8 +99,9 @@ class Verdict:
 
     @property
     def struck(self) -> bool:
-        """Whether the fault was: a connection is only lost when a commit follows the point."""
-        return self.came and (self.lost > 0 or self.trial.what not in CUTS)
+        """Whether the fault was made: a connection is only lost when a commit follows the point."""
+        made = {REVOKE: self.revoked} | dict.fromkeys(CUTS, self.lost)
+        return self.came and made.get(self.trial.what, 1) > 0
 
 
 class Ground:
@@ -150,16 +156,20 @@ class _Run:
         self._scene = SCENES[trial.scene]
         self._repository = repository
         self._place = place
-        self._kills = 0
-        self._deaths = 0
+        self._codes: list[int] = []
+        self._wanted = DEATHS.get(trial.what, []) if trial.point != NOWHERE else []
+        self._revoked = 0
+        self._problems: list[str] = []
 
     def verdict(self, undo: contextlib.ExitStack) -> Verdict:
         """Runs it and judges."""
         began = time.monotonic()
-        proxy = self._prepare(undo)
-        problems = self._processes(proxy.conninfo)
+        with contextlib.ExitStack() as asked:
+            proxy = self._prepare(undo, asked)
+            problems = self._processes(proxy.conninfo)
         events = load(self._place.glob("*.events"))
         came = times(self._place, self._trial.point) >= self._trial.occurrence
+        problems += [*self._problems, *self._deaths(self._wanted if came else [])]
         if not problems:
             problems = self._check(events)
         points = [path for path in (self._place / POINTS_AT).iterdir() if path.name != EAR]
@@ -168,13 +178,14 @@ class _Run:
             reached={path.name: path.stat().st_size for path in points},
             came=came,
             lost=len(proxy.made),
-            kills=self._kills,
+            revoked=self._revoked,
+            kills=self._codes.count(-signal.SIGKILL),
             events=len(events),
             seconds=time.monotonic() - began,
             violations=[f"{self._trial}: {text}" for text in problems],
         )
 
-    def _prepare(self, undo: contextlib.ExitStack) -> Proxy:
+    def _prepare(self, undo: contextlib.ExitStack, asked: contextlib.ExitStack) -> Proxy:
         conninfo, repository = self._ground.conninfo, self._repository
         apply_with(conninfo, repository)
         undo.callback(ask, conninfo, f"drop schema {repository} cascade")
@@ -182,10 +193,10 @@ class _Run:
         ask(conninfo, f"create table {repository}.enqueued (number int primary key)")
         with onceq.open(conninfo, repository=repository) as qm:
             qm.declare(QUEUE)
+            qm.declare(ALERTS)
         proxy = undo.enter_context(Proxy(conninfo, self._place))
-        undo.enter_context(
-            _hearing(self._place / POINTS_AT / EAR, lambda word: self._do(proxy, word))
-        )
+        ear = self._place / POINTS_AT / EAR
+        asked.enter_context(_hearing(ear, lambda word: self._do(proxy, word)))
         return proxy
 
     def _do(self, proxy: Proxy, word: str) -> None:
@@ -203,11 +214,14 @@ class _Run:
             for one in driver.perform(ListServers()):
                 if one.pid == pid:
                     driver.perform(CloseIncarnation(incarnation=one.incarnation))
+                    self._revoked += 1
         other = self._start("standing_by", self._ground.conninfo)
         pause = threading.Event()
         end = time.monotonic() + REVOKED_S
         while not (self._place / f"round-{ROUNDS}").exists() and time.monotonic() < end:
             pause.wait(TICK_S)
+        if not (self._place / f"round-{ROUNDS}").exists():
+            self._problems.append(f"G12: the other was not done after {REVOKED_S:.0f} s")
         other.kill()
         other.join()
 
@@ -236,8 +250,10 @@ class _Run:
                 tried.join(max(0.0, end - time.monotonic()))
                 if tried.exitcode == 0:
                     return self._others(started, end)
-                self._deaths += 1
-                self._kills += tried.exitcode == -signal.SIGKILL
+                if tried.exitcode is not None:
+                    self._codes.append(tried.exitcode)
+                if len(self._codes) > len(self._wanted):
+                    return []
             return [f"G12: not done after {LIMIT_S:.0f} s: {self._said()}"]
         finally:
             for process in started:
@@ -253,6 +269,12 @@ class _Run:
                     return [f"G12: {program} ended with {process.exitcode}: {self._said()}"]
         return []
 
+    def _deaths(self, wanted: list[int]) -> list[str]:
+        """Returns what is wrong with the deaths: those that the fault does not explain."""
+        if self._codes == wanted:
+            return []
+        return [f"processes ended with {self._codes}, and not {wanted}: {self._said()}"]
+
     def _said(self) -> str:
         path = self._place / "said"
         lines = path.read_text(errors="replace").splitlines() if path.exists() else []
@@ -262,9 +284,10 @@ class _Run:
         conninfo, repository = self._ground.conninfo, self._repository
         final = final_state(conninfo, repository, self._scene.abort_limit)
         what = self._trial.what
-        faults = [Fault(what=what, target=self._scene.program) for _ in range(self._deaths)]
+        faults = [Fault(what=what, target=self._scene.program) for _ in self._codes]
         left = Left(place=self._place, conninfo=conninfo, repository=repository, final=final)
-        found = check([*events, *faults], _of_requests(final))
+        judged = _without_alerts(final) if self._scene.leaves_alerts else final
+        found = check([*events, *faults], _of_requests(judged))
         return [*map(str, found), *self._scene.check(left)]
 
 
@@ -275,28 +298,38 @@ def _of_requests(final: FinalState) -> FinalState:
     return dataclasses.replace(final, effects=kept)
 
 
+def _without_alerts(final: FinalState) -> FinalState:
+    """Returns the state without what is queued for no server: their scene counts it."""
+    places = tuple(one for one in final.places if (one.role, one.state) != ("datagram", "queued"))
+    return dataclasses.replace(final, places=places)
+
+
 @contextlib.contextmanager
 def _hearing(path: Path, do: Callable[[str], None]) -> Generator[None]:
-    """Hears what processes ask for at their points, and answers when it is done."""
+    """Hears what processes ask for at their points, and answers when it is done.
+
+    What goes wrong in that is raised at the end.
+    """
     ear = socket.socket(socket.AF_UNIX)
     ear.bind(str(path))
     ear.listen()
 
     def hear() -> None:
-        while True:  # until it is shut down
-            try:
-                said, _ = ear.accept()
-            except OSError:
-                return
-            with said:
-                do(said.recv(64).decode())
-                said.sendall(b"1")
+        with ear:
+            while True:  # until it is shut down
+                try:
+                    said, _ = ear.accept()
+                except OSError:
+                    return
+                with said:
+                    do(said.recv(64).decode())
+                    said.sendall(b"1")
 
-    listening = threading.Thread(target=hear, daemon=True)
-    listening.start()
-    try:
-        yield
-    finally:
-        ear.shutdown(socket.SHUT_RDWR)
-        ear.close()
-        listening.join()
+    with ThreadPoolExecutor(1) as listening:
+        heard = listening.submit(hear)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # closed: it went wrong, which is raised here
+                ear.shutdown(socket.SHUT_RDWR)
+            heard.result()

@@ -7,7 +7,9 @@ repository, its device and its files. It ends when everything it has to do is do
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import dataclasses
 import os
 import sys
 import threading
@@ -30,6 +32,7 @@ from onceq.testing.events import Executed, Recorder
 from onceq.testing.ledger import EFFECTS, LedgerHandler, Order, Receipt
 from onceq.testing.recording import RecordedClerk
 from proof import fault_calls
+from proof.waited import connect_waited, open_waited
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
 ROUNDS: Final = 3
 """How often a program does what it does: each point is reached at least so often."""
 QUEUE: Final = onceq.Queue("orders", Order, Receipt, abort_limit=3, backoff_ms=1)
+ALERTS: Final = onceq.Queue("alerts", bytes, bytes)
 PLANNED: Final = 17
 """Exit code of a program that a planned fault has ended."""
 LIVES_MAX: Final = 20
@@ -49,7 +53,8 @@ TICK_S: Final = 0.002
 class Errand:
     """What a process is started with. place: its trial's directory. armed: for `arm`, or empty.
 
-    rounds: how many embedded servers; all else is done ROUNDS times.
+    rounds: how many embedded servers; all else is done ROUNDS times. runner: of the loop in which
+    the program awaits what it calls; None: it calls the sync twins.
     """
 
     program: str
@@ -58,6 +63,19 @@ class Errand:
     place: Path
     armed: str = ""
     rounds: int = ROUNDS
+    runner: asyncio.Runner | None = None
+
+    def open(self) -> onceq.QueueManager:
+        """Opens the repository, sync or async; for a `with` block."""
+        if self.runner is not None:
+            return open_waited(self.runner, self.url, self.repository)
+        return onceq.open(self.url, repository=self.repository)
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """Connects as a caller with transactions of its own does, sync or async."""
+        if self.runner is not None:
+            return connect_waited(self.runner, self.url)
+        return psycopg.connect(self.url)
 
 
 def enter(errand: Errand) -> None:
@@ -93,7 +111,7 @@ def _run(errand: Errand) -> int:
 @contextlib.contextmanager
 def _clerk(errand: Errand, name: str, window: int = 1) -> Generator[RecordedClerk[Order, Receipt]]:
     path = errand.place / f"client-{name}-{os.getpid()}.events"
-    with onceq.open(errand.url, repository=errand.repository) as qm, Recorder(path) as recorder:
+    with errand.open() as qm, Recorder(path) as recorder:
         clerk = qm.clerk(name, QUEUE, window=window)
         with contextlib.closing(clerk):
             yield RecordedClerk(clerk, recorder, alone=window == 1)
@@ -102,31 +120,23 @@ def _clerk(errand: Errand, name: str, window: int = 1) -> Generator[RecordedCler
 def one_at_a_time(errand: Errand) -> None:
     """The client of BHM90 figure 2, which ends its session after every second request."""
     device = Device(errand.place / "lines")
+
+    def process() -> None:
+        clerk.process(lambda reply: device.output(reply.rid), device, timeout_s=LIMIT_S)
+
     with _clerk(errand, "till") as clerk, contextlib.closing(device):
         for _ in range(ROUNDS + 1):
             clerk.connect()
-            _resume(clerk, device)
+            process()
             sent = int(clerk.clerk.last_sent or 0)
             for number in range(sent + 1, min(sent + 2, 2 * ROUNDS) + 1):
                 (answer,) = clerk.send_many([(str(number), Order())])
                 if number % 2 == 0:
                     clerk.cancel_last_request(str(answer.eid))
-                _process(clerk, device)
+                process()
             clerk.satisfied()
             if not clerk.clerk.was_disconnected or sent < 2 * ROUNDS:
                 clerk.disconnect()
-
-
-def _resume(clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
-    """Does what a former life has left: the reply that it did not receive, or did not print."""
-    if clerk.clerk.state is onceq.ClientState.REQ_SENT:
-        _process(clerk, device)
-    elif clerk.clerk.last_sent is not None and clerk.clerk.checkpoint == device.state():
-        device.output(clerk.rereceive().rid)
-
-
-def _process(clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
-    device.output(clerk.receive(device.state(), timeout_s=LIMIT_S).rid)
 
 
 def many_at_a_time(errand: Errand) -> None:
@@ -137,6 +147,7 @@ def many_at_a_time(errand: Errand) -> None:
         sent = int(clerk.clerk.last_sent or 0)
         for first in range(sent + 1, 3 * ROUNDS + 1, 3):
             clerk.send_many([(str(number), Order()) for number in range(first, first + 3)])
+            clerk.clerk.alert_late(ALERTS.name, late_s=0)
             _receive_all(clerk)
         clerk.satisfied()
         if not clerk.clerk.was_disconnected:
@@ -235,19 +246,19 @@ def _stop_after(server: onceq.Server, place: Path, one: int, wanted: dict[str, i
 
 def asking_the_queue_manager(errand: Errand) -> None:
     """Everything that a queue manager does, in its own transactions and in the caller's."""
-    with onceq.open(errand.url, repository=errand.repository) as qm:
+    with errand.open() as qm:
         for _ in range(ROUNDS):
             fault_calls.administer(qm)
             fault_calls.register(qm)
         fault_calls.enqueue_tagged(qm, ROUNDS)
-        with psycopg.connect(errand.url) as connection:
+        with errand.connect() as connection:
             fault_calls.enqueue_in_transactions(qm, connection, ROUNDS)
             fault_calls.dequeue_in_transactions(qm, connection, 2 * ROUNDS)
             for _ in range(ROUNDS):
                 fault_calls.kill_and_redrive(qm, connection)
         for number in range(1, ROUNDS + 1):
-            fault_calls.reply_by_hand(qm, errand.url, str(number))
-    with onceq.open(errand.url, repository=errand.repository) as qm:
+            fault_calls.reply_by_hand(qm, errand.connect, str(number))
+    with errand.open() as qm:
         fault_calls.take_the_rest(qm)
 
 
@@ -294,15 +305,28 @@ def embedding(errand: Errand) -> None:
                 file.write("known\n")
 
 
+def _awaited(program: Callable[[Errand], None]) -> Callable[[Errand], None]:
+    """Returns the same program on the async twins of what it calls."""
+
+    def run(errand: Errand) -> None:
+        with asyncio.Runner() as runner:
+            program(dataclasses.replace(errand, runner=runner))
+
+    return run
+
+
 PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     "one_at_a_time": one_at_a_time,
+    "one_at_a_time_async": _awaited(one_at_a_time),
     "many_at_a_time": many_at_a_time,
+    "many_at_a_time_async": _awaited(many_at_a_time),
     "ordering": ordering,
     "serving": serving,
     "serving_batches": serving_batches,
     "serving_async": serving_async,
     "standing_by": standing_by,
     "asking_the_queue_manager": asking_the_queue_manager,
+    "asking_the_queue_manager_async": _awaited(asking_the_queue_manager),
     "moving_files": moving_files,
     "migrating": migrating,
     "embedding": embedding,

@@ -18,6 +18,7 @@ from onceq.engine.embedded import embedded_status, stop_embedded
 from onceq.engine.migrate import verify_with
 from onceq.spark.source import POINTS as SPARK_POINTS
 from onceq.testing.ledger import ask
+from proof.fault_calls import RECEIVED
 from proof.fault_programs import QUEUE, ROUNDS
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Scene:
 
     revocable: points at which the process holds claims and locks nothing: there it can be taken for
     dead, and another finish what it holds, before it goes on.
+    leaves_alerts: alerts of late requests stay queued, and its check looks at them.
     over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
     where queues differ.
     """
@@ -57,6 +59,7 @@ class Scene:
     beside: tuple[str, ...] = ()
     endless: tuple[str, ...] = ()
     over_a_wire: bool = True
+    leaves_alerts: bool = False
     revocable: frozenset[str] = frozenset()
     abort_limit: int | None = QUEUE.settings.abort_limit
     check: Callable[[Left], Iterator[str]] = _nothing
@@ -72,6 +75,18 @@ def _lines(left: Left) -> Iterator[str]:
         yield f"G5: the device printed {printed}"
 
 
+def _alerts(left: Left) -> Iterator[str]:
+    query = (
+        "select convert_from(body, 'UTF8')::jsonb ->> 'rid', count(*)"
+        f" from {left.repository}.element where role = 'datagram' group by 1"
+    )
+    counts: dict[str, int] = dict(ask(left.conninfo, query))
+    if set(counts.values()) - {1} or not set(counts) <= {str(n) for n in range(1, 3 * ROUNDS + 1)}:
+        yield f"G2: the alerts of late requests are {counts}"
+    if not counts:
+        yield "G4: no request was alerted of"
+
+
 def _things(left: Left) -> Iterator[str]:
     keys = Counter(one.key for one in left.final.effects)
     wanted = [f"{kind}{number}" for kind in "te" for number in range(1, ROUNDS + 1)]
@@ -79,8 +94,10 @@ def _things(left: Left) -> Iterator[str]:
     if keys != Counter(wanted):
         yield f"G2: the ledger has {dict(keys)}"
     taken = ask(left.conninfo, f"select number from {left.repository}.enqueued order by 1")
-    if [number for (number,) in taken] != list(range(1, ROUNDS + 1)):
-        yield f"G4: enqueued in the caller's transactions: {taken}"
+    numbers = [number for (number,) in taken]
+    once = list(range(1, ROUNDS + 1))
+    if numbers != [*once, *(RECEIVED + number for number in once)]:
+        yield f"G4, G5: enqueued and received in the caller's transactions: {taken}"
 
 
 def _rids_in(path: Path) -> list[str]:
@@ -128,13 +145,18 @@ def _embedded(left: Left) -> Iterator[str]:
             yield f"server {one} cannot be stopped"
 
 
-CLERK: Final = _around("Connect", "Send", "Receive", "CancelRequest", "Disconnect")
-WINDOW: Final = _around("SendMany", "Acknowledge")
+CLERK: Final = _around("Connect", "Send", "Receive", "Act", "CancelRequest", "Disconnect")
+WINDOW: Final = _around("SendMany", "AlertLate", "Acknowledge")
 LIFE: Final = _around("OpenIncarnation", "CloseIncarnation", "TakeOver", "Sweep", "Claim")
 EXECUTION: Final = _around("Begin", "Call", "Finish", "Commit", "Rollback", "AbortElement")
 HOLDING: Final = frozenset({"Call.after", "Finish.before"})
 """Not before its handler: one taken for dead there still calls it, in vain, in a transaction that
 cannot commit, and the checker would see an execution after the failure was told (G3)."""
+QUEUE_MANAGER: Final = _around(
+    *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
+    *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
+    *("Deregister", "EnqueueTagged", "ClaimEid", "BeginReply", "TakeReply", "SettleReply"),
+)
 PARTS: Final = _around("Start", "Part", "Keep", "Undo")
 
 SCENES: Final[dict[str, Scene]] = {
@@ -146,7 +168,27 @@ SCENES: Final[dict[str, Scene]] = {
         check=_lines,
     ),
     "a client with a window": Scene(
-        program="many_at_a_time", beside=("serving",), endless=("serving",), points=WINDOW
+        program="many_at_a_time",
+        beside=("serving",),
+        endless=("serving",),
+        points=WINDOW,
+        check=_alerts,
+        leaves_alerts=True,
+    ),
+    "an async client": Scene(
+        program="one_at_a_time_async",
+        beside=("serving",),
+        endless=("serving",),
+        points=CLERK,
+        check=_lines,
+    ),
+    "an async client with a window": Scene(
+        program="many_at_a_time_async",
+        beside=("serving",),
+        endless=("serving",),
+        points=WINDOW,
+        check=_alerts,
+        leaves_alerts=True,
     ),
     "a server": Scene(
         program="serving", beside=("ordering",), points=LIFE | EXECUTION, revocable=HOLDING
@@ -161,11 +203,15 @@ SCENES: Final[dict[str, Scene]] = {
         program="asking_the_queue_manager",
         beside=("serving",),
         endless=("serving",),
-        points=_around(
-            *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
-            *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
-            *("Deregister", "EnqueueTagged", "ClaimEid"),
-        ),
+        points=QUEUE_MANAGER,
+        abort_limit=None,
+        check=_things,
+    ),
+    "an async queue manager": Scene(
+        program="asking_the_queue_manager_async",
+        beside=("serving",),
+        endless=("serving",),
+        points=QUEUE_MANAGER,
         abort_limit=None,
         check=_things,
     ),
@@ -196,6 +242,15 @@ SCENES: Final[dict[str, Scene]] = {
         check=_embedded,
     ),
 }
+
+LAST: Final = frozenset(
+    {
+        ("CloseIncarnation.after", ROUNDS),
+        ("file.named", 2 * ROUNDS),
+        ("parquet.named", ROUNDS),
+    }
+)
+"""Points after whose last time nothing commits: a cut at a commit cannot be made there."""
 
 ELSEWHERE: Final = {
     **{f"spark.{point}": "tests/spark/test_kills.py" for point in SPARK_POINTS},

@@ -12,15 +12,19 @@ from proof.part import Size
 
 REQUESTS = "acknowledged requests, none lost, doubled or mismatched"
 KILLS = "process kills"
+CLIENT_KILLS = "kills of clients that knew their state, by each kind of ledger and by none"
 CRASHES = "PostgreSQL crashes"
 FAULT_POINTS = "fault points reached, each three times"
 UNKNOWN_COMMITS = "unknown commits resolved to the truth"
 POWER_CUTS = "power cuts"
 STATES = "model states"
 SCHEDULES = "simulated schedules"
-EVENTS = "history events checked"
+OUTSTANDING = "requests outstanding at a time, received in random order"
+EVENTS = "recorded history events checked"
+INVENTED = "invented history events checked"
 MUTANTS = "mutants caught"
 BAD_INPUTS = "bad inputs"
+FILE_ROWS = "rows of a file, each one request and one reply"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +45,17 @@ class Goal:
 GOALS = (
     Goal(what=REQUESTS, proof=200_000, long=5_000_000),
     Goal(what=KILLS, proof=5_000, long=100_000),
+    Goal(what=CLIENT_KILLS, small=100, proof=2_000, long=40_000),
     Goal(what=CRASHES, proof=200, long=3_000),
     Goal(what=FAULT_POINTS, small=1, proof=1, long=1, all_of=True),
     Goal(what=UNKNOWN_COMMITS, proof=1_000, long=20_000),
     Goal(what=POWER_CUTS, small=10, proof=150, long=2_000),
     Goal(what=STATES, small=200_000, proof=2_000_000, long=50_000_000),
     Goal(what=SCHEDULES, proof=20_000, long=2_000_000),
-    Goal(what=EVENTS, proof=5_000_000, long=100_000_000),
+    Goal(what=OUTSTANDING, small=1_000, proof=10_000, long=50_000),
+    Goal(what=EVENTS, proof=500_000, long=10_000_000),
+    Goal(what=INVENTED, proof=5_000_000, long=100_000_000),
     Goal(what=MUTANTS, proof=40, long=40, all_of=True),
     Goal(what=BAD_INPUTS, small=10_000, proof=1_000_000, long=50_000_000),
+    Goal(what=FILE_ROWS, small=20_000, proof=1_000_000, long=5_000_000),
 )

@@ -18,22 +18,20 @@ if TYPE_CHECKING:
     from proof.record import Shown
 
 MET, MISSED, STATED = "met", "MISSED", "stated"
-NOT_TRIED, IN_PART = "not tried here", "in part"
+NOT_TRIED, IN_PART, NOT_RUN = "not tried here", "in part", "not run"
 TABLE = {goal.what: goal for goal in GOALS}
 
 
 def rows(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> list[Row]:
-    """Return the rows of the goals to which what was shown adds; all of them in a whole run."""
-    names = {one.name for one in shown}
-    whole = {part.name for part in parts} <= names
-    touched = {what for part in parts if part.name in names for what in part.states}
-    return [_row(goal, parts, shown, size) for goal in GOALS if whole or goal.what in touched]
+    """Return a row for each goal, whether something was run that adds to it or not."""
+    return [_row(goal, parts, shown, size) for goal in GOALS]
 
 
 def _row(goal: Goal, parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> Row:
     adding = {part.name for part in parts if goal.what in part.states}
     tried = [one for one in shown if one.name in adding]
     found = [m for one in tried for m in one.measures if m.what == goal.what]
+    is_whole = {part.name for part in parts} <= {one.name for one in shown}
     wanted = goal.of(size)
     if goal.all_of:
         wanted = max(wanted, sum(measure.goal or 0 for measure in found))
@@ -43,7 +41,7 @@ def _row(goal: Goal, parts: Sequence[Part], shown: Sequence[Shown], size: Size) 
         goal=wanted,
         reached=reached,
         seconds=sum(one.seconds for one in tried),
-        verdict=_verdict(reached, wanted, tried, len(adding)),
+        verdict=_verdict(reached, wanted, tried, len(adding)) if tried or is_whole else NOT_RUN,
     )
 
 
@@ -85,7 +83,7 @@ def _wrong_with(one: Shown, part: Part) -> Iterator[str]:
         yield one.failure
     yield from one.violations
     yield from (f"{m.what}: {m.reached:,} of {m.goal:,}" for m in one.measures if _falls_short(m))
-    yield from (f"the control did not fail: {c.what}" for c in one.controls if not c.is_met)
+    yield from _wrong_controls(one, part)
     stated = {measure.what for measure in one.measures}
     if not one.failure and not one.skipped:
         yield from (f"did not state: {what}" for what in part.states if what not in stated)
@@ -96,6 +94,20 @@ def _wrong_with(one: Shown, part: Part) -> Iterator[str]:
         for m in one.measures
         if m.what in TABLE and TABLE[m.what].all_of and m.goal is None
     )
+
+
+def _wrong_controls(one: Shown, part: Part) -> Iterator[str]:
+    for c in one.controls:
+        if not c.is_met:
+            share = f"{c.broke:,} of {c.of:,}, at least {c.least:.0%}"
+            yield f"the control did not fail: {c.what} ({share})"
+        if c.what not in part.controls:
+            yield f"a control that it does not declare: {c.what}"
+    if not one.failure and not one.skipped:
+        tried = {c.what for c in one.controls}
+        yield from (
+            f"did not try the control: {what}" for what in part.controls if what not in tried
+        )
 
 
 def _falls_short(measure: Measure) -> bool:

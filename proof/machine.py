@@ -29,6 +29,18 @@ def _onceq() -> str:
     return f"{__version__} ({revision})" if revision else __version__
 
 
+def why_not_recorded() -> str | None:
+    """Return why figures of this tree are not to be recorded; None: they may be."""
+    if not _said("git", "rev-parse", "HEAD"):
+        return "no revision is known here: record from a clone"
+    changed = _said("git", "status", "--porcelain")
+    return (
+        f"the tree is changed ({len(changed.splitlines())} files): commit first"
+        if changed
+        else None
+    )
+
+
 def described() -> dict[str, str]:
     """Return what the figures depend on, by what is asked."""
     postgres = find_binaries().program("postgres")

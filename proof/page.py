@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 COMMANDS = {
-    Size.SMALL: "SIZE=small WRITE=1 make proof",
     Size.PROOF: "WRITE=1 make proof",
     Size.LONG: "SIZE=long WRITE=1 make proof",
 }
@@ -70,9 +69,22 @@ def _about(record: Record) -> str:
         "seed": ", ".join(map(str, seeds)),
         "size": record.size.value,
         "took": f"{took}; the parts one by one: {work:.0f} minutes",
-        **record.machine,
+        **_alike(record.shown),
     }
     return "\n".join(_table(("", ""), facts.items()))
+
+
+def _alike(shown: Sequence[Shown]) -> dict[str, str]:
+    """Return what all parts ran on alike; the rest is said of each."""
+    first = shown[0].machine if shown else {}
+    return {k: v for k, v in first.items() if all(one.machine.get(k) == v for one in shown)}
+
+
+def _on(one: Shown) -> str:
+    """Return what a part ran on."""
+    if not one.machine:
+        return "revision and machine not recorded"
+    return ", ".join(f"{what} {value}" for what, value in one.machine.items())
 
 
 def _table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> Iterator[str]:
@@ -93,18 +105,25 @@ def _wrong(found: Sequence[str]) -> Iterator[str]:
 
 def _controls(shown: Sequence[Shown]) -> Iterator[str]:
     lines = [
-        (one.name, c.what, f"{c.broke:,} of {c.of:,}", "yes" if c.is_met else "NO")
+        (
+            one.name,
+            c.what,
+            f"{c.broke:,} of {c.of:,}",
+            f"{c.least:.0%}" if c.least else "once",
+            "yes" if c.is_met else "NO",
+        )
         for one in shown
         for c in one.controls
     ]
     if lines:
         yield "## Controls\n\nWhat must fail, so that the trials are known to see anything.\n"
-        yield from _table(("part", "control", "failed", "as it must"), lines)
+        yield from _table(("part", "control", "failed", "at least", "as it must"), lines)
 
 
 def _section(one: Shown) -> Iterator[str]:
     yield f"### {one.name}\n"
-    yield f"{one.text} Seed {one.seed}, {one.date}, {one.seconds:,.0f} s.\n"
+    yield f"{one.text.rstrip('.')}.\n"
+    yield f"Seed {one.seed}, {one.date}, {one.seconds:,.0f} s; {_on(one)}.\n"
     if one.failure:
         yield "**It failed**: it came to no outcome.\n"
     if one.skipped:

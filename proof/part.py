@@ -7,7 +7,7 @@ what it reached and what it found broken, and the runner compares.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable  # at run time too, as below: msgspec reads the types
+from collections.abc import Callable, Mapping  # at run time too, as below: msgspec reads the types
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -40,16 +40,20 @@ class Measure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What must fail, or else the trial proves nothing. broke: how often it did, of how many."""
+    """What must fail, or else the trial proves nothing. broke: how often it did, of how many.
+
+    least: the share of them in which it must; it comes from the part's declaration.
+    """
 
     what: str
     broke: int
     of: int
+    least: float = 0.0
 
     @property
     def is_met(self) -> bool:
-        """Whether it broke at least once, as it must."""
-        return self.broke > 0
+        """Whether it broke at least once, and in the share of the trials in which it must."""
+        return self.broke > 0 and self.broke >= self.least * self.of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +104,7 @@ class Part:
 
     run: called in a process of its own, whose standard output and error are shown if it fails.
     states: the rows of proof/goals.py to which it adds; several parts may add to one row.
+    controls: what must fail, by its text, and the least share of its trials in which it must.
     alone: nothing else of the proof runs beside it.
     """
 
@@ -107,5 +112,6 @@ class Part:
     text: str
     run: Callable[[Order], Outcome]
     states: tuple[str, ...] = ()
+    controls: Mapping[str, float] = field(default_factory=dict[str, float])
     alone: bool = False
     limits: Limits = Limits()

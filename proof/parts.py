@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proof.clients.part import PART as CLIENTS
 from proof.faultpoints import PART as FAULT_POINTS
 from proof.fuzz.part import PART as FUZZ
 from proof.history.part import PART as HISTORY
+from proof.large_file import PART as LARGE_FILE
 from proof.model.part import PART as MODEL
 from proof.mutants.part import PART as MUTANTS
 from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.torture import PART as TORTURE
+from proof.windows.part import PART as WINDOWS
 
 if TYPE_CHECKING:
     from proof.part import Part
@@ -23,8 +26,11 @@ PARTS: tuple[Part, ...] = (
     MUTANTS,
     SIMULATION,
     FAULT_POINTS,
+    CLIENTS,
     FUZZ,
+    LARGE_FILE,
     SCOREBOARD,
+    WINDOWS,
     TORTURE,
     POWER_CUT,
 )

@@ -7,6 +7,7 @@ name of a machine.
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,14 +24,26 @@ FOLDER = Path(__file__).parent
 VERSION = 1
 
 
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """What all parts of one run have in common."""
+
+    seed: int
+    date: str
+    machine: dict[str, str]
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part has shown. date: its day, in UTC. failure: why it came to no outcome."""
+    """What a part has shown. date: its day, in UTC. failure: why it came to no outcome.
+
+    machine: what it ran on, with the revision, by what is asked; empty where it was not recorded.
+    """
 
     name: str
     text: str
     date: str
     seed: int
     seconds: float
+    machine: dict[str, str] = {}
     failure: str | None = None
     skipped: str | None = None
     measures: list[Measure] = []
@@ -58,7 +71,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run, or several put together. machine: what it ran on, by what is asked.
+    """A whole run, or several put together.
 
     took_s: the time of the run from beginning to end; None when it is put together of several.
     """
@@ -66,18 +79,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     v: int = VERSION
     size: Size
     took_s: float | None = None
-    machine: dict[str, str]
     shown: list[Shown]
     judged: Judged = Judged()
 
 
-def shown(result: Result, seed: int, date: str) -> Shown:
+def shown(result: Result, run: Run) -> Shown:
     """Return what is recorded of a part that has ended."""
+    declared = result.part.controls
     made = Shown(
         name=result.part.name,
         text=result.part.text,
-        date=date,
-        seed=seed,
+        date=run.date,
+        seed=run.seed,
+        machine=run.machine,
         seconds=round(result.seconds, 1),
         failure=None if result.failure is None else _without_places(result.failure),
     )
@@ -87,7 +101,9 @@ def shown(result: Result, seed: int, date: str) -> Shown:
         made,
         skipped=outcome.skipped,
         measures=outcome.measures,
-        controls=outcome.controls,
+        controls=[
+            replace(one, least=declared.get(one.what, one.least)) for one in outcome.controls
+        ],
         violations=[_without_places(one) for one in outcome.violations],
         page=outcome.page,
     )

@@ -6,19 +6,36 @@ its fence, and a client that orders again whenever it does not know.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
 
 from onceq.cli.torture import spark_command
 from onceq.testing.torture import Plan, run
-from onceq.testing.torture.plan import CONTROLS
+from onceq.testing.torture.plan import BY_NAME, CONTROLS
 from proof import goals
 from proof.part import Control, Limits, Measure, Outcome, Part, Size
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from onceq.testing.torture import Progress, Report
     from proof.part import Order
 
 SECONDS: Final = {Size.SMALL: 20.0, Size.PROOF: 840.0, Size.LONG: 4 * 3600.0}
+BROKEN: Final = {
+    "fence": "torture without the fence of a finish",
+    "clerk": "torture of a client that orders again when it does not know",
+}
+PROVES: Final = {
+    "fence": re.compile(
+        r"G[28]\b.*(there \d+ times|committed \d+ times|\d effects are there, not 1"
+        r"|by several transactions|and its effect is there)$"
+    ),
+    "clerk": re.compile(r"G2\b.*(booked by \d+ requests|booked by several requests)$"),
+}
+"""What each control must be found by: the effect of a lost claim, and an order booked twice."""
+LONG_ENOUGH_S: Final = 600.0
+"""A run of this length makes each kind of fault at least once, or says why not."""
 CONTROL_SECONDS: Final = 60.0
 """Within which a control must be found; its run ends when it is."""
 
@@ -40,7 +57,10 @@ def torture(order: Order) -> Outcome:
     controls = [_control(order, broken) for broken in CONTROLS]
     return Outcome(
         measures=_measures(report),
-        violations=[f"{text} ({report.repeat})" for text in report.violations],
+        violations=[
+            f"{text} ({report.repeat})"
+            for text in (*report.violations, *(unmade(report) if seconds >= LONG_ENOUGH_S else ()))
+        ],
         controls=controls,
         page=report.page(),
     )
@@ -57,17 +77,28 @@ def _measures(report: Report) -> list[Measure]:
     ]
 
 
+def unmade(report: Report) -> list[str]:
+    """Returns the kinds of faults that were never made, where nothing says why not."""
+    explained = {text.partition(",")[0] for text in report.not_made}
+    return [
+        f"G12: no fault '{name}' was made, and nothing says why"
+        for name in BY_NAME
+        if not report.faults.get(name) and name not in explained
+    ]
+
+
+def is_proved(broken: str, violations: Iterable[str]) -> bool:
+    """Whether one of these violations is what this control breaks: not any other trouble."""
+    return any(PROVES[broken].match(text) for text in violations)
+
+
 def _control(order: Order, broken: str) -> Control:
     """Runs a control; it ends as soon as something wrong is seen."""
     order.say(f"breaking the {broken} on purpose", 0, 1)
     place = order.place / broken
     plan = Plan(seconds=CONTROL_SECONDS, seed=order.seed, place=place, broken=broken)
     report = run(plan)
-    texts = {
-        "fence": "torture without the fence of a finish",
-        "clerk": "torture of a client that orders again when it does not know",
-    }
-    return Control(what=texts[broken], broke=int(bool(report.violations)), of=1)
+    return Control(what=BROKEN[broken], broke=int(is_proved(broken, report.violations)), of=1)
 
 
 PART = Part(
@@ -75,6 +106,7 @@ PART = Part(
     text="clients, servers, Spark and PostgreSQL under every fault at once; their whole history",
     run=torture,
     states=(goals.REQUESTS, goals.KILLS, goals.CRASHES, goals.UNKNOWN_COMMITS, goals.EVENTS),
+    controls=dict.fromkeys(BROKEN.values(), 1.0),
     alone=True,
     limits=Limits(small_s=240.0, proof_s=1800.0, long_s=6 * 3600.0),
 )

@@ -49,20 +49,25 @@ class Life:
         )
 
     def finish(self, element: Element, reply: bytes = b"", *, n: int = 0) -> list[Element]:
-        finished = self.driver.perform(
+        return self.finish_all([element], [reply], n=n).following
+
+    def finish_all(
+        self, elements: list[Element], replies: list[bytes], *, must: int = 1, n: int = 0
+    ) -> ops.Finished:
+        return self.driver.perform(
             ops.Finish(
-                seqs=[element.seq],
+                seqs=[element.seq for element in elements],
                 incarnation=self.incarnation,
-                replies=[reply],
+                replies=replies,
                 content_type=None,
                 token="test",
-                queue_id=element.queue_id,
+                must=must,
+                queue_id=elements[0].queue_id,
                 n=n,
                 turn=1,
                 alone=True,
             )
         )
-        return finished.following
 
     def commit(self) -> None:
         self.driver.perform(ops.Commit())

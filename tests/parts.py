@@ -14,7 +14,7 @@ import onceq
 from onceq.engine.connection import Link
 from onceq.engine.driver import PostgresDriver, connect
 from onceq.engine.locate import locate
-from onceq.engine.migrate import function_sources, in_schema
+from onceq.engine.schema import function_sources, in_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -12,6 +12,7 @@ from onceq.engine.locate import Located
 from onceq.manager.queue_manager import QueueOperations
 from onceq.model import ops
 from onceq.model.queue import Queue
+from proof.fuzz import legal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,6 +66,7 @@ class _Kept:
     def __init__(self, link: Any) -> None:
         self.run = link.run
         self.perform = link.perform
+        self.repository: str = getattr(link, "repository", "memory")  # there it has no name
 
     def reconnect(self) -> None:
         """Nothing."""
@@ -76,7 +78,9 @@ class _Kept:
 def make_queue(place: Place, r: Rubbish) -> Any:
     """A queue as a value; and declared when it is one."""
     settings = r.keywords(SETTINGS | {"unknown": 1} if r.likely(0.05) else SETTINGS)
-    queue: Queue[Any, Any] = Queue(r.either("scratch"), bytes, bytes, **settings)
+    name = r.either("scratch")
+    r.expect(legal.both(legal.queue_name(name), legal.settings(settings)))
+    queue: Queue[Any, Any] = Queue(name, bytes, bytes, **settings)
     place.qm.create(queue)
     return place.qm.destroy(queue.name)
 
@@ -85,6 +89,7 @@ def handle_queue(place: Place, r: Rubbish) -> Any:
     """Options of a handler."""
     del place
     options = r.keywords({"batch": 3, "isolation": "serializable", "effects": True})
+    r.expect(legal.options(options))
     return ORDERS.handled_by(print, **options)
 
 
@@ -95,6 +100,11 @@ def alter(place: Place, r: Rubbish) -> None:
     )
     name = r.either("typed")
     started: Any = r.keywords({"enqueue_started": True, "dequeue_started": True}, 0.9)
+    given = {key: value for key, value in changes.items() if value is not None}
+    flags = all(legal.optional(one, legal.flag) for one in started.values())
+    one_by_one = [legal.settings(legal.DEFAULT_BACKOFF_MS_MAX | {k: given[k]}) for k in given]
+    if not (legal.queue_name(name) and flags and all(one_by_one)):
+        r.expect(legal=False)
     place.qm.alter(ops.AlterQueue(queue=name, **changes, **started))
     place.qm.alter(
         ops.AlterQueue(queue="typed", abort_limit=5, body_bytes_max=65_536, tag_bytes_max=65_536)
@@ -104,14 +114,27 @@ def alter(place: Place, r: Rubbish) -> None:
 def name_queue(place: Place, r: Rubbish) -> Any:
     """A queue's name."""
     calls: list[Callable[[Any], Any]] = [place.qm.show, place.qm.start, place.qm.destroy]
-    return r.chance.choice(calls)(r.value())
+    call, name = r.chance.choice(calls), r.value()
+    r.expect(legal.queue_name(name))
+    return call(name)
 
 
 def enqueue(place: Place, r: Rubbish) -> Any:
     """A body and attributes."""
+    given = attributes(r)
     if r.likely(0.5):
-        return place.qm.enqueue(ORDERS, r.either(b"x", 0.7), **attributes(r))
-    return place.qm.enqueue(TYPED, r.either({"a": 1}, 0.3), **attributes(r))
+        body = r.sized(b"x", legal.BODY_BYTES, 0.7)
+        r.expect(_sent(legal.octets(body, legal.BODY_BYTES), given))
+        return place.qm.enqueue(ORDERS, body, **given)
+    value = r.either({"a": 1}, 0.3)
+    r.expect(_sent(legal.encodable(dict, value), given))
+    return place.qm.enqueue(TYPED, value, **given)
+
+
+def _sent(body: bool | None, given: dict[str, Any]) -> bool | None:  # noqa: FBT001 # an answer
+    """Whether body and attributes are legal; texts of properties are PostgreSQL's to judge."""
+    unjudged = None if {"properties", "not_before", "expires_at"} & given.keys() else True
+    return legal.both(body, legal.attributes(given), unjudged)
 
 
 def attributes(r: Rubbish) -> Any:
@@ -132,13 +155,16 @@ def attributes(r: Rubbish) -> Any:
 def enqueue_many(place: Place, r: Rubbish) -> Any:
     """Many bodies."""
     many: Any = r.either([r.either(b"x", 0.8) for _ in range(3)], 0.8)
+    r.expect(legal.several(many) and all(legal.octets(one, legal.BODY_BYTES) for one in many))
     return place.qm.enqueue_many(ORDERS, many)
 
 
 def dequeue(place: Place, r: Rubbish) -> Any:
     """What to dequeue, and how long to wait."""
     timeout = r.chance.choice((0, 0.0, -1, -1e9, 0.0))
-    return place.qm.dequeue(r.either("orders"), eid=r.either(None), timeout_s=timeout)
+    queue, eid = r.either("orders"), r.either(None)
+    r.expect(legal.both(legal.queue_name(queue), legal.optional(eid, legal.eid)))
+    return place.qm.dequeue(queue, eid=eid, timeout_s=timeout)
 
 
 def name_element(place: Place, r: Rubbish) -> Any:
@@ -149,35 +175,66 @@ def name_element(place: Place, r: Rubbish) -> Any:
         place.qm.redrive,
         place.qm.resolve,
     ]
-    return r.chance.choice(calls)(r.either(r.eid(), 0.2))
+    call, eid = r.chance.choice(calls), r.either(r.eid(), 0.2)
+    r.expect(legal.eid(eid) or (None if call == place.qm.resolve else False))
+    return call(eid)
 
 
 def look_up(place: Place, r: Rubbish) -> Any:
     """What to look for."""
     likely = {"rid": "1", "eid": r.eid(), "registrant": "x", "state": "queued", "queue": "orders"}
-    return place.qm.lookup(**r.keywords(likely | {"limit": 3}))
+    search = r.keywords(likely | {"limit": 3})
+    r.expect(legal.search({**dict.fromkeys(likely), "limit": 1, **search}))
+    return place.qm.lookup(**search)
 
 
 def register(place: Place, r: Rubbish) -> Any:
     """Who registers."""
     options = r.keywords({"thread": "t", "stable": True}, 0.6)
-    return place.qm.register(r.either("orders", 0.8), r.either("someone", 0.3), **options)
+    queue, name = r.either("orders", 0.8), r.either("someone", 0.3)
+    thread = options.get("thread", "")
+    r.expect(
+        legal.both(
+            legal.queue_name(queue),
+            legal.identifier(name),
+            thread == "" or legal.identifier(thread),
+            legal.flag(options.get("stable", True)),
+        )
+    )
+    return place.qm.register(queue, name, **options)
 
 
 def tagged(place: Place, r: Rubbish) -> Any:
     """Tags and bodies of a registration."""
-    queue = r.either("orders", 0.8)
-    calls: list[Callable[[], Any]] = [
-        lambda: place.qm.enqueue_tagged(queue, place.handle, r.either(b"x"), r.either(b"tag")),
-        lambda: place.qm.dequeue_tagged(queue, place.handle, r.either(b"tag")),
-        lambda: place.qm.read_last(queue, place.handle),
+    queue, body = r.either("orders", 0.8), r.either(b"x")
+    tag = r.sized(b"tag", legal.TAG_BYTES)
+    named = legal.queue_name(queue)
+    of_tag = legal.optional(tag, lambda v: legal.octets(v, legal.TAG_BYTES))
+    of_body = legal.octets(body, legal.BODY_BYTES)
+    calls: list[tuple[bool | None, Callable[[], Any]]] = [
+        (
+            legal.both(named, of_body, of_tag),
+            lambda: place.qm.enqueue_tagged(queue, place.handle, body, tag),
+        ),
+        (legal.both(named, of_tag), lambda: place.qm.dequeue_tagged(queue, place.handle, tag)),
+        (named, lambda: place.qm.read_last(queue, place.handle)),
     ]
-    return r.chance.choice(calls)()
+    expected, call = r.chance.choice(calls)
+    r.expect(expected)
+    return call()
 
 
 def connect(place: Place, r: Rubbish) -> Any:
     """A client's name, its thread and its window."""
     name, options = r.either("someone", 0.2), r.keywords({"thread": "t", "window": 2}, 0.7)
+    thread = options.get("thread", "")
+    r.expect(
+        legal.both(
+            legal.identifier(name),
+            thread == "" or legal.identifier(thread),
+            legal.whole(options.get("window", 1), 1, 1) or None,
+        )
+    )
     link: Any = _Kept(place.link)
     return Clerk(link, name, ORDERS, **options).connect()
 
@@ -187,25 +244,45 @@ def send(place: Place, r: Rubbish) -> Any:
     clerk = place.clerk
     if r.likely(0.2):
         pairs: Any = r.either([(r.either("1"), r.either(b"x")), (r.text(), b"y")], 0.8)
+        r.expect(legal.several(pairs) and all(map(_is_sendable, pairs)))
         return clerk.send_many(pairs)
     chosen = {k: v for k, v in attributes(r).items() if k not in {"rid", "correlation_id"}}
-    return clerk.send(r.either(r.text(), 0.7), r.either(b"x", 0.8), **chosen)
+    rid, body = r.either(r.text(), 0.7), r.sized(b"x", legal.BODY_BYTES, 0.8)
+    r.expect(_sent(_is_sendable((rid, body)), chosen))
+    return clerk.send(rid, body, **chosen)
+
+
+def _is_sendable(pair: Any) -> bool:
+    return (
+        legal.pair(pair) and legal.identifier(pair[0]) and legal.octets(pair[1], legal.BODY_BYTES)
+    )
 
 
 def receive(place: Place, r: Rubbish) -> Any:
     """Checkpoints, rids, limits."""
     clerk = place.clerk
-    calls: list[Callable[[], Any]] = [
-        lambda: clerk.receive(r.either(None), timeout_s=0.0, rid=r.either(None)),
-        lambda: clerk.receive_many(r.either(3), checkpoint=r.either(b"c"), timeout_s=0.0),
-        lambda: clerk.acknowledge(r.either(["1"]), checkpoint=r.either(b"c")),
-        lambda: clerk.recover(r.either("1"), acknowledged=r.likely(0.5)),
-        clerk.cancel_last_request,
-        clerk.rereceive,
-        clerk.disconnect,
-        clerk.connect,
+    checkpoint, rid = r.sized(b"c", legal.TAG_BYTES), r.either(None)
+    limit = r.either(3)
+    of_checkpoint = legal.optional(checkpoint, lambda v: legal.octets(v, legal.TAG_BYTES))
+    calls: list[tuple[bool | None, Callable[[], Any]]] = [
+        (
+            legal.both(of_checkpoint, legal.optional(rid, legal.identifier)),
+            lambda: clerk.receive(checkpoint, timeout_s=0.0, rid=rid),
+        ),
+        (
+            legal.both(of_checkpoint, legal.whole(limit, 1, 1000) or None),
+            lambda: clerk.receive_many(limit, checkpoint=checkpoint, timeout_s=0.0),
+        ),
+        (None, lambda: clerk.acknowledge(r.either(["1"]), checkpoint=checkpoint)),
+        (None, lambda: clerk.recover(r.either("1"), acknowledged=r.likely(0.5))),
+        (None, clerk.cancel_last_request),
+        (None, clerk.rereceive),
+        (None, clerk.disconnect),
+        (None, clerk.connect),
     ]
-    return r.chance.choice(calls)()
+    expected, call = r.chance.choice(calls)
+    r.expect(expected)
+    return call()
 
 
 CALLS: tuple[Callable[[Place, Rubbish], Any], ...] = (

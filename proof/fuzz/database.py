@@ -6,6 +6,7 @@ A refusal leaves the repository as it was, and the session alive.
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -15,7 +16,8 @@ from onceq.cli.main import make_app
 from onceq.engine.connection import Link
 from onceq.engine.locate import Located
 from onceq.engine.migrate import apply_with
-from proof.fuzz import api
+from onceq.model.queue import Queue
+from proof.fuzz import api, legal, values
 from proof.fuzz.rubbish import Rubbish
 
 if TYPE_CHECKING:
@@ -29,16 +31,17 @@ FUNCTIONS = """
     from pg_proc p where p.pronamespace = %s::regnamespace and p.prokind = 'f'
       and p.prorettype <> 'trigger'::regtype order by 1, 2
 """
-STATE = """
-    select (select json_agg(q order by queue_id)::text from {0}.queue q),
-        (select count(*) || coalesce(sum(seq), 0)::text from {0}.element),
-        (select count(*) from {0}.history), (select json_agg(r)::text from {0}.registration r),
-        (select json_agg(r order by registrant_id)::text from {0}.registrant r)
+TABLES = """
+    select c.relname from pg_class c
+    where c.relnamespace = %s::regnamespace and c.relkind = 'r' order by 1
 """
+DIGEST = """(select count(*) || ':' || coalesce(sum(hashtext(ctid::text || xmin)::bigint), 0)
+    from {0}.{1})"""
+"""Of a table: where each row version stands, and which transaction wrote it. Whoever inserts,
+updates or deletes a row changes one of the two."""
 ALLOWED = ("OQ", "22", "23", "54", "55P03", "0A", "40", "42P01", "42883", "42704", "42804", "P0002")
 """SQLSTATEs, by prefix, of an SQL function that is called with rubbish: our own, a data type's, a
 constraint's, a limit's, a time-out; 42: a name in the rubbish that is none of the database's."""
-UNHARMED = "select count(*) from {0}.repository"
 COMMANDS = (
     ("queue", "list"),
     ("queue", "show"),
@@ -57,6 +60,16 @@ COMMANDS = (
 )
 OPTIONS = ("--abort-limit", "--queue", "--client", "--rid", "--json", "--limit", "--state", "--out")
 CODES = frozenset({0, 1, 2, 3, 4})
+NO_PLACES = (
+    "embedded:",
+    "embedded:/dev/null/data",
+    f"embedded:/tmp/{'a' * 300}",
+    "embedded:/proc/1",
+)
+"""Where no embedded PostgreSQL can be: the other places are another test's."""
+SIZED = Queue("sized", bytes, bytes)
+"""A queue of the documented limits that no rubbish names."""
+BODIES = (0, 1, legal.BODY_BYTES, legal.BODY_BYTES + 1)
 
 
 class Database:
@@ -69,8 +82,11 @@ class Database:
         self.link.reconnect()
         self.link.connection.execute("set lock_timeout = '200ms'; set statement_timeout = '10s'")
         self.place = api.Place(self.link, "client")
+        self.place.qm.declare(SIZED)
         self.plain = psycopg.connect(conninfo, autocommit=True)
         self.plain.execute("set lock_timeout = '200ms'; set statement_timeout = '10s'")
+        tables = [row[0] for row in self.plain.execute(TABLES, (REPOSITORY,))]
+        self._digests = "select " + ", ".join(DIGEST.format(REPOSITORY, one) for one in tables)
         self.functions = self.plain.execute(FUNCTIONS, (REPOSITORY,)).fetchall()
 
     def close(self) -> None:
@@ -80,56 +96,98 @@ class Database:
 
     def state(self) -> Any:
         """Returns what a refusal must leave as it is."""
-        return self.plain.execute(STATE.format(REPOSITORY).encode()).fetchone()
+        return self.plain.execute(self._digests.encode()).fetchone()
 
     def call_api(self, verdicts: Verdicts, seed: int) -> None:
         """Gives one rubbish call to the public API."""
         r = Rubbish(seed)
         call = r.chance.choice(api.CALLS)
-        state = self.state if seed % 5 == 0 else lambda: None
-        name = call.__name__
-        verdicts.judge("PostgreSQL", name, seed, lambda: call(self.place, r), state=state)
+        again = functools.partial(call, self.place, r)
+        verdicts.judge("PostgreSQL", call.__name__, r, again, state=self.state)
 
     def call_sql(self, verdicts: Verdicts, seed: int) -> None:
         """Calls one SQL function with rubbish; in a transaction that is rolled back."""
-        verdicts.inputs["SQL functions"] += 1
         r = Rubbish(seed)
-        name, types = r.chance.choice(self.functions)
-        values = ", ".join(literal(r, kind) for kind in types)
-        text = f"select * from {REPOSITORY}.{name}({values})".replace("\0", "")
-        before = self.state() if seed % 10 == 0 else None
-        sqlstate = ""
+        name, text = self._enqueue(r) if r.likely(0.1) else self._function(r)
+        text = text.replace("\0", "")
+        before = self.state()
+        sqlstate, changed = "", False
         try:
             with self.plain.transaction(force_rollback=True):
-                self.plain.execute(text.encode("utf-8", "replace"))
+                sqlstate = self._refusal(text)
+                changed = bool(sqlstate) and self.state() != before
         except psycopg.Error as error:
             sqlstate = error.sqlstate or type(error).__name__
-        if sqlstate and not sqlstate.startswith(ALLOWED):
-            kind = f"SQL functions: {name}: {sqlstate}"
-            verdicts.note(kind, f"{kind}: {text[:300]} [seed {seed}]")
-        if before is not None and self.state() != before:
-            verdicts.note(name, f"SQL functions: {name}: {text[:200]} changed what it should not")
+        self._judge_sql(verdicts, r, f"SQL functions: {name}", (sqlstate, text[:300]))
         if self.plain.closed:
             verdicts.note(name, f"SQL functions: {name}: {text[:300]} ended its session")
             self.plain = psycopg.connect(self.conninfo, autocommit=True)
+        if changed or self.state() != before:
+            verdicts.note(name, f"SQL functions: {name}: {text[:200]} changed what it should not")
+
+    def _refusal(self, text: str) -> str:
+        """Executes in a savepoint; returns the SQLSTATE with which it is refused, else nothing."""
+        try:
+            with self.plain.transaction():
+                self.plain.execute(text.encode("utf-8", "replace"))
+        except psycopg.Error as error:
+            if self.plain.closed:
+                raise
+            return error.sqlstate or type(error).__name__
+        return ""
+
+    def _judge_sql(self, verdicts: Verdicts, r: Rubbish, name: str, came: tuple[str, str]) -> None:
+        sqlstate, text = came
+        verdicts.count("SQL functions", r)
+        if not sqlstate:
+            verdicts.accepted["SQL functions"] += 1
+        else:
+            verdicts.refused[f"SQLSTATE {sqlstate}"] += 1
+        if sqlstate and not sqlstate.startswith(ALLOWED):
+            verdicts.note(f"{name}: {sqlstate}", f"{name}: {sqlstate}: {text} [seed {r.seed}]")
+        if r.legal is not None and r.legal == bool(sqlstate):
+            became = f"is {'legal' if r.legal else 'not legal'}, and came to {sqlstate or 'pass'}"
+            verdicts.note(f"{name}: legal", f"{name}: {text[:150]} {became} [seed {r.seed}]")
+
+    def _function(self, r: Rubbish) -> tuple[str, str]:
+        """Returns a function's name, and a call of it with any values."""
+        name, types = r.chance.choice(self.functions)
+        given = ", ".join(literal(r, kind) for kind in types)
+        return name, f"select * from {REPOSITORY}.{name}({given})"
+
+    def _enqueue(self, r: Rubbish) -> tuple[str, str]:
+        """Returns a call whose legal values are known: a body, a priority."""
+        size = r.chance.choice(BODIES) if r.likely(0.1) else 2
+        priority = r.chance.choice((-32_768, -1, 0, 4, 9, 10, 32_767, None))
+        r.expect(size <= legal.BODY_BYTES and legal.whole(priority, 0, 9))
+        body = f"convert_to(repeat('x', {size}), 'UTF8')"
+        at = "null" if priority is None else f"'{priority}'"
+        rest = "null, null, null, null, null, true"
+        given = f"'{SIZED.name}', {body}, null, {at}::smallint, {rest}"
+        return "enqueue", f"select * from {REPOSITORY}.enqueue({given})"
 
     def call_cli(self, verdicts: Verdicts, seed: int) -> None:
         """Gives one rubbish command line to `onceq`, in this process."""
-        verdicts.inputs["command line"] += 1
         r = Rubbish(seed)
         words = [*r.chance.choice(COMMANDS)]
         for _ in range(r.chance.randint(0, 3)):
             words += [r.chance.choice(OPTIONS)] if r.likely(0.5) else []
             words.append(r.text().encode("utf-8", "replace").decode())
-        url = self.conninfo if r.likely(0.9) else r.text().encode("utf-8", "replace").decode()
-        line = ["--url", url, "--repository", REPOSITORY, *words]
-        if url.startswith("embedded:"):
-            return
-        answer = CliRunner().invoke(make_app(), line)
+        url = self.conninfo if r.likely(0.9) else r.chance.choice((*NO_PLACES, *values.BAD_URLS))
+        before = self.state()
+        answer = CliRunner().invoke(make_app(), ["--url", url, "--repository", REPOSITORY, *words])
+        verdicts.count("command line", r)
+        refused = answer.exit_code != 0
+        (verdicts.refused if refused else verdicts.accepted)[
+            f"exit code {answer.exit_code}" if refused else "command line"
+        ] += 1
         fine = answer.exception is None or isinstance(answer.exception, SystemExit)
         if not fine or answer.exit_code not in CODES:
             text = f"command line: {words[:2]}: {answer.exit_code} {answer.exception!r:.200}"
             verdicts.note(text[:60], f"{text} [seed {seed}]")
+        if refused and self.state() != before:
+            text = f"command line: {words[0]}: it failed ({answer.exit_code}) and changed something"
+            verdicts.note(text, f"{text}: {words} {answer.output[-200:]!r} [seed {seed}]")
 
 
 def literal(r: Rubbish, kind: str) -> str:

@@ -17,6 +17,7 @@ TEXTS = (
     "'; drop table onceq.element; --", '"quoted"', "%s", "{0}", "{schema}", "$1", "\\", "\\u0000",
     "..", "../../etc/passwd", "-", "--help", "null", "None", "true", "NaN", "0", "-1", "1e309",
     "9223372036854775808", "2026-02-30", "infinity", "pg_catalog", "public", "a b", "a/b", "a:b",
+    "pg_temp", "information_schema", "a" * 41, "a" * 42,
 )  # fmt: skip
 NUMBERS = (
     0, 1, -1, 4, 9, 10, 255, 256, 1000, 1001, 32_767, 32_768, -32_769, 65_536, 2**31 - 1, 2**31,
@@ -29,7 +30,9 @@ TIMES = (
     datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=23))),
     datetime(9999, 12, 31, tzinfo=timezone(timedelta(hours=-23))),
 )  # fmt: skip
-LENGTHS = (0, 1, 2, 3, 64, 200, 201, 1000, 65_536, 65_537)
+LENGTHS = (0, 1, 2, 41, 42, 63, 64, 199, 200, 201, 1000, 1001, 65_535, 65_536, 65_537)
+LARGE = (1_048_575, 1_048_576, 1_048_577)
+"""Of a body; rarely, as they take long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +43,19 @@ class Odd:
 
 
 class Rubbish:
-    """One source of rubbish; a seed is for ever the same."""
+    """One source of rubbish; a seed is for ever the same.
+
+    legal: whether what was drawn is legal, once `expect` was told; None: it is not judged.
+    """
 
     def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.legal: bool | None = None
         self.chance = random.Random(seed)  # a seed makes it repeatable
+
+    def expect(self, legal: bool | None) -> None:  # noqa: FBT001 # the one thing it is told
+        """Is told, before the call is made, whether what was drawn is legal."""
+        self.legal = legal
 
     def likely(self, probability: float) -> bool:
         """Returns True as often as told."""
@@ -54,13 +66,15 @@ class Rubbish:
         if self.likely(0.6):
             return self.chance.choice(TEXTS)
         if self.likely(0.1):
-            return self.chance.choice("aé\0😀\ud800") * self.chance.choice(LENGTHS)
+            return self.chance.choice("aaé_.\0😀\ud800") * self.chance.choice(LENGTHS)
         count = self.chance.randint(0, 30)
         kinds = (0x7F, 0x2FF, 0xFFFF, 0x10FFFF)
         return "".join(chr(self.chance.randint(0, self.chance.choice(kinds))) for _ in range(count))
 
     def data(self) -> bytes:
         """Returns bytes."""
+        if self.likely(0.002):
+            return bytes(self.chance.choice(LARGE))
         if self.likely(0.05):
             return bytes(self.chance.choice(LENGTHS))
         if self.likely(0.3):
@@ -88,7 +102,7 @@ class Rubbish:
             makers += [lambda: self.several(depth), lambda: tuple(self.several(depth))]
             makers += [lambda: {self.text(): self.value(depth + 1) for _ in range(2)}]
             makers += [lambda: {1: self.value(depth + 1)}, lambda: {self.text()}]
-        if self.likely(0.01):
+        if self.likely(0.001):
             return self.nested(self.chance.choice((63, 64, 65, 500, 2000, 100_000)))
         return self.chance.choice(makers)()
 
@@ -113,6 +127,12 @@ class Rubbish:
     def either(self, right: Any, probability: float = 0.5) -> Any:
         """Returns what is right, as often as told, or rubbish."""
         return right if self.likely(probability) else self.value()
+
+    def sized(self, right: bytes, most: int, probability: float = 0.5) -> Any:
+        """Returns bytes just below, at or above a limit, now and then; or as `either`."""
+        if self.likely(0.05):
+            return bytes(most + self.chance.choice((-1, 0, 1)))
+        return self.either(right, probability)
 
     def keywords(self, likely: dict[str, Any], probability: float = 0.5) -> dict[str, Any]:
         """Returns some keywords, each with what is right or with rubbish."""

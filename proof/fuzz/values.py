@@ -2,66 +2,150 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
+import json
 import tempfile
-from dataclasses import replace
+from collections.abc import Callable  # at run time too: a field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceq.cli import config
+from onceq.engine.locate import EMBEDDED, resolve_url
 from onceq.engine.locate import locate as located
-from onceq.engine.locate import resolve_url
+from onceq.errors import InvalidValue
 from onceq.files import durable, readers, replies, rows
 from onceq.model import names
-from onceq.model.queue import decode, encode
+from onceq.model.queue import QueueSettings, decode, encode
 from onceq.testing.bulk import InputFile
 from onceq.testing.memory import MemoryDriver, memory_repository
-from proof.fuzz.api import ORDERS, OpenQueueManager
+from proof.fuzz import legal
+from proof.fuzz.api import ORDERS, SETTINGS, OpenQueueManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onceq.model.element import Element
     from proof.fuzz.rubbish import Rubbish
 
 TYPES: tuple[Any, ...] = (bytes, int, str, dict[str, Any], list[int], float, bool)
 SCHEMES = ("postgresql://", "postgres://", "service=", "host=", "http://", "", "embedded", " ")
 BODY_BYTES_MAX = 1000
+CHOICES = ("session", "history")
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A check of `names`: how its value is drawn, what is legal, and its other arguments."""
+
+    check: str
+    draw: Callable[[Rubbish], Any]
+    legal: Callable[[Any], bool | None]
+    before: tuple[Any, ...] = ()
+    after: tuple[Any, ...] = ()
+
+
+def _anything(r: Rubbish) -> Any:
+    return r.text() if r.likely(0.5) else r.value()
+
+
+def _attributes(r: Rubbish) -> dict[str, Any]:
+    likely = {"priority": 3, "rid": "1", "not_before": r.time(), "expires_at": r.time()}
+    return r.keywords(likely | {"properties": {"a": r.value()}, "correlation_id": "1"}, 0.7)
+
+
+def _search(r: Rubbish) -> dict[str, Any]:
+    likely = {"rid": "1", "registrant": "x", "state": "queued", "queue": "orders"}
+    names_of = {name: r.either(right, 0.8) for name, right in likely.items()}
+    return names_of | {"eid": r.either(r.eid(), 0.8), "limit": r.either(3, 0.8)}
+
+
+RULES = (
+    Rule("check_queue", _anything, legal.queue_name),
+    Rule("check_repository", _anything, legal.repository_name),
+    Rule("check_id", _anything, legal.identifier, before=("rid",)),
+    Rule("check_bytes", lambda r: r.value(), legal.octets, before=("reply",)),
+    Rule("check_tag", lambda r: r.value(), lambda v: legal.optional(v, legal.octets)),
+    Rule("check_attributes", _attributes, legal.attributes),
+    Rule(
+        "check_range",
+        lambda r: r.number() if r.likely(0.5) else r.value(),
+        lambda v: legal.whole(v, 1, 1000),
+        before=("limit",),
+        after=(1, 1000),
+    ),
+    Rule(
+        "check_choice",
+        lambda r: r.chance.choice(CHOICES) if r.likely(0.3) else r.value(),
+        lambda v: type(v) is str and v in CHOICES,
+        before=("by",),
+        after=(CHOICES,),
+    ),
+    Rule("check_flag", lambda r: r.value(), legal.flag, before=("durable",)),
+    Rule(
+        "check_moment",
+        lambda r: r.either(r.time(), 0.5),
+        lambda v: legal.optional(v, legal.when),
+        before=("at",),
+    ),
+    Rule("check_text", _anything, lambda v: legal.text(v, 10), before=("text",), after=(10,)),
+    Rule("check_eid", lambda r: r.value(), legal.eid),
+    Rule("check_timeout", lambda r: r.value(), legal.timeout),
+    Rule("check_each", lambda r: r.value(), legal.several, before=("requests",)),
+    Rule("check_iterator", lambda r: r.value(), legal.several, before=("requests",)),
+    Rule("check_pair", lambda r: r.value(), legal.pair, before=("request",)),
+    Rule("check_search", _search, legal.search),
+)
 
 
 def check_names(r: Rubbish) -> Any:
-    """Names of every kind."""
-    checks: list[Callable[[Any], Any]] = [
-        names.check_queue,
-        names.check_repository,
-        functools.partial(names.check_id, "rid"),
-        functools.partial(names.check_bytes, "tag"),
-    ]
-    return r.chance.choice(checks)(r.value())
+    """Names, numbers, attributes: each check of `names`."""
+    rule = r.chance.choice(RULES)
+    value = rule.draw(r)
+    r.expect(rule.legal(value))
+    return getattr(names, rule.check)(*rule.before, value, *rule.after)
 
 
-def check_attributes(r: Rubbish) -> Any:
-    """Attributes of an element."""
-    likely = {"priority": 3, "rid": "1", "not_before": r.time(), "expires_at": r.time()}
-    return names.check_attributes(r.keywords(likely | {"properties": {}, "correlation_id": "1"}))
+def check_settings(r: Rubbish) -> Any:
+    """Settings of a queue."""
+    known: dict[str, Any] = {**SETTINGS, "unknown": 1} if r.likely(0.05) else SETTINGS
+    given = r.keywords(known, 0.8)
+    r.expect(legal.settings(given))
+    try:
+        return QueueSettings(**given)
+    except TypeError as error:  # as a Queue does: a setting that nobody knows
+        raise InvalidValue(f"no such setting: {error}") from None
 
 
-def check_ranges(r: Rubbish) -> Any:
-    """Numbers."""
-    return names.check_range("limit", r.value(), 1, 1000)
+def check_options(r: Rubbish) -> Any:
+    """Options of a handler."""
+    given = r.keywords({"batch": 3, "isolation": "serializable", "effects": True}, 0.6)
+    r.expect(legal.options(given))
+    return ORDERS.handled_by(print, **given)
 
 
 def code(r: Rubbish) -> Any:
     """Values and bytes of requests."""
     kind = r.chance.choice(TYPES)
     if r.likely(0.5):
-        return decode(kind, r.data(), "request", strict=r.likely(0.5))
-    return encode(kind, r.value(), "request")
+        data, strict = r.data(), r.likely(0.5)
+        r.expect(legal.decodable(kind, data, strict=strict))
+        return decode(kind, data, "request", strict=strict)
+    value = r.value()
+    r.expect(legal.encodable(kind, value))
+    return encode(kind, value, "request")
+
+
+GOOD_URLS = ("postgresql://u@h/d", "postgres://h:5432/d?sslmode=require", "service=a", "host=h")
+BAD_URLS = ("http://h/d", "postgresql:", "host", "host='h", "postgresql://%zz", "nothing=1", "h\0")
 
 
 def locate(r: Rubbish) -> Any:
     """URLs of the front door, without going there."""
+    if r.likely(0.5):
+        good = r.likely(0.5)
+        r.expect(good)
+        return located(r.chance.choice(GOOD_URLS if good else BAD_URLS)).conninfo
     url = r.chance.choice(SCHEMES) + r.text()
     if not url.startswith("embedded:"):
         located(resolve_url(url, {}))
@@ -69,14 +153,35 @@ def locate(r: Rubbish) -> Any:
 
 
 def configure(r: Rubbish) -> Any:
-    """An onceq.toml."""
-    lines = [f"{r.chance.choice(('url', 'repository', 'x', '[tool]'))} = {r.json_text()}"]
-    lines += [f'url = "{r.text()}"'] if r.likely(0.5) else []
-    content = "\n".join(lines).encode("utf-8", "surrogatepass") if r.likely(0.8) else r.data()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, r.chance.choice(("onceq.toml", "pyproject.toml")))
-        path.write_bytes(content)
-        return config.read_file(Path(folder))
+    """An onceq.toml or a pyproject.toml, read as the command line reads it in its directory."""
+    name = r.chance.choice(("onceq.toml", "pyproject.toml"))
+    content = _configuration(r, name) if r.likely(0.9) else r.data()
+    r.expect(legal.configuration(name, content))
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        Path(name).write_bytes(content)
+        target = config.choose(None, None, {})
+    if not target.url.startswith(EMBEDDED):
+        located(target.url)
+
+
+HEADS = ("[tool.onceq]", "[tool.onceq]", "[tool.other]", "[[tool.onceq]]", "[tool]", "tool = 1")
+
+
+def _configuration(r: Rubbish, name: str) -> bytes:
+    """Returns settings, right or rubbish, and now and then one that nobody knows."""
+    head = r.chance.choice(HEADS) if name == "pyproject.toml" else "# settings"
+    lines = [f"{_toml(r, 'url')} = {_toml(r, 'service=here')}"] * r.likely(0.8)
+    lines += [f"{_toml(r, 'repository')} = {_toml(r, 'shop')}"] * r.likely(0.8)
+    lines += [f"{_toml(r, 'x')} = {_toml(r, '1')}"] * r.likely(0.1)
+    return "\n".join([head, *lines]).encode("utf-8", "surrogatepass")
+
+
+def _toml(r: Rubbish, right: str) -> str:
+    """Returns what is right, as a text of TOML, or rubbish that is TOML, almost or not at all."""
+    if r.likely(0.8):
+        return json.dumps(right)
+    text = r.chance.choice(("", "", "embedded:", "embedded:~", "postgresql://")) + r.text()
+    return r.chance.choice((json.dumps(text, ensure_ascii=False), f"'{text}'", text, r.json_text()))
 
 
 @functools.cache
@@ -98,7 +203,9 @@ def _content(r: Rubbish, suffix: str) -> bytes:
         return bytes(whole[: len(whole) - r.chance.choice((0, 0, 1, 9))])
     if suffix == ".csv":
         head = b"id,text\n" if r.likely(0.7) else r.data()
-        return head + b"\n".join(r.chance.choice((b"1,a", b'2,"b', b'"', r.data())) for _ in "123")
+        long = b"3," + b"x" * r.chance.randint(BODY_BYTES_MAX - 40, BODY_BYTES_MAX + 5)
+        some = (b"1,a", b'2,"b', b'"', long, b"a" * r.chance.choice((200, 201)) + b",c", r.data())
+        return head + b"\n".join(r.chance.choice(some) for _ in "123")
     return b"\n".join(r.data() for _ in range(3))
 
 
@@ -108,12 +215,19 @@ def read(r: Rubbish) -> Any:
     path: Any = InputFile("/rows" + suffix)
     path.content = _content(r, suffix)
     rid_of = rows.by_column("id") if r.likely(0.5) else rows.by_line("rows:", "0" * 64)
-    checker = rows.Checker(rid_of, BODY_BYTES_MAX)
+    checker = rows.Checker(rid_of, BODY_BYTES_MAX, None)
     with readers.open_reader(path) as reader:
         for record in reader.records():
             row = checker.check(record) if isinstance(record, rows.Record) else record
             if isinstance(row, rows.BadRow) and not row.reason:
                 raise AssertionError("a row was refused without a reason")
+            if isinstance(row, rows.Row) and not _may_be_row(row):
+                raise AssertionError(f"a row was taken that is no request: {row!r:.100}")
+
+
+def _may_be_row(row: rows.Row) -> bool:
+    """Whether a row may be sent: its rid, and its body's size."""
+    return legal.identifier(row.rid) and legal.octets(row.body, BODY_BYTES_MAX)
 
 
 @functools.cache
@@ -139,13 +253,13 @@ def write(r: Rubbish) -> Any:
 
 
 CHECKS: tuple[Callable[[Rubbish], Any], ...] = (
-    check_names,
-    check_names,
-    check_attributes,
-    check_ranges,
-    code,
-    code,
+    *[check_names] * 12,
+    *[check_settings] * 2,
+    check_options,
+    *[code] * 3,
     locate,
+    configure,
     read,
     write,
 )
+"""By weight: most of what is checked in little time, and some of what takes longer."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.testing.history import check_files
-from proof.goals import EVENTS
+from proof.goals import INVENTED
 from proof.history.clients import invent
 from proof.history.corruptions import CORRUPTIONS, corrupted
 from proof.part import Control, Limits, Measure, Outcome, Part, Size
@@ -30,6 +30,7 @@ BLOCK = 4_000
 SPEED = "events checked a second, on one core"
 SPEED_MIN = 300_000
 MEMORY = "MiB of memory in use at most"
+BROKEN = "a history that is broken at one place has no violation"
 PLANTED = "planted violations found"
 
 
@@ -115,7 +116,7 @@ def run(order: Order) -> Outcome:
     speed = int(checked.events / checked.cpu_s)
     return Outcome(
         measures=[
-            Measure(what=EVENTS, reached=checked.events),
+            Measure(what=INVENTED, reached=checked.events),
             Measure(what=SPEED, reached=speed, goal=None if is_small else SPEED_MIN),
             Measure(what=MEMORY, reached=memory),
             Measure(what=PLANTED, reached=planted.found, goal=planted.tried),
@@ -123,7 +124,7 @@ def run(order: Order) -> Outcome:
         violations=checked.violations + planted.violations,
         controls=[
             Control(
-                what="a history that is broken at one place has no violation",
+                what=BROKEN,
                 broke=planted.found,
                 of=planted.tried,
             )
@@ -153,6 +154,7 @@ PART = Part(
     name="history",
     text="checks long valid histories, and histories broken at one place each",
     run=run,
-    states=(EVENTS,),
+    states=(INVENTED,),
+    controls={BROKEN: 1.0},
     limits=Limits(small_s=120, proof_s=600, long_s=3 * 3600),
 )

@@ -46,8 +46,7 @@ def crash(w: World, n: Draft, *, loses: bool) -> None:
     for x in w.e:
         if n[x + LIFE]:
             _break(w, n, x)
-    for q in w.q:
-        _elements(n, q, loses=loses)
+    _elements(w, n, loses=loses)
     for c in w.c:
         n[c + C_GHOST : c + C_GHOST + 4] = b"\0\0\0\0"
         if n[c + C_CALL + STAGE]:
@@ -67,15 +66,22 @@ def _break(w: World, n: Draft, x: int) -> None:
     n[x + MARK] = WIPED
 
 
-def _elements(n: Draft, q: int, *, loses: bool) -> None:
-    """Undo what was not durable. A suspect that was claimed is what may be charged for this."""
-    flags = n[q + FLAGS]
-    n[q + FLAGS] = flags & ~(SOFT | EVIDENT) & 0xFF
-    if n[q + PLACE] == HELD:
-        if loses and flags & SOFT:
+def _is_held_suspect(n: Draft, q: int) -> bool:
+    """Whether it is a suspect that a server claimed, durably: it may be charged for a crash."""
+    is_suspect = n[q + FLAGS] & (SUSPECT | SOFT) == SUSPECT
+    return is_suspect and n[q + PLACE] == HELD and n[q + at.BY] < at.GROUP_NUMBER
+
+
+def _elements(w: World, n: Draft, *, loses: bool) -> None:
+    """Undo what was not durable. A suspect that alone was claimed may be charged for this."""
+    suspects = [q for q in w.q if _is_held_suspect(n, q)]
+    for q in w.q:
+        flags = n[q + FLAGS]
+        n[q + FLAGS] = flags & ~(SOFT | EVIDENT) & 0xFF
+        if n[q + PLACE] == HELD and loses and flags & SOFT:
             n[q + PLACE], n[q + at.BY] = at.QUEUED, 0
-        elif flags & SUSPECT and n[q + at.BY] < at.GROUP_NUMBER:
-            n[q + FLAGS] |= EVIDENT
+    if len(suspects) == 1:
+        n[suspects[0] + FLAGS] |= EVIDENT
 
 
 def _lose_sends(w: World, n: Draft) -> None:

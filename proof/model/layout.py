@@ -164,6 +164,7 @@ class Rules:
     savepoint: bool = True
     rerun_alone: bool = True
     suspects_alone: bool = True
+    one_suspect: bool = True
     environment_bound: bool = True
     suspect_crash_counts: bool = True
     crash_innocent: bool = True

@@ -98,7 +98,8 @@ def _measures(explored: Sequence[Found], caught: Sequence[Found]) -> Iterator[Me
     )
     yield Measure(what="broken variants of the model, caught", reached=reached, goal=len(VARIANTS))
     whole = sum(found.is_all for found in explored)
-    yield Measure(what="configurations of the model explored to their end", reached=whole)
+    text = f"of {len(explored)} configurations of the model, explored to their end"
+    yield Measure(what=text, reached=whole)
 
 
 def _violations(explored: Sequence[Found], size: Size) -> Iterator[str]:
@@ -121,7 +122,11 @@ def _uncaught(caught: Sequence[Found]) -> Iterator[str]:
 def page(explored: Sequence[Found], caught: Sequence[Found]) -> str:
     """Return the section of the report."""
     largest = max(found.states for found in explored)
+    whole = sum(found.is_all for found in explored)
     lines = [
+        f"{whole} of {len(explored)} configurations were explored to their end, the others up to",
+        "the limit.",
+        "",
         HEAD.format(chance=f"{largest**2 / 2**65 + 1e-10:.0e}"),
         "| configuration | who, and what | states | steps | depth | seconds | |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -147,7 +152,7 @@ def page(explored: Sequence[Found], caught: Sequence[Found]) -> str:
 
 PART = Part(
     name="model",
-    text="explore every state of an abstract client, queue manager, servers and Spark",
+    text="explore the states of an abstract client, queue manager, servers and Spark, to a limit",
     run=run,
     states=(STATES,),
 )

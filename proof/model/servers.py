@@ -48,6 +48,7 @@ from proof.model.layout import (
     Moves,
     State,
     World,
+    broken,
     fault,
     move,
 )
@@ -77,10 +78,24 @@ def lock(n: Draft, x: int, q: int, bit: int) -> None:
 
 
 def may_claim(w: World, s: State, x: int) -> tuple[list[int], list[int]]:
-    """Return what an idle session may claim: sound ones, and suspects, which run with none beside.
+    """Return what an idle session may claim: sound ones, and suspects.
 
-    Of requests that nothing tells apart it takes the first.
+    A suspect runs with none beside it in its process, and one at a time in the repository.
     """
+    sound, suspects = _waiting(w, s)
+    if suspects and w.rules.one_suspect and _is_elsewhere(w, s, x):
+        suspects = []
+    if len(w.process[x]) > 1 and w.rules.suspects_alone:
+        others = [s[y + REQS] for y in w.process[x] if y != x and s[y + LIFE] == UP]
+        if any(others):
+            suspects = []
+        if any(s[w.at[bit] + FLAGS] & SUSPECT for bit in others if bit):
+            sound = []
+    return sound, suspects
+
+
+def _waiting(w: World, s: State) -> tuple[list[int], list[int]]:
+    """Return the sound ones and the suspects in the queue; the first of what is all alike."""
     sound: list[int] = []
     suspects: list[int] = []
     seen: set[tuple[bytes, int]] = set()
@@ -92,13 +107,19 @@ def may_claim(w: World, s: State, x: int) -> tuple[list[int], list[int]]:
             continue
         seen.add(same)
         (suspects if s[q + FLAGS] & SUSPECT else sound).append(bit)
-    if len(w.process[x]) > 1 and w.rules.suspects_alone:
-        others = [s[y + REQS] for y in w.process[x] if y != x and s[y + LIFE] == UP]
-        if any(others):
-            suspects = []
-        if any(s[w.at[bit] + FLAGS] & SUSPECT for bit in others if bit):
-            sound = []
     return sound, suspects
+
+
+def _is_elsewhere(w: World, s: State, x: int) -> bool:
+    """Whether another session holds a suspect, though it may be dead, or is claiming one."""
+    suspects = [(bit, q) for bit, q in w.bits if s[q + FLAGS] & SUSPECT]
+    return any(
+        (s[q + PLACE] == HELD and s[q + BY] == s[y + NUM])
+        or (s[y + PHASE] == CLAIMING and s[y + REQS] & bit)
+        for y in w.e
+        if y != x and s[y + LIFE]
+        for bit, q in suspects
+    )
 
 
 def claim(w: World, s: State, x: int, out: Moves) -> None:
@@ -138,6 +159,9 @@ def commit_claim(w: World, n: Draft, x: int) -> None:
 def die(w: World, n: Draft, x: int) -> None:
     """Kill the process of a session. What ran as its only request is the evidence (G7)."""
     living = [y for y in w.process[x] if n[y + LIFE] in (UP, CUT)]
+    running = [n[y + CUR] for y in living if n[y + LIFE] == UP and n[y + CUR]]
+    if len(running) > 1 and any(n[w.at[bit] + FLAGS] & SUSPECT for bit in running):
+        broken(n, 7)  # the death of a suspect is charged: it runs alone
     witness(w, n, living)
     for y in living:
         n[y + LIFE] = DEAD

@@ -107,7 +107,7 @@ class Lane:
             "PYTHONDONTWRITEBYTECODE": "1",
             "SCHEDULES": SCHEDULES,
             "ONCEQ_WITNESS": str(self._witness),
-            "ONCEQ_TESTS_POSTGRESQL": str(self._postgresql),
+            "ONCEQ_TEST_URL": f"embedded:{self._postgresql}",
         }
         return {**os.environ, **own}
 

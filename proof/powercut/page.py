@@ -47,7 +47,7 @@ def outcome(rounds: Sequence[Round], seed: int) -> Outcome:
     broken = [
         Control(
             what=FSYNC_OFF,
-            broke=sum(bool(one.wrong) for one in _verdicts(controls)),
+            broke=sum(one.refused or one.lossy for one in _verdicts(controls)),
             of=len(_verdicts(controls)),
         ),
         Control(what=ASYNCHRONOUS, broke=sum(v.lost > 0 for v in verdicts), of=len(verdicts)),
@@ -117,8 +117,8 @@ def _row(key: tuple[str, str, str], group: Sequence[Round]) -> str:
 
 
 def _control_text(verdicts: Sequence[Verdict]) -> str:
-    dead = sum(not one.recovered for one in verdicts)
-    lossy = sum(one.recovered and bool(one.wrong) for one in verdicts)
+    dead = sum(one.refused for one in verdicts)
+    lossy = sum(one.lossy for one in verdicts)
     return (
         f"With fsync off, as a control, {dead} of {len(verdicts)} cuts did not recover, and "
         f"{lossy} recovered without what had been acknowledged."

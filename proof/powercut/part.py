@@ -14,7 +14,7 @@ from proof.goals import EVENTS, POWER_CUTS, REQUESTS
 from proof.part import Limits, Outcome, Part, Size
 from proof.powercut import devices
 from proof.powercut.drive import Cache, Ground, Kind
-from proof.powercut.page import outcome
+from proof.powercut.page import ASYNCHRONOUS, FSYNC_OFF, outcome
 from proof.powercut.trial import Plan, Round
 
 if TYPE_CHECKING:
@@ -104,5 +104,6 @@ PART = Part(
     text="PostgreSQL's disk is frozen under load, as a power cut would, and recovers from the copy",
     run=run,
     states=(POWER_CUTS, REQUESTS, EVENTS),
+    controls={FSYNC_OFF: 0.5, ASYNCHRONOUS: 0.0},
     limits=Limits(small_s=300.0, proof_s=1800.0, long_s=4 * 3600.0),
 )

@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from onceq.engine.embedded import open_embedded
-from onceq.errors import OnceqError
+from onceq.engine.embedded.cluster import running_pid_file
+from onceq.engine.embedded.directory import Layout
+from onceq.engine.embedded.locks import Deadline, poll_until
+from onceq.errors import EmbeddedStartFailed, OnceqError
 from proof.powercut import devices
 from proof.powercut.load import prepare, running
 from proof.powercut.verdict import Past, Verdict, judge_finished, judge_recovered
@@ -38,11 +41,13 @@ SETTINGS = {"max_wal_size": "128MB", "min_wal_size": "32MB", "checkpoint_timeout
 
 _BETWEEN_S = (0.05, 0.5)
 _AGAIN = 0.2
-_RECOVERING_S = 0.4
+_RECOVERING_S = 0.1
+_LAUNCH_S = 30.0
 _CHECKPOINT = 0.3
 _CHECKPOINT_S = 0.05
-_ERRORS = (OnceqError, devices.DeviceFailed, psycopg.Error, TimeoutError)
-# What a broken copy makes of the attempt to use it. Anything else is a fault of this program.
+_ERRORS = (OnceqError, psycopg.Error, TimeoutError)
+# What a broken copy makes of the attempt to use it. Anything else is a fault of this program, or of
+# the machine, and fails the part.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +83,7 @@ class Round:
             cuts, witness, events = self._take()
             undo.callback(self._remove, cuts)
             for cut in cuts:
-                self.verdicts.append(self._judge(cut, witness, events))
+                self.verdicts.append(self.judge(cut, witness, events))
                 told()
 
     def _remove(self, cuts: list[Cut]) -> None:
@@ -114,33 +119,42 @@ class Round:
             _pass(self.chance.uniform(0, _CHECKPOINT_S))
             return drive.cut(image, self.chance)
 
-    def _judge(self, cut: Cut, witness: Witness, events: list[Event]) -> Verdict:
+    def judge(self, cut: Cut, witness: Witness, events: list[Event]) -> Verdict:
+        """Recovers from a cut, and says what is wrong. DeviceFailed: the machine's fault."""
         past = Past(events, cut)
         verdict = Verdict(
             acknowledged=len(past.sent), in_doubt=len(past.in_doubt), events=len(past.events)
         )
         try:
             if not self.plan.is_control and self.chance.random() < _AGAIN:
-                cut = self._again(cut)
-                verdict.again = True
+                cut, verdict.again = self._again(cut)
             self._recover(cut, past, witness, verdict)
         except _ERRORS as error:
+            verdict.refused = has_refused(error)
             verdict.wrong.append(f"{type(error).__name__}: {error}")
         finally:
-            cut.image.unlink()
+            cut.image.unlink(missing_ok=True)
         return verdict
 
-    def _again(self, cut: Cut) -> Cut:
-        """Cuts the power while PostgreSQL recovers; the copy of the copy is what is judged."""
+    def _again(self, cut: Cut) -> tuple[Cut, bool]:
+        """Cuts the power while PostgreSQL recovers; the copy of the copy is what is judged.
+
+        And whether it did: both when the cut began and when it was over.
+        """
         image = cut.image.with_suffix(".again")
         with self.ground.powered(cut.image, "again", self.plan.kind) as drive:
             with ThreadPoolExecutor(1) as threads:
                 opening = threads.submit(open_embedded, drive.cluster)
+                poll_until(
+                    lambda: opening.done() or is_recovering(drive.cluster), Deadline(_LAUNCH_S)
+                )
                 _pass(self.chance.uniform(0, _RECOVERING_S))
+                before = is_recovering(drive.cluster)
                 drive.cut(image, self.chance)
+                during = before and is_recovering(drive.cluster)
             opening.result().close()
         cut.image.unlink()
-        return dataclasses.replace(cut, image=image)
+        return dataclasses.replace(cut, image=image), during
 
     def _recover(self, cut: Cut, past: Past, witness: Witness, verdict: Verdict) -> None:
         began = time.monotonic()
@@ -153,9 +167,21 @@ class Round:
             with psycopg.connect(server.conninfo) as connection:
                 verdict.lost, wrong = witness.missing(connection, cut.began_ns)
             verdict.wrong += wrong + judge_recovered(server.conninfo, past)
+            verdict.lossy = bool(verdict.wrong)
             if not self.plan.is_control:
                 with tempfile.TemporaryDirectory(dir=self.place) as files:
                     verdict.wrong += judge_finished(server.conninfo, past, Path(files))
+
+
+def is_recovering(directory: Path) -> bool:
+    """Whether a postmaster that was launched in a directory runs, and answers nobody yet."""
+    found = running_pid_file(Layout(directory))
+    return found is not None and not found.ready
+
+
+def has_refused(error: Exception) -> bool:
+    """Whether PostgreSQL would not recover: a machine that is too slow is no proof of anything."""
+    return isinstance(error, EmbeddedStartFailed) and "ended while starting" in str(error)
 
 
 def _pass(seconds: float) -> None:

@@ -54,12 +54,16 @@ Rid = tuple[str, str]
 class Verdict:
     """What became of a cut. wrong: nothing, if all is well. recovered: PostgreSQL answered.
 
+    refused: it did not, and said so. lossy: the judge misses what had been acknowledged.
+
     acknowledged, in_doubt: sends before the cut, and at it. events: judged. lost: asynchronous
     commits of the witness. recovery_s: until PostgreSQL answered. again: the power went once more.
     """
 
     wrong: list[str] = field(default_factory=list[str])
     recovered: bool = False
+    refused: bool = False
+    lossy: bool = False
     again: bool = False
     acknowledged: int = 0
     in_doubt: int = 0
@@ -140,9 +144,15 @@ def _rid(event: SendBegun | SendOk | ReplyEvent) -> Rid:
     return event.registrant, event.rid
 
 
+def _final(conninfo: str) -> FinalState:
+    """Returns what is there: all participants record all that they do, and book once."""
+    final = final_state(conninfo, REPOSITORY, ABORT_LIMIT)
+    return dataclasses.replace(final, effects_each=1, all_recorded=True)
+
+
 def judge_recovered(conninfo: str, past: Past) -> list[str]:
     """Returns what is wrong with a repository that nobody has touched since it recovered."""
-    final = final_state(conninfo, REPOSITORY, ABORT_LIMIT)
+    final = _final(conninfo)
     past.settle(final)
     found = check(past.events, dataclasses.replace(final, finished=False))
     return [*_shown(map(str, found)), *_shown(_untold(final, past))]
@@ -169,7 +179,7 @@ def judge_finished(conninfo: str, past: Past, files: Path) -> list[str]:
         for name, window in WINDOWS.items():
             _come_back(qm, name, window, files)
     after = load(files.glob("*.events"))
-    found = check([*past.events, *after], final_state(conninfo, REPOSITORY, ABORT_LIMIT))
+    found = check([*past.events, *after], _final(conninfo))
     handed = past.handed | {_rid(one) for one in after if isinstance(one, ReplyEvent)}
     unanswered = sorted(past.sent - handed)
     return [

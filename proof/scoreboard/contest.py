@@ -45,11 +45,14 @@ class ContestError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A trial of the kills. moments_s: from which to which moment of the work a kill may fall."""
+    """A trial of the kills. moments_s: from which to which moment of the work a kill may fall.
+
+    With the time until the harness has seen the start (LOOK_S) that is before the work's end.
+    """
 
     requests: int = REQUESTS
     kills: int = KILLS
-    moments_s: tuple[float, float] = (0.0, 2.4 * HALF_S)
+    moments_s: tuple[float, float] = (0.0, 1.4 * HALF_S)
 
 
 TRIAL = Trial()

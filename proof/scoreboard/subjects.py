@@ -78,23 +78,28 @@ SUBJECTS = (
         finished=_PROCRASTINATE,
         gave_up=_PROCRASTINATE_LOST,
         how="as it comes",
-        weaker="a call of a process that died stays marked as running until somebody acts",
+        weaker="a call of a process that died stays marked as running until somebody acts, as its"
+        ' how-to guide "Retry stalled jobs" says',
     ),
     Subject(
         system="procrastinate",
         setting="safest",
         finished=_PROCRASTINATE,
         gave_up=_PROCRASTINATE_LOST,
-        how="with the periodic recipe for stalled calls of its guide to production",
-        weaker="the row and the end of the call are two commits, so a stalled call may have been"
-        " done; the recipe counts no attempts",
+        how='the periodic task of its how-to guide "Retry stalled jobs", every 2 s and not every 10'
+        " minutes; seconds_since_heartbeat, stalled_worker_timeout and update_heartbeat_interval"
+        " shortened to match, as the guide asks",
+        weaker="the row and the end of the call are two commits, so a stalled call may have"
+        " written its row; the task retries what is stalled however often it was tried: the limit"
+        " of a retry strategy is looked at when a handler raises",
     ),
     Subject(
         system="pgqueuer",
         setting="default",
         finished=_PGQUEUER,
         gave_up=_PGQUEUER_LOST,
-        how="as it comes, but one at a time",
+        how="as it comes (all tables logged), with concurrency_limit=1; what a dead process held is"
+        " picked again when its heartbeat is older than heartbeat_timeout",
         weaker="at least once: the row and the end of the entry are two commits; a death is no"
         " attempt",
     ),
@@ -103,16 +108,18 @@ SUBJECTS = (
         setting="safest",
         finished=_PGQUEUER,
         gave_up=_PGQUEUER_LOST,
-        how="its executor that counts attempts, and failed entries held, as its guides to retries"
-        " and failures say; all tables logged",
-        weaker="as before: what is counted are exceptions",
+        how='DatabaseRetryEntrypointExecutor with on_failure="hold", as under "Auto-retry with a'
+        ' safety net" in its guide "Holding Failed Jobs"; else as before',
+        weaker='as before: the executor counts exceptions, and its guide "Database-Level Retry"'
+        " leaves deaths to the heartbeat, which counts nothing",
     ),
     Subject(
         system="absurd",
         setting="default",
         finished=_ABSURD,
         gave_up=_ABSURD_LOST,
-        how="as it comes, the row written by the handler itself",
+        how="the row written by the handler outside of any step, against the advice of its page"
+        ' "Concepts"',
         weaker="at least once: claim, row and completion are three commits",
     ),
     Subject(
@@ -120,24 +127,28 @@ SUBJECTS = (
         setting="safest",
         finished=_ABSURD,
         gave_up=_ABSURD_LOST,
-        how="the row written in a step, as its README shows",
-        weaker="the row and the step's checkpoint are two commits",
+        how='the row written in a step, as under "Steps (Checkpoints)" in its page "Concepts"',
+        weaker="the row and the step's checkpoint are two commits: a step that died between them is"
+        " executed again",
     ),
     Subject(
         system="dbos",
         setting="default",
         finished=_DBOS,
         gave_up=_DBOS_LOST,
-        how="the row written in a plain step",
-        weaker="the row and the step's checkpoint are two commits",
+        how="the row written in a plain step; the process always started with the same executor id"
+        " and application version, so that it recovers its own workflows",
+        weaker="the row and the step's checkpoint are two commits: a step that died between them is"
+        " executed again",
     ),
     Subject(
         system="dbos",
         setting="safest",
         finished=_DBOS,
         gave_up=_DBOS_LOST,
-        how="the row written in a transaction of its datasource, as its documentation advises",
+        how="the row written in a transaction of a SQLAlchemyDatasource, as its tutorial"
+        ' "Transactions & Datasources" advises; else as before',
         weaker="only what goes through the datasource is protected; the workflows of a dead process"
-        " wait for a process of its name, or for its paid service",
+        " wait for a process of the same executor id, or for DBOS Conductor",
     ),
 )

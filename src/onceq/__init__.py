@@ -5,7 +5,14 @@ is not named in one of them is private.
 """
 
 from onceq.api import AsyncQueueManager, QueueManager, open, open_async  # noqa: A004 # onceq.open reads well
-from onceq.clerk import AsyncClerk, Clerk, Reply
+from onceq.clerk import AsyncClerk, Clerk, Device, Processed, Reply, ReplyPolicy, Settled
+from onceq.clerk.ledger import (
+    AsyncLedgerClerk,
+    LedgerClerk,
+    PostgresLedger,
+    QueueLedger,
+    SqliteLedger,
+)
 from onceq.errors import (
     Cancelled,
     Expired,
@@ -16,11 +23,14 @@ from onceq.errors import (
     ReceiveTimeout,
     Reject,
     ReplyGone,
+    ReplyHeld,
     RequestFailed,
     Retry,
+    WindowFull,
 )
 from onceq.manager import enqueue, enqueue_async
 from onceq.model.client_state import (
+    CannotTell,
     ClientState,
     Done,
     NotSubmitted,
@@ -29,7 +39,17 @@ from onceq.model.client_state import (
     Submitted,
     WentBack,
 )
-from onceq.model.element import Element, KillAnswer, RequestOutcome, RequestState
+from onceq.model.element import (
+    Attempt,
+    Element,
+    EndUser,
+    KillAnswer,
+    OldRequest,
+    RequestOutcome,
+    RequestState,
+    Whereabouts,
+)
+from onceq.model.ops import ThreadTags
 from onceq.model.queue import Queue, QueueInfo, QueueSettings
 from onceq.server import AsyncContext, Context, Server, ServerStatistics
 from onceq.version import __version__
@@ -37,22 +57,32 @@ from onceq.version import __version__
 __all__ = [
     "AsyncClerk",
     "AsyncContext",
+    "AsyncLedgerClerk",
     "AsyncQueueManager",
+    "Attempt",
     "Cancelled",
+    "CannotTell",
     "Clerk",
     "ClientState",
     "Context",
+    "Device",
     "Done",
     "Element",
+    "EndUser",
     "Expired",
     "Fenced",
     "InDoubt",
     "KillAnswer",
+    "LedgerClerk",
     "NotSubmitted",
+    "OldRequest",
     "OnceqError",
     "Outcome",
+    "PostgresLedger",
+    "Processed",
     "Queue",
     "QueueInfo",
+    "QueueLedger",
     "QueueManager",
     "QueueSettings",
     "ReceiveTimeout",
@@ -60,6 +90,8 @@ __all__ = [
     "Reject",
     "Reply",
     "ReplyGone",
+    "ReplyHeld",
+    "ReplyPolicy",
     "ReplyWaiting",
     "RequestFailed",
     "RequestOutcome",
@@ -67,8 +99,13 @@ __all__ = [
     "Retry",
     "Server",
     "ServerStatistics",
+    "Settled",
+    "SqliteLedger",
     "Submitted",
+    "ThreadTags",
     "WentBack",
+    "Whereabouts",
+    "WindowFull",
     "__version__",
     "enqueue",
     "enqueue_async",

@@ -6,9 +6,11 @@ What users import from `onceq` comes from here. Stands above all libraries and b
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from onceq.clerk.clerk import AsyncClerk, Clerk
+from onceq.clerk.async_clerk import AsyncClerk
+from onceq.clerk.clerk import Clerk
+from onceq.clerk.ledger import AsyncLedgerClerk, Ledger, LedgerClerk
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.connection import Link
 from onceq.engine.locate import locate
@@ -17,40 +19,88 @@ from onceq.engine.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
-from onceq.model.names import check_repository
+from onceq.model.names import check_range, check_repository
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
+    from onceq.clerk.calls import ClerkOptions
     from onceq.engine.locate import Located
     from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
+C = TypeVar("C")
 
 
 class QueueManager(QueueOperations):
     """The operations on a repository, and the clerks of its clients. Not thread-safe."""
 
+    @overload
     def clerk(
-        self, registrant: str, queue: Queue[T, R], *, thread: str = "", window: int = 1
-    ) -> Clerk[T, R]:
+        self, registrant: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
+    ) -> Clerk[T, R]: ...
+    @overload
+    def clerk(
+        self, registrant: str, queue: Queue[T, R], *, thread: str = "", ledger: Ledger[C, Any]
+    ) -> LedgerClerk[T, R, C]: ...
+    def clerk(
+        self,
+        registrant: str,
+        queue: Queue[T, R],
+        *,
+        ledger: Ledger[C, Any] | None = None,
+        **options: Unpack[ClerkOptions],
+    ) -> Clerk[T, R] | LedgerClerk[T, R, C]:
         """Returns the clerk of a client, on a connection of its own; `with` connects it.
 
         registrant: the client's lasting name; a second process that uses it fences the first.
-        window: how many requests may be outstanding, 1 to 100,000 (C6).
+        options: thread, window and keep, as ClerkOptions has them. ledger: the client's own
+        record, for one request at a time (C4), without window and keep.
         """
         link = Link(self.located, self.repository, wakes=Wakes())
-        return Clerk(link, registrant, queue, thread=thread, window=window)
+        if ledger is not None:
+            thread = _alone(options)
+            return LedgerClerk(
+                link, registrant, queue, ledger, repository=self.repository, thread=thread
+            )
+        return Clerk(link, registrant, queue, **options)
 
 
 class AsyncQueueManager(AsyncQueueOperations):
     """`QueueManager`, for asyncio: the same methods, awaited."""
 
+    @overload
     def clerk(
-        self, registrant: str, queue: Queue[T, R], *, thread: str = "", window: int = 1
-    ) -> AsyncClerk[T, R]:
+        self, registrant: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
+    ) -> AsyncClerk[T, R]: ...
+    @overload
+    def clerk(
+        self, registrant: str, queue: Queue[T, R], *, thread: str = "", ledger: Ledger[Any, C]
+    ) -> AsyncLedgerClerk[T, R, C]: ...
+    def clerk(
+        self,
+        registrant: str,
+        queue: Queue[T, R],
+        *,
+        ledger: Ledger[Any, C] | None = None,
+        **options: Unpack[ClerkOptions],
+    ) -> AsyncClerk[T, R] | AsyncLedgerClerk[T, R, C]:
         """See QueueManager.clerk; `async with` connects it."""
         link = AsyncLink(self.located, self.repository, wakes=Wakes())
-        return AsyncClerk(link, registrant, queue, thread=thread, window=window)
+        if ledger is not None:
+            thread = _alone(options)
+            return AsyncLedgerClerk(
+                link, registrant, queue, ledger, repository=self.repository, thread=thread
+            )
+        return AsyncClerk(link, registrant, queue, **options)
+
+
+def _alone(options: ClerkOptions) -> str:
+    """Returns the thread of a client with a ledger: one request at a time, and none is kept."""
+    check_range("window, with a ledger,", options.get("window", 1), 1, 1)
+    check_range("keep, with a ledger,", options.get("keep", 0), 0, 0)
+    return options.get("thread", "")
 
 
 def _prepare(url: str | None, repository: str) -> Located:

@@ -6,6 +6,7 @@
     │   ├── InvalidValue              a value of the wrong type or range
     │   ├── TooLarge                  a body, tag or checkpoint over its limit
     │   ├── IllegalState              a call that the client's state forbids (BHM90 fig. 1)
+    │   │   └── WindowFull            as many requests are outstanding as may be
     │   ├── HandlerMisuse             a handler ended or changed its own transaction
     │   ├── QueueNotFound
     │   ├── QueueNotEmpty             a non-empty queue is never destroyed
@@ -29,6 +30,7 @@
     │   ├── SchemaTooNew
     │   ├── PostgresTooOld
     │   ├── PoolerDetected            a transaction pooler stands between
+    │   ├── LedgerRefused             a client's ledger is torn, corrupt or another's
     │   └── EmbeddedError             the embedded PostgreSQL cannot be used
     │       ├── DirectoryRefused      not ours, another user's, another version
     │       └── EmbeddedStartFailed   PostgreSQL did not start; the log says why
@@ -36,7 +38,8 @@
     │   ├── RequestFailed             it never took effect and never will
     │   ├── Cancelled                 it was killed before it took effect
     │   ├── Expired                   it expired before it took effect
-    │   └── ReplyGone                 it was done before; its reply is no longer kept
+    │   ├── ReplyGone                 it was done before; its reply is no longer kept
+    │   └── ReplyHeld                 its processing was aborted too often; an error queue has it
     └── HandlerSignal                 raised by handlers to tell the server what to do
         ├── Reject                    one failure reply, no retry
         ├── Retry                     back to the queue, uncharged up to a bound
@@ -70,6 +73,7 @@ __all__ = [
     "InDoubt",
     "InvalidName",
     "InvalidValue",
+    "LedgerRefused",
     "MissingExtra",
     "OnceqError",
     "OperatingError",
@@ -83,6 +87,7 @@ __all__ = [
     "Reject",
     "ReplyError",
     "ReplyGone",
+    "ReplyHeld",
     "RequestFailed",
     "Retry",
     "RidReused",
@@ -93,6 +98,7 @@ __all__ = [
     "StatementRefused",
     "TooLarge",
     "UsageError",
+    "WindowFull",
 ]
 
 
@@ -127,6 +133,17 @@ class TooLarge(UsageError):
 
 class IllegalState(UsageError):
     """The client's state forbids this call (BHM90 figures 1 and 7)."""
+
+
+class WindowFull(IllegalState):
+    """As many requests are outstanding as the window allows: receive and acknowledge some.
+
+    room: how many could be sent now.
+    """
+
+    def __init__(self, text: str, *, room: int) -> None:
+        super().__init__(text)
+        self.room = room
 
 
 class HandlerMisuse(UsageError):
@@ -231,6 +248,10 @@ class PoolerDetected(OperatingError):
     """A transaction pooler stands between; session locks do not work through it."""
 
 
+class LedgerRefused(OperatingError):
+    """A client's ledger is torn, corrupt, another client's, or of a newer onceq."""
+
+
 class EmbeddedError(OperatingError):
     """The embedded PostgreSQL cannot be used."""
 
@@ -268,6 +289,10 @@ class Expired(ReplyError):
 
 class ReplyGone(ReplyError):
     """The request was done before, and its reply is no longer kept (finding 3)."""
+
+
+class ReplyHeld(ReplyError):
+    """The client's transactions that received the reply were aborted too often; it is held."""
 
 
 class HandlerSignal(OnceqError):

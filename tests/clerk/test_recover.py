@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import onceq
+from onceq.errors import InvalidValue
 from onceq.model.client_state import Done, NotSubmitted, ReplyWaiting, Submitted, WentBack
 from tests.lives import living
 
@@ -89,3 +90,29 @@ def test_a_killed_and_an_expired_request_wait_as_replies(qm: onceq.QueueManager)
         clerk.send("1", b"x")
         clerk.cancel_last_request()
         assert isinstance(clerk.recover(), ReplyWaiting)
+
+
+def test_the_reply_queue_alone_cannot_tell_a_b_and_d_apart(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    with living(conninfo, repository) as life, qm.clerk("till", RAW) as clerk:
+        assert isinstance(clerk.recover(by="reply queue"), onceq.CannotTell)
+        assert isinstance(clerk.recover("1", by="history"), NotSubmitted)
+        clerk.send("1", b"x")
+        assert isinstance(clerk.recover(by="reply queue"), onceq.CannotTell)
+        assert isinstance(clerk.recover("1", by="history"), Submitted)
+        life.run(life.claim_one("raw"), b"reply")
+        found = clerk.recover(by="reply queue")
+        assert isinstance(found, ReplyWaiting)
+        assert found.rid == "1"
+        assert isinstance(clerk.recover("1", by="history"), ReplyWaiting)
+        clerk.receive(timeout_s=30)
+        clerk.acknowledge(["1"])
+        found = clerk.recover(by="reply queue")
+        assert isinstance(found, onceq.CannotTell)
+        assert "A, B and D look the same" in found.rests_on
+        assert isinstance(clerk.recover("1", by="history"), Done)
+        with pytest.raises(InvalidValue, match="rid"):
+            clerk.recover(by="history")
+        with pytest.raises(InvalidValue, match="one of"):
+            clerk.recover(by="hope")  # type: ignore[arg-type] # a mistake

@@ -13,6 +13,8 @@ from tests.cli.parts import run_here
 if TYPE_CHECKING:
     from pathlib import Path
 
+DEEP = "[" * 3000 + "]" * 3000
+
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -44,11 +46,23 @@ def test_pyproject_serves_too_from_below(here: Path, monkeypatch: pytest.MonkeyP
 def test_a_project_file_of_others_is_passed_over(here: Path) -> None:
     (here / "pyproject.toml").write_text("[tool.other]\nx = 1\n")
     assert read_file(here) == {}
-    (here / "pyproject.toml").write_text("not = [toml")
-    assert read_file(here) == {}
+    for text in ("not = [toml", "tool = 1", f"x = {DEEP}"):
+        (here / "pyproject.toml").write_text(text)
+        assert read_file(here) == {}
 
 
-@pytest.mark.parametrize("text", ["url = 1", 'host = "x"', "not = [toml"])
+@pytest.mark.parametrize("text", ["[tool]\nonceq = 1", "[[tool.onceq]]\nurl = 'service=x'"])
+def test_what_is_no_table_is_named(here: Path, text: str) -> None:
+    (here / "pyproject.toml").write_text(text)
+    with pytest.raises(InvalidValue, match=r"pyproject\.toml.*\[tool\.onceq\]"):
+        read_file(here)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["url = 1", 'host = "x"', "not = [toml", f"url = {DEEP}", 'url = "embedded:~nobody-here/x"'],
+    ids=["a number", "an unknown key", "no TOML", "too deep", "nobody's home"],
+)
 def test_a_wrong_file_is_named(here: Path, text: str) -> None:
     (here / "onceq.toml").write_text(text)
     with pytest.raises(InvalidValue, match=r"onceq\.toml"):

@@ -139,9 +139,9 @@ def test_doctor_finds_nothing_wrong(cli: Cli) -> None:
     assert "schema" in cli("doctor").out
 
 
-def test_doctor_fails(cli: Cli, conninfo: str, repository_name: str, tmp_path: Path) -> None:
+def test_doctor_fails(cli: Cli, conninfo: str, repository: str, tmp_path: Path) -> None:
     with plain(conninfo) as connection:
-        connection.execute(f"drop schema {repository_name} cascade".encode())
+        connection.execute(f"drop schema {repository} cascade".encode())
     answer = cli.json("doctor", code=1)
     schema = next(one for one in answer.lines if one["check"] == "schema")
     assert schema["verdict"] == "fail"

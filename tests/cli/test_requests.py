@@ -59,6 +59,36 @@ def test_show_tells_every_place(cli: Cli, failed: uuid.UUID) -> None:
     assert "no request '99'" in cli("request", "show", "99", code=3).err
 
 
+def test_show_tells_every_abort(cli: Cli, failed: uuid.UUID) -> None:
+    rows = cli.json("request", "show", str(failed)).lines
+    finished = next(one for one in rows if one["state"] == "finished")
+    assert len(finished["aborted"]) == finished["attempts"]
+    last = finished["aborted"][-1]
+    assert (last["code"], last["charge"]) == ("ValueError", "charge")
+    assert last["pid"] or last["server"]
+    assert "abort 1" in cli("request", "show", str(failed)).out
+
+
+def test_find_pages_through_what_has_ended(
+    cli: Cli, qm: onceq.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    qm.declare(ORDERS)
+    for number in range(7):
+        qm.kill(qm.enqueue(ORDERS, b"x", rid=f"r{number}"))
+    monkeypatch.setattr("onceq.cli.requests.PAGE", 3)
+    found = cli.json("request", "find", "--queue", "orders", "--outcome", "cancelled").lines
+    assert [one["rid"] for one in found] == [f"r{number}" for number in reversed(range(7))]
+    assert found[0]["v"] == 1
+    assert (found[0]["code"], found[0]["waited_s"]) == ("killed", None)
+    since = cli.json("request", "find", "--since", found[2]["finished_at"]).lines
+    assert since == found[:3]
+    words = ("--until", found[2]["finished_at"], "--limit", "2")
+    assert cli.json("request", "find", *words).lines == found[3:5]
+    assert "r6" in cli("request", "find", "--limit", "1").out
+    cli("request", "find", "--registrant", "nobody", code=3)
+    assert "is a time like" in cli("request", "find", "--since", "noon", code=2).err
+
+
 def test_show_tells_the_server_of_what_runs(cli: Cli, qm: onceq.QueueManager) -> None:
     qm.declare(ORDERS)
     assert cli.json("request", "show", "x", code=3).lines == []

@@ -14,6 +14,7 @@ from onceq.engine import async_driver, driver
 from onceq.engine.migrate import apply_with
 from onceq.server.handlers import HandlerConnection
 from onceq.testing.memory import MemoryDriver, memory_repository
+from onceq.testing.repositories import EMPTY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -27,18 +28,6 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 SET_TIME = "select set_config('onceq_setting.now', '{}', false)"
 LIMITS = "set lock_timeout = '5s'; set statement_timeout = '20s'"
 BOUND_MS = 10_000
-EMPTY = """
-do $$ begin
-    execute (select 'truncate ' || string_agg(format('%I.%I', n.nspname, c.relname), ',')
-                 || ' restart identity'
-             from pg_class c join pg_namespace n on n.oid = c.relnamespace
-             where n.nspname = '{0}' and c.relkind in ('r', 'p') and c.relname <> 'repository');
-    execute (select coalesce(string_agg(format('drop sequence {0}.%I', sequencename), ';'), '')
-             from pg_sequences where schemaname = '{0}' and sequencename ~ '^low_');
-    execute 'alter sequence {0}.incarnation_seq restart';
-    execute 'alter sequence {0}.life_seq restart';
-end $$
-"""
 
 
 def end_backend(conninfo: str, pid: int) -> None:

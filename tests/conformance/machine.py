@@ -182,6 +182,7 @@ class OracleMachine(RuleBasedStateMachine):
                 ack=ack,
                 expires_at=self.when(ends),
                 priority=priority,
+                keep=priority % 3,
                 **client["who"],
             )
         )
@@ -218,12 +219,16 @@ class OracleMachine(RuleBasedStateMachine):
                 client["received"].append(one["rid"])
             self.give(ops.Outstanding, **client["who"])
 
-    @rule(pick=PICK, ckpt=st.sampled_from([None, b"a"]))
-    def acknowledge(self, pick: int, ckpt: bytes | None) -> None:
+    @rule(pick=PICK, ckpt=st.sampled_from([None, b"a"]), keep=st.integers(0, 2))
+    def acknowledge(self, pick: int, ckpt: bytes | None, keep: int) -> None:
         client = self.client(pick)
         if client is not None and client["received"]:
-            rids = [client["received"].pop()]
-            self.give(ops.Acknowledge, rids=rids, ckpt=ckpt, **client["last"], **client["who"])
+            who = {**client["last"], **client["who"]}
+            rids = [client["received"].pop() for _ in client["received"][: 1 + pick % 2]]
+            self.give(ops.Acknowledge, rids=rids, ckpt=ckpt, keep=keep, **who)
+            for rid in "123":
+                self.heard(self.give(ops.Receive, rid=rid, skip=[], **who))
+            self.give(ops.Outstanding, **client["who"])
 
     @rule(pick=PICK)
     def disconnect(self, pick: int) -> None:

@@ -18,20 +18,18 @@ from tests.conformance.drivers import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from onceq.engine.embedded import EmbeddedServer
-
 
 @pytest.fixture(scope="module", params=["sync", "async", "memory"])
-def kept(request: pytest.FixtureRequest, postgresql: EmbeddedServer) -> Iterator[Any]:
+def kept(request: pytest.FixtureRequest, conninfo: str) -> Iterator[Any]:
     """One repository for each driver; it is emptied for each behaviour."""
     name = f"c_{uuid.uuid4().hex[:16]}"
     made: Any
     if request.param == "memory":
         made = MemoryRepository()
     elif request.param == "sync":
-        made = PostgresRepository(postgresql.conninfo, name)
+        made = PostgresRepository(conninfo, name)
     else:
-        made = AsyncPostgresRepository(postgresql.conninfo, name)
+        made = AsyncPostgresRepository(conninfo, name)
     yield made
     made.end()
 

@@ -11,28 +11,27 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.conformance.drivers import PostgresRepository, unsynced
-from tests.conformance.machine import OracleMachine
+from tests.conformance.processing_machine import ProcessingMachine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceq.engine.embedded import EmbeddedServer
 
 EXAMPLES = int(os.environ.get("ORACLE_EXAMPLES", "30"))
 STEPS = int(os.environ.get("ORACLE_STEPS", "30"))
 
 
 @pytest.fixture(scope="module")
-def place(postgresql: EmbeddedServer) -> Iterator[PostgresRepository]:
-    made = PostgresRepository(postgresql.conninfo, f"c_{uuid.uuid4().hex[:16]}")
-    with unsynced(postgresql.conninfo):
+def place(conninfo: str) -> Iterator[PostgresRepository]:
+    made = PostgresRepository(conninfo, f"c_{uuid.uuid4().hex[:16]}")
+    with unsynced(conninfo):
         yield made
     made.end()
 
 
 @pytest.mark.timeout(3600 if EXAMPLES > 100 else 120)
 def test_postgresql_and_the_oracle_agree(place: PostgresRepository) -> None:
-    machine = type("Machine", (OracleMachine,), {"place": place})
+    machine = type("Machine", (ProcessingMachine,), {"place": place})
     run_state_machine_as_test(
         machine,
         settings=settings(

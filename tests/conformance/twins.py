@@ -156,7 +156,11 @@ class Twins:
     def _equal(self, given: Any, wanted: Any, name: str) -> bool:
         if isinstance(given, UUID) and isinstance(wanted, UUID) and name != "process":
             return self._bound("eid", given, wanted)
-        if isinstance(given, int) and isinstance(wanted, int) and name in {*NUMBERED, "Take"}:
+        if (
+            isinstance(given, int)
+            and isinstance(wanted, int)
+            and name in {*NUMBERED, "Take", "TakeReply"}
+        ):
             return self._bound(name, given, wanted)
         if isinstance(given, str) and not isinstance(given, enum.Enum):
             given = self._translated(given)

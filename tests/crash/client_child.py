@@ -33,22 +33,16 @@ class Settings(msgspec.Struct):
 
 
 def client(settings: Settings, clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
+    def print_ticket(reply: onceq.Reply[Receipt]) -> None:
+        device.output(reply.value.rid)
+
     clerk.connect()
-    sent = clerk.clerk.last_sent
-    if clerk.clerk.state is onceq.ClientState.REQ_SENT:
-        process_reply(clerk, device)
-    elif sent is not None and clerk.clerk.checkpoint == device.state():
-        device.output(clerk.rereceive().value.rid)
-    for number in range(int(sent or 0) + 1, settings.requests + 1):
+    clerk.process(print_ticket, device)
+    for number in range(int(clerk.clerk.last_sent or 0) + 1, settings.requests + 1):
         clerk.send_many([(str(number), Order())])
-        process_reply(clerk, device)
+        clerk.process(print_ticket, device)
     clerk.satisfied()
     clerk.disconnect()
-
-
-def process_reply(clerk: RecordedClerk[Order, Receipt], device: Device) -> None:
-    reply = clerk.receive(device.state())
-    device.output(reply.value.rid)
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 import onceq
 from onceq.engine.driver import PostgresDriver
-from onceq.testing.events import Recorder
+from onceq.testing.events import Fault, Recorder
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 
 
@@ -64,8 +64,13 @@ class Handler(LedgerHandler):
             time.sleep(0.002)
 
 
-def die_at(point: str, died: Path) -> None:
-    """Kills this process at a step of the driver; not if one of its predecessors died there."""
+def die_at(point: str, files: Path) -> None:
+    """Kills this process at a step of the driver; not if one of its predecessors died there.
+
+    It records its own death, which nobody else can time.
+    """
+    died = files / "died"
+    actor = f"server {os.getpid()}"
     when, step, count = point.split()
     perform: Any = getattr(PostgresDriver, f"_{step}")
     left = [None] * int(count)
@@ -75,6 +80,8 @@ def die_at(point: str, died: Path) -> None:
         answers = [perform(*arguments)] if when == "after" else []
         if not left and not died.exists():
             died.touch()
+            with Recorder(files / f"death-{os.getpid()}.events", actor) as recorder:
+                recorder.record(Fault(what=f"kill -9 {point}", target=actor))
             os.kill(os.getpid(), 9)
         return answers[0] if answers else perform(*arguments)
 
@@ -84,7 +91,7 @@ def die_at(point: str, died: Path) -> None:
 def main() -> None:
     settings = msgspec.json.decode(sys.argv[1], type=Settings)
     if settings.die_at:
-        die_at(settings.die_at, Path(settings.files) / "died")
+        die_at(settings.die_at, Path(settings.files))
     handled = order_queue(settings.queue).handled_by(Handler(settings), batch=settings.batch)
     server = onceq.Server(
         [handled], concurrency=settings.concurrency, stop_timeout_s=settings.stop_timeout_s

@@ -67,10 +67,11 @@ def receive(clerk: RecordedClerk[Order, Receipt]) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("concurrency", [1, 3])
+@pytest.mark.parametrize(("concurrency", "charged"), [(1, {2}), (3, {1, 2})])
 def test_three_kills_of_postgresql_during_one_request_do_not_fail_it(
-    cluster: EmbeddedServer, tmp_path: Path, concurrency: int
+    cluster: EmbeddedServer, tmp_path: Path, concurrency: int, charged: set[int]
 ) -> None:
+    """The first makes it a suspect. Beside others, the second may: a crash can undo a claim."""
     url = f"embedded:{cluster.directory}"
     files = tmp_path / "files"
     files.mkdir()
@@ -99,4 +100,5 @@ def test_three_kills_of_postgresql_during_one_request_do_not_fail_it(
         clerk.clerk.close()
         aborts = scalar(cluster.conninfo, "select max(aborts) from kills.history")
         effects = scalar(cluster.conninfo, "select count(*) from kills.effects")
-        assert (aborts, effects) == (2, 3)  # by the first it became a suspect
+        assert effects == 3
+        assert aborts in charged

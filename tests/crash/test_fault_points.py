@@ -5,6 +5,7 @@ The small size of the proof's part, which also has the other faults, and every o
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq.engine.faultpoints import POINTS
-from proof import faultpoints, goals
-from proof.fault_ground import FAULTS, REVOKE, Ground, Trial, Verdict
+from proof import faultpoints
+from proof.fault_ground import CUTS, FAULTS, REVOKE, Ground, Trial, Verdict
 from proof.fault_scenes import ELSEWHERE, SCENES
 from proof.part import Order, Size
 
@@ -31,7 +32,7 @@ def test_a_death_at_every_point_loses_nothing(tmp_path: Path) -> None:
     order = Order(size=Size.SMALL, seed=1990, place=tmp_path, say=_said)
     outcome = faultpoints.run(order)
     assert outcome.violations == []
-    (points,) = [one for one in outcome.measures if one.what == goals.FAULT_POINTS]
+    (points,) = [one for one in outcome.measures if one.what == faultpoints.REACHED]
     assert points.is_met
     assert points.reached == len(POINTS) - len(ELSEWHERE)
 
@@ -44,7 +45,14 @@ def ground() -> Iterator[Ground]:
 
 @pytest.mark.parametrize("what", FAULTS)
 @pytest.mark.parametrize(
-    ("scene", "point"), [("a client", "Send.before"), ("a server", "Commit.before")]
+    ("scene", "point"),
+    [
+        ("a client", "Send.before"),
+        ("a server", "Commit.before"),
+        ("an async client", "Receive.before"),
+        ("an async client with a window", "SendMany.before"),
+        ("an async queue manager", "ReplyTaken.after"),
+    ],
 )
 def test_each_fault_strikes_a_later_time_too(
     ground: Ground, scene: str, point: str, what: str
@@ -59,6 +67,55 @@ def test_one_that_was_taken_for_dead_and_goes_on_changes_nothing(ground: Ground)
     assert faultpoints.faults_of(ground.run(trial)) == []
 
 
+@pytest.mark.parametrize(
+    "scene", ["a client", "a client with a window", "a server", "a queue manager"]
+)
+def test_what_is_struck_in_the_sync_driver_is_struck_in_the_async_one(scene: str) -> None:
+    twin = scene.replace("a ", "an async ", 1)
+    assert SCENES[twin].points == SCENES[scene].points
+    assert SCENES[twin].program == f"{SCENES[scene].program}_async"
+
+
+def test_one_that_is_not_taken_for_dead_fails_the_part(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = Trial(scene="a server", point="Finish.before", occurrence=1, what=REVOKE)
+    monkeypatch.setattr("proof.fault_ground._Run._revoke", lambda *_: None)
+    (text,) = faultpoints.faults_of(ground.run(trial))
+    assert text.endswith("it was not struck")
+
+
+def test_what_cannot_be_done_at_a_point_is_raised(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise LookupError("a planted one")
+
+    trial = Trial(scene="a server", point="Finish.before", occurrence=1, what=REVOKE)
+    monkeypatch.setattr("proof.fault_ground._Run._revoke", broken)
+    with pytest.raises(LookupError, match="a planted one"):
+        ground.run(trial)
+
+
+def test_a_death_that_the_fault_does_not_explain_fails_the_part(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = dataclasses.replace(SCENES["a schema"], program="no such program")
+    monkeypatch.setitem(SCENES, "a bug", broken)
+    texts = faultpoints.faults_of(ground.run(Trial(scene="a bug", occurrence=1)))
+    assert "processes ended with [1], and not []" in texts[0]
+
+
+def test_a_cut_where_nothing_commits_is_in_the_table(ground: Ground) -> None:
+    (cut, *_) = CUTS
+    last = Trial(scene="files", point="parquet.named", occurrence=3, what=cut)
+    verdict = ground.run(last)
+    assert (verdict.came, verdict.struck, faultpoints.faults_of(verdict)) == (True, False, [])
+    one_before = dataclasses.replace(verdict, trial=dataclasses.replace(last, occurrence=2))
+    (text,) = faultpoints.faults_of(one_before)
+    assert text.endswith("it was not struck")
+
+
 def test_a_point_that_is_not_reached_fails_the_part(ground: Ground) -> None:
     verdict = ground.run(Trial(scene="a schema", point="file.cut", occurrence=1))
     (text,) = faultpoints.faults_of(verdict)
@@ -68,7 +125,9 @@ def test_a_point_that_is_not_reached_fails_the_part(ground: Ground) -> None:
 def test_a_name_that_is_not_in_the_table_fails_the_part() -> None:
     trial = Trial(scene="a client", point="Send.after", occurrence=1)
     reached = {"Send.after": 1, "Sned.after": 1}
-    seen = Verdict(trial=trial, reached=reached, came=True, lost=0, kills=1, events=9, seconds=1.0)
+    seen = Verdict(
+        trial=trial, reached=reached, came=True, lost=0, revoked=0, kills=1, events=9, seconds=1.0
+    )
     (text,) = faultpoints.faults_of(seen)
     assert "Sned.after was reached, and is not in the table" in text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,7 +25,8 @@ from onceq.testing.events import (
     SendOk,
 )
 from onceq.testing.events.files import StoredFinal, save_final
-from onceq.testing.torture.judge import Judgement, judge
+from onceq.testing.torture.judge import STATED, Judgement, judge
+from onceq.testing.torture.recoveries import Marks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,7 +78,8 @@ def judged(tmp_path: Path) -> Callable[..., Judgement]:
         with Recorder(tmp_path / "events" / "clerk-0-1.events", "clerk clerk-0") as recorder:
             for event in events:
                 recorder.record(event)
-        save_final(final, tmp_path / "events")
+        stated = dataclasses.replace(STATED, places=final.places, effects=final.effects)
+        save_final(stated, tmp_path / "events")
         return judge(tmp_path, StoredFinal.open(tmp_path / "events"))
 
     return given
@@ -95,6 +98,7 @@ def sound() -> tuple[list[Event], FinalState]:
         Fault(what="cut client after", target="client"),
         EnqueueBegun(rid="notes-0.1"),
         Enqueued(rid="notes-0.1", eid="n"),
+        Executed(rid="n", eid="n", actor="server server-0"),
     ]
     places = (replied("r", "p"), finished("r", "e"), finished("n", "n", "datagram", None))
     effects = (Effect(key="r", rid="r", eid="e"), Effect(key="n", rid="n", eid="n"))
@@ -107,12 +111,11 @@ def test_a_sound_run(judged: Callable[..., Judgement]) -> None:
     assert found.violations == []
     assert (found.doubts.took_effect, found.doubts.total) == (1, 1)
     assert found.faults == {"cut client after": 1}
+    assert found.acknowledged == 1
 
 
 def replaced(final: FinalState, **changes: Any) -> FinalState:
-    names = ("places", "effects", "abort_limit")
-    fields = {name: getattr(final, name) for name in names} | changes
-    return FinalState(**fields)
+    return dataclasses.replace(final, **changes)
 
 
 def test_what_was_printed_twice_or_never(judged: Callable[..., Judgement]) -> None:
@@ -146,7 +149,7 @@ def test_a_doubt_that_was_resolved_wrongly(judged: Callable[..., Judgement]) -> 
     events, final = sound()
     events[3:] = [connected(NEXT), Doubted(what="finish", eids=("gone",))]
     found = judged(events, final)
-    assert found.doubts.did_not == 1
+    assert (found.doubts.did_not, found.acknowledged) == (1, 0)
     assert found.doubts.finishes == 1
     wrong = [text for text in found.violations if text.startswith("G6 doubt")]
     assert len(wrong) == 2
@@ -174,3 +177,67 @@ def test_a_client_that_dies_while_it_records_a_send_of_many(
     effects = (Effect(key="r", rid="r", eid="e0"), Effect(key="q", rid="q", eid="e1"))
     final = FinalState(places=places, effects=effects, abort_limit=5)
     assert judged(events, final).violations == []
+
+
+def test_what_nobody_sent_cancelled_or_executed(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    places = (
+        *final.places,
+        dataclasses.replace(finished("s", "s1", who="stranger"), outcome="cancelled"),
+        finished("n2", "n2", "datagram", None),
+        finished("t", "t1"),
+        finished("u", "u1", who="stream-spark"),
+    )
+    effects = (*final.effects, *(Effect(key=eid, rid=eid, eid=eid) for eid in ("n2", "t1", "u1")))
+    found = judged(events, replaced(final, places=places, effects=effects), "r\n")
+    texts = "\n".join(found.violations)
+    assert "stranger: is there, and nobody sent it" in texts
+    assert "n2: is there and was never enqueued" in texts
+    assert "is cancelled, and no kill of it took effect" in texts
+    assert "G2 t: is done, and was never executed" in texts
+    assert "G2 u:" not in texts
+
+
+@pytest.mark.parametrize(("state", "wrong"), [("new", 0), ("queued", 1)])
+def test_a_send_that_was_shown_as_vain_and_was_there_when_it_was_sent_again(
+    judged: Callable[..., Judgement], state: str, *, wrong: int
+) -> None:
+    events, final = sound()
+    again: dict[str, Any] = {"rid": "r", **NEXT}
+    events[3:4] = [connected(NEXT), SendBegun(**again), SendOk(state=state, **again)]
+    found = judged(events, final, "r\n")
+    assert (found.doubts.did_not, found.doubts.unheard) == (1, 0)
+    assert len([text for text in found.violations if text.startswith("G6 doubt")]) == wrong
+
+
+def test_what_nobody_could_compare_is_counted_apart(judged: Callable[..., Judgement]) -> None:
+    events, final = sound()
+    again: dict[str, Any] = {"rid": "r", **NEXT}
+    events[3:4] = [
+        connected(NEXT),
+        SendBegun(**again),
+        SendFailed(unknown=True, **again),
+        connected({**NEXT, "epoch": 3}, "r"),
+    ]
+    events[7:9] = []
+    found = judged(events, final)
+    assert (found.doubts.did_not, found.doubts.unheard, found.doubts.took_effect) == (0, 1, 1)
+
+
+def test_a_fault_that_is_felt_for_too_long() -> None:
+    second = 1_000_000_000
+    marks = Marks()
+    for what, target, at in (("kill server", "server-0", 1), ("kill spark java", "", 2)):
+        marks.take(Fault(what=what, target=target, at=at * second))
+    marks.take(Executed(rid="r", eid="e", actor="server server-0", at=100 * second))
+    reply = Received(rid="r", eid="p", outcome="done", at=500 * second, **WHO)
+    marks.take(reply)
+    assert list(marks.late()) == []
+    marks.take(Fault(what="kill server", target="server-0", at=101 * second))
+    marks.take(Fault(what="kill client", target="clerk-0", at=600 * second))
+    marks.take(Enqueued(rid="n", eid="n", at=1201 * second))
+    texts = list(marks.late())
+    assert [text.partition(":")[0] for text in texts] == [
+        "G12 kill server server-0",
+        "G12 kill client clerk-0",
+    ]

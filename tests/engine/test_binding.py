@@ -19,7 +19,6 @@ from tests.parts import driving, plain, scalar
 if TYPE_CHECKING:
     from types import ModuleType
 
-    from onceq.engine.embedded import EmbeddedServer
 
 ALL = {**BINDINGS, **SPARK_BINDINGS}
 
@@ -31,9 +30,9 @@ def types_of(row: Binding) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def binding_schema(postgresql: EmbeddedServer) -> str:
+def binding_schema(conninfo: str) -> str:
     """A repository for all of these tests: they change nothing in it."""
-    apply_with(postgresql.conninfo, "t_binding")
+    apply_with(conninfo, "t_binding")
     return "t_binding"
 
 

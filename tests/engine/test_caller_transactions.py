@@ -1,130 +1,24 @@
-"""Enqueue and dequeue inside the caller's own transaction: psycopg and SQLAlchemy (spec Q2, G8)."""
+"""Enqueue and dequeue inside the caller's own transaction: its ends, and kill (spec Q2, G8)."""
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
-import sqlalchemy
-from sqlalchemy.orm import Session
 
 import onceq
 from onceq.errors import ClaimLost, EnvironmentFault, IllegalState, InvalidValue
 from onceq.model.element import KillAnswer
 from tests.lives import living
-from tests.parts import Background, plain, rows, scalar, wait_blocked, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
+from tests.parts import Background, rows, scalar, wait_blocked, wait_until
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, abort_limit=3)
 
 
-@contextlib.contextmanager
-def by_psycopg(conninfo: str) -> Generator[Any]:
-    with psycopg.connect(conninfo) as connection:
-        yield connection
-        connection.rollback()
-
-
-@contextlib.contextmanager
-def by_sqlalchemy(conninfo: str) -> Generator[Any]:
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo)
-    )
-    with engine.connect() as connection:
-        yield connection
-    engine.dispose()
-
-
-@contextlib.contextmanager
-def by_session(conninfo: str) -> Generator[Any]:
-    engine = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(conninfo)
-    )
-    with Session(engine) as session:
-        yield session
-    engine.dispose()
-
-
-CALLERS = {"psycopg": by_psycopg, "sqlalchemy": by_sqlalchemy, "session": by_session}
-
-caller = pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
-
-
 def aborts(conninfo: str, repository: str) -> list[tuple[Any, ...]]:
     return rows(conninfo, f"select aborts, code from {repository}.element where role <> 'reply'")
-
-
-@caller
-def test_an_enqueue_joins_the_transaction(
-    qm: onceq.QueueManager, conninfo: str, repository: str, caller: Any
-) -> None:
-    qm.declare(RAW)
-    with caller(conninfo) as connection:
-        qm.enqueue(RAW, b"rolled back", connection=connection)
-        connection.rollback()
-        onceq.enqueue(connection, RAW, b"by function", repository=repository, priority=9)
-        eid = qm.enqueue(RAW, b"by method", connection=connection)
-        assert qm.read(eid) is None  # not yet
-        connection.commit()
-    assert [one.state for one in qm.lookup(queue="raw")] == ["queued", "queued"]
-    first = qm.dequeue("raw")
-    assert first is not None
-    assert first.body == b"by function"
-
-
-@caller
-def test_a_dequeue_commits_with_the_transaction(
-    qm: onceq.QueueManager, conninfo: str, caller: Any
-) -> None:
-    qm.declare(RAW)
-    eid = qm.enqueue(RAW, b"x")
-    with caller(conninfo) as connection:
-        element = qm.dequeue("raw", connection=connection)
-        assert element is not None
-        assert element.eid == eid
-        assert qm.dequeue("raw", connection=connection) is None
-        assert qm.show("raw").claimed == 1
-        connection.commit()
-    assert qm.show("raw").depth == 0
-    assert [one.outcome for one in qm.lookup(eid=eid)] == ["dequeued"]
-
-
-@caller
-def test_a_rollback_counts_an_abort_and_the_last_one_fails_the_element(
-    qm: onceq.QueueManager, conninfo: str, repository: str, caller: Any
-) -> None:
-    qm.declare(RAW)
-    qm.enqueue(RAW, b"x")
-    with caller(conninfo) as connection:
-        for attempt in range(3):
-            element = qm.dequeue("raw", timeout_s=10, connection=connection)
-            assert element is not None
-            assert element.aborts == attempt
-            connection.rollback()
-        assert qm.dequeue("raw", connection=connection) is None
-    assert aborts(conninfo, repository) == [(3, "rolled_back")]
-    assert qm.show("raw.error").held == 1
-
-
-def test_a_reply_given_in_the_transaction_commits_with_it(
-    qm: onceq.QueueManager, conninfo: str
-) -> None:
-    qm.declare(RAW)
-    with qm.clerk("till", RAW) as clerk, psycopg.connect(conninfo) as connection:
-        clerk.send("1", b"x")
-        for body in (b"rolled back", b"committed"):
-            element = qm.dequeue("raw", timeout_s=10, connection=connection)
-            assert element is not None
-            qm.reply(connection, element, body)
-            if body == b"rolled back":
-                connection.rollback()
-        assert clerk.outstanding == ["1"]
-        connection.commit()
-        assert clerk.receive(timeout_s=10).value == b"committed"
 
 
 def test_a_request_that_gets_no_reply_is_not_committed(
@@ -309,26 +203,6 @@ def test_a_failed_transaction_takes_nothing(qm: onceq.QueueManager, conninfo: st
         connection.commit()
     assert qm.show("raw").depth == 0
     assert ClaimLost.outcome is onceq.Outcome.NOTHING_HAPPENED
-
-
-def test_outside_any_transaction_a_dequeue_with_an_idle_connection_is_its_own(
-    qm: onceq.QueueManager, conninfo: str
-) -> None:
-    qm.declare(RAW)
-    qm.enqueue(RAW, b"x")
-    with plain(conninfo) as connection, connection.transaction():
-        assert qm.dequeue("raw", connection=connection) is not None
-    assert qm.show("raw").depth == 0
-
-
-def test_a_callers_connection_collects_nothing(
-    qm: onceq.QueueManager, conninfo: str, repository: str
-) -> None:
-    qm.declare(RAW)
-    with plain(conninfo) as connection:
-        for _ in range(3):
-            onceq.enqueue(connection, RAW, b"x", repository=repository)
-        assert connection._notice_handlers == []
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE_READ", "SERIALIZABLE"])

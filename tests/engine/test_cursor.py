@@ -21,7 +21,6 @@ from tests.parts import install_variant, plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from onceq.engine.embedded import EmbeddedServer
 
 EXAMPLES = int(os.environ.get("CURSOR_EXAMPLES", "60"))
 EXAMPLES_MAX = 1500
@@ -47,19 +46,17 @@ STEPS = st.lists(
 
 
 @contextlib.contextmanager
-def field(
-    server: EmbeddedServer, change: Callable[[str, str], None] = with_pauses
-) -> Generator[Field]:
+def field(conninfo: str, change: Callable[[str, str], None] = with_pauses) -> Generator[Field]:
     """A repository of its own with the test's functions in it."""
     repository = f"t_{uuid.uuid4().hex[:16]}"
-    with unsynced(server.conninfo):
-        made = Field(server.conninfo, repository)
-        change(server.conninfo, repository)
+    with unsynced(conninfo):
+        made = Field(conninfo, repository)
+        change(conninfo, repository)
         try:
             yield made
         finally:
             made.close()
-            with plain(server.conninfo) as connection:
+            with plain(conninfo) as connection:
                 connection.execute(f"drop schema {repository} cascade".encode())
 
 
@@ -95,8 +92,8 @@ def hold(ground: Field, examples: int) -> None:
 
 
 @pytest.mark.timeout(3600 if EXAMPLES > 100 else 120)
-def test_no_mark_hides_an_element(postgresql: EmbeddedServer) -> None:
-    with field(postgresql) as ground:
+def test_no_mark_hides_an_element(conninfo: str) -> None:
+    with field(conninfo) as ground:
         hold(ground, EXAMPLES)
         assert ground.stopped_before_an_xid > 0
 
@@ -145,8 +142,6 @@ def past_what_is_locked(conninfo: str, repository: str) -> None:
     ],
     ids=lambda variant: variant.__name__,
 )
-def test_a_broken_sweep_is_found(
-    postgresql: EmbeddedServer, variant: Callable[[str, str], None]
-) -> None:
-    with field(postgresql, variant) as ground, pytest.raises(AssertionError, match=r"mark|hidden"):
+def test_a_broken_sweep_is_found(conninfo: str, variant: Callable[[str, str], None]) -> None:
+    with field(conninfo, variant) as ground, pytest.raises(AssertionError, match=r"mark|hidden"):
         hold(ground, EXAMPLES_MAX)

@@ -224,6 +224,12 @@ def test_the_last_receive_is_read_by_a_later_statement_than_the_lock(
             repository,
             "connect",
             (f"{ANCHOR_LOCK}registrant_id);", ""),
+        )
+        install_variant(
+            conninfo,
+            repository,
+            "session_tags",
+            ("plpgsql stable", "plpgsql volatile"),
             ("order by r.registration_id desc limit 1;", "order by 1 desc limit 1 for update;"),
         )
     with driving(conninfo, repository) as ghost, contextlib.ExitStack() as stack:

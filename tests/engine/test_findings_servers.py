@@ -141,6 +141,34 @@ def test_5_a_finish_checks_its_incarnation(
     assert scalar(conninfo, f"select count(*) from {repository}.booked") == int(broken)
 
 
+def test_5_a_batch_finishes_only_what_is_still_its_own(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """Each request of a batch has a fence, a reply and a history row of its own."""
+    qm.declare(RAW)
+    with qm.clerk("till", RAW, window=3) as clerk:
+        clerk.send_many([(rid, rid.encode()) for rid in "123"])
+    with living(conninfo, repository) as server, living(conninfo, repository) as other:
+        elements = server.claim("raw", 3)
+        server.begin(elements[0])
+        revoked = ops.AbortElement(
+            seq=elements[1].seq,
+            incarnation=server.incarnation,
+            charge=Charge.RELEASE,
+            code="server_died",
+            error="it was thought dead",
+        )
+        other.driver.perform(revoked)
+        finished = server.finish_all(elements, [b"a", b"b", b"c"], must=2)
+        server.commit()
+    assert finished.lost == 1
+    assert qm.show("raw").depth == 1
+    replied = f"select rid, body from {repository}.element where role = 'reply' order by rid"
+    assert rows(conninfo, replied) == [("1", b"a"), ("3", b"c")]
+    recorded = f"select rid, outcome from {repository}.history order by rid"
+    assert rows(conninfo, recorded) == [("1", "done"), ("3", "done")]
+
+
 @broken
 def test_5_the_numbers_of_servers_are_never_reused(
     qm: onceq.QueueManager, conninfo: str, repository: str, *, broken: bool

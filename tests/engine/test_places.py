@@ -127,7 +127,7 @@ def test_a_url_in_either_form(conninfo: str, repository: str) -> None:
 def test_a_schema_that_is_missing(conninfo: str, repository_name: str) -> None:
     with pytest.raises(SchemaMissing, match=f"onceq init --repository {repository_name}"):
         onceq.open(conninfo, repository=repository_name)
-    with plain(conninfo) as connection, pytest.raises(SchemaMissing):
+    with psycopg.connect(conninfo) as connection, pytest.raises(SchemaMissing):
         onceq.enqueue(connection, RAW, b"x", repository=repository_name)
     with plain(conninfo) as connection:
         connection.execute(f"create schema {repository_name}".encode())

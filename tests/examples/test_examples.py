@@ -85,6 +85,24 @@ the commit then fails: True
 the sender gets: signed for
 delivered: book, vase, letter
 """,
+    "ticket_printer": """\
+logged with the receive:
+  killed where it reads: 1 seat 1, 2 seat 2, 3 seat 3
+  killed where it prints: 1 seat 1, 2 seat 2, 3 seat 3
+  killed where it printed: 1 seat 1, 2 seat 2, 3 seat 3
+  killed where it sends: 1 seat 1, 2 seat 2, 3 seat 3
+logged after the receive:
+  killed where it reads: 1 seat 1, 2 seat 2, 3 seat 3
+  killed where it prints: 1 seat 1, 2 seat 2, 3 seat 3
+  killed where it printed: 1 seat 1, 2 seat 2, 3 seat 3
+  killed where it sends: 1 seat 1, 2 seat 2, 3 seat 3
+""",
+    "own_receive": """\
+noted: [('1', 12)]
+request 2 was refused 5 times, and is held
+noted: [('1', 12), ('3', 7)]
+it is in reply-1.error and its request is done
+""",
     "two_steps": """\
 booked
 bookings: [(1999,)]

@@ -165,7 +165,7 @@ def test_a_newer_life_of_the_client_fences_it(
     located = locate(submitted.url)
     waited = False
 
-    def moved(_done: int, _total: int) -> None:
+    def moved(_done: int, _total: int, _rows: int) -> None:
         nonlocal waited
         waited = True
         with qm.clerk("shop", ORDERS, window=1000):
@@ -199,7 +199,7 @@ def test_a_lost_connection_is_made_again(
     told: list[str] = []
     cut = False
 
-    def moved(_done: int, _total: int) -> None:
+    def moved(_done: int, _total: int, _rows: int) -> None:
         nonlocal cut
         if not cut:
             cut = True

@@ -51,7 +51,7 @@ def rids_in(path: Path) -> list[str]:
 
 def test_submit_killed_at_every_step(cli: Cli, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "orders.csv", ROWS)
-    assert killed(cli, "submit", str(path), "orders", "line") >= 20
+    assert killed(cli, "submit", str(path), "orders", "line") >= 15
     answer = cli.json("submit", str(path), "--queue", "orders", "--rid", "line").item
     assert (answer["sent"], answer["queued"]) == (0, ROWS)
     assert [rid.rsplit(":", 1)[1] for rid in sent_rids(cli)] == [str(n) for n in range(1, ROWS + 1)]

@@ -237,7 +237,7 @@ def test_a_lost_connection_is_made_again(cli: Cli, tmp_path: Path) -> None:
     path = write_csv(tmp_path / "orders.csv", 1200)
     told: list[str] = []
 
-    def moved(_position: int, _total: int) -> None:
+    def moved(_position: int, _total: int, _rows: int) -> None:
         if not told:
             end_sessions(cli)
 

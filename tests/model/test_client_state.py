@@ -27,8 +27,10 @@ receive                            -            -          Req-Sent   -
 the_last_reply_arrived             -            -          Reply-Recvd -
 rereceive                          -            -          -          Reply-Recvd
 rereceive_with_others_outstanding  -            -          Req-Sent   -
+rereceive_by_rid                   -            Connected  Req-Sent   Reply-Recvd
 acknowledge                        -            Connected  Req-Sent   Connected
 cancel_last_request                -            -          Req-Sent   Reply-Recvd
+watch                              -            Connected  Req-Sent   Reply-Recvd
 """
 
 CALLS = {call.value.replace(" ", "_"): call for call in Call}
@@ -82,6 +84,6 @@ def test_connect_branches_by_the_rids(
 
 
 def test_the_recovery_states_are_told_apart() -> None:
-    assert list(STATES) == ["A", "B", "C", "D", "E"]
-    assert len({kind for kind, _ in STATES.values()}) == 5
+    assert list(STATES) == ["A", "B", "C", "D", "E", "ABD"]
+    assert len({kind for kind, _ in STATES.values()}) == 6
     assert all(next_step for _, next_step in STATES.values())

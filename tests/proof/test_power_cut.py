@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onceq.errors import EmbeddedStartFailed
 from onceq.testing.events import (
     AcknowledgeBegun,
     Acknowledged,
@@ -21,10 +22,10 @@ from onceq.testing.events import (
 )
 from proof.part import Size
 from proof.powercut import devices, part
-from proof.powercut.drive import Cache, Cut, Kind
+from proof.powercut.drive import Cache, Cut, Ground, Kind
 from proof.powercut.page import FSYNC_OFF, outcome
 from proof.powercut.part import AMOUNTS, SYSTEMS, plans
-from proof.powercut.trial import Plan, Round
+from proof.powercut.trial import Plan, Round, has_refused
 from proof.powercut.verdict import Past, Verdict
 
 if TYPE_CHECKING:
@@ -93,13 +94,26 @@ def rounds(plan: Plan, *wrong: str) -> Round:
     ground: Any = None  # no disk: it is not run
     found = Round(plan=plan, ground=ground, place=Path(), chance=random.Random(1))
     found.verdicts += [
-        Verdict(wrong=[one] if one else [], recovered=True, acknowledged=7, lost=1) for one in wrong
+        Verdict(
+            wrong=[one] if one else [],
+            recovered=True,
+            lossy=one == "lost",
+            refused=one == "refused",
+            acknowledged=7,
+            lost=1,
+        )
+        for one in wrong
     ]
     return found
 
 
 @pytest.mark.parametrize(
-    ("control", "proves"), [(("lost", "lost", ""), True), (("lost", ""), False)]
+    ("control", "proves"),
+    [
+        (("lost", "refused", ""), True),
+        (("lost", ""), False),
+        (("TimeoutError: the machine is slow", "TimeoutError: it is", "lost"), False),
+    ],
 )
 def test_a_control_that_keeps_what_it_should_lose_is_a_violation(
     *, control: tuple[str, ...], proves: bool
@@ -108,7 +122,32 @@ def test_a_control_that_keeps_what_it_should_lose_is_a_violation(
     found = outcome([rounds(PLAN, "", ""), rounds(unsafe, *control)], 1)
     assert (found.violations == []) is proves
     assert proves or FSYNC_OFF in found.violations[0]
-    assert found.controls[0].broke == sum(map(bool, control))
+    assert found.controls[0].broke == sum(one in {"lost", "refused"} for one in control)
+
+
+def test_a_device_that_fails_fails_the_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise devices.DeviceFailed("mount ended with status 32")
+
+    unsafe = replace(PLAN, name="control-0", settings={"fsync": "off"})
+    found = rounds(unsafe)
+    found.ground = Ground(Path())
+    monkeypatch.setattr(found.ground, "powered", fails)
+    witness: Any = None
+    with pytest.raises(devices.DeviceFailed):
+        found.judge(CUT, witness, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (EmbeddedStartFailed("PostgreSQL ended while starting in /x"), True),
+        (EmbeddedStartFailed("PostgreSQL in /x did not answer within 60 s"), False),
+        (TimeoutError("slow"), False),
+    ],
+)
+def test_only_a_postgresql_that_ends_has_refused(error: Exception, *, refused: bool) -> None:
+    assert has_refused(error) is refused
 
 
 def test_what_is_wrong_is_named_with_the_way_to_repeat_it() -> None:

@@ -52,6 +52,8 @@ def test_what_is_good_ends_well_and_is_recorded() -> None:
         ("not-all", "mutants caught: 41 of 42"),
         ("silent", "silent: did not state: model states"),
         ("blind", "blind: the control did not fail: the broken one"),
+        ("uncontrolled", "uncontrolled: did not try the control: the broken one"),
+        ("undeclared", "undeclared: a control that it does not declare: the broken one"),
         ("raises", "its last words"),
         ("dies", "dies: was ended by signal 9"),
     ],

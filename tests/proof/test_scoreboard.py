@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from proof.part import Order, Size
-from proof.scoreboard.contest import Kills
-from proof.scoreboard.part import PART, Score, chosen, page, violations
+from proof.scoreboard.contest import LOOK_S, TRIAL, Kills
+from proof.scoreboard.part import AFTER, PART, Score, chosen, page, violations, without_figures
+from proof.scoreboard.servers.base import HALF_S
 from proof.scoreboard.subjects import SUBJECTS
 
 if TYPE_CHECKING:
@@ -51,7 +53,22 @@ def test_a_poison_that_kills_less_or_more_is_a_violation(deaths: int) -> None:
 def test_without_figures_onceq_is_in_violation_and_a_peer_is_skipped_with_the_reason() -> None:
     broken = Score(subject=SUBJECTS[1], reason="the peers were not installed: no | network")
     assert violations(replace(broken, subject=SUBJECTS[0]))
-    assert "skipped: the peers were not installed: no / network" in page([broken])
+    text = page([broken])
+    assert "skipped: the peers were not installed: no / network" in text
+    assert re.search(
+        r"procrastinate \d+\.\S+, pgqueuer \d+\.\S+, absurd \d+\.\S+, dbos \d+\.", text
+    )
+
+
+def test_a_peer_without_figures_fails_the_part() -> None:
+    broken = Score(subject=SUBJECTS[1], reason="it broke down")
+    (said,) = without_figures([GOOD, broken])
+    assert "no figures: it broke down" in said
+
+
+def test_a_kill_falls_before_the_work_ends() -> None:
+    for trial in (TRIAL, AFTER):
+        assert trial.moments_s[1] + LOOK_S < 2 * HALF_S
 
 
 def test_each_peer_takes_part_in_both_settings() -> None:

@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 SHORT = Limits(small_s=4.0, proof_s=4.0)
 ENOUGH = Limits(small_s=60.0, proof_s=60.0)
 ALL_SCHEDULES = 20_000
+BROKEN = "the broken one"
 
 
 def _good(order: Order) -> Outcome:
     order.say("counting", 1, 2)
-    control = Control(what="the broken one", broke=3, of=4)
+    control = Control(what=BROKEN, broke=3, of=4)
     measures = [Measure(what=SCHEDULES, reached=ALL_SCHEDULES)]
     page = f"Seed {order.seed}; its place was {'empty' if not any(order.place.iterdir()) else ''}."
     return Outcome(measures=measures, controls=[control], page=page)
@@ -52,7 +53,11 @@ def _silent(_: Order) -> Outcome:
 
 
 def _blind(_: Order) -> Outcome:
-    return Outcome(controls=[Control(what="the broken one", broke=0, of=4)])
+    return Outcome(controls=[Control(what=BROKEN, broke=0, of=4)])
+
+
+def _nothing(_: Order) -> Outcome:
+    return Outcome()
 
 
 def _skipped(_: Order) -> Outcome:
@@ -82,13 +87,15 @@ def _part(name: str, run: Callable[[Order], Outcome], *states: str) -> Part:
 
 
 PARTS = (
-    replace(_part("good", _good, SCHEDULES), alone=True),
+    replace(_part("good", _good, SCHEDULES), alone=True, controls={BROKEN: 0.5}),
     _part("violation", _violation),
     _part("missed", _missed),
     _part("missed-row", _missed_row, STATES),
     _part("not-all", _not_all, MUTANTS),
     _part("silent", _silent, STATES),
-    _part("blind", _blind),
+    replace(_part("blind", _blind), controls={BROKEN: 0.5}),
+    replace(_part("uncontrolled", _nothing), controls={BROKEN: 0.5}),
+    _part("undeclared", _blind),
     _part("skipped", _skipped, STATES),
     _part("raises", _raises),
     _part("dies", _dies),

@@ -14,7 +14,8 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.clerk import program
+from onceq.clerk import program, receiving
+from onceq.clerk.session import Session
 from onceq.engine import exchange
 from onceq.engine.bell import Ringer
 from onceq.engine.connection import Link
@@ -177,9 +178,7 @@ def sleeping_clerk(conninfo: str, repository: str) -> tuple[Link, Wakes, Any]:
     wakes = Wakes()
     link = Link(locate(conninfo), repository, wakes=wakes)
     link.reconnect()
-    session: program.Session[bytes, bytes] = program.Session(
-        name="till", thread="", queue=RAW, window=1
-    )
+    session: Session[bytes, bytes] = Session(name="till", thread="", queue=RAW, window=1)
     link.run(program.connect(session))
     link.run(program.send(session, "1", b"x", {}))
     return link, wakes, session
@@ -192,11 +191,11 @@ def test_a_clerk_that_sleeps_is_rung_and_wakes(
     qm.declare(RAW)
     link, wakes, session = sleeping_clerk(conninfo, repository)
     for number in range(2, 22):
-        receive = program.receive(session, ckpt=b"c", rid=None, limit=1, timeout_s=LIMIT_S)
-        receiving = Background(partial(link.run, receive))
+        receive = receiving.receive(session, ckpt=b"c", rid=None, limit=1, timeout_s=LIMIT_S)
+        waiting = Background(partial(link.run, receive))
         wait_asleep(conninfo, repository, of="registrant_pkey")
         with serving(conninfo, repository, RAW.handled_by(echo)):
-            assert receiving.result()[0].value == b"x"
+            assert waiting.result()[0].value == b"x"
         assert sleepers(conninfo, repository, "registrant_pkey") == 0
         if wakes.rung:
             break
@@ -212,7 +211,7 @@ def test_a_clerk_that_was_not_answered_sleeps_on_until_it_connects_again(
     link, _, session = sleeping_clerk(conninfo, repository)
     for _ in range(2):
         with pytest.raises(ReceiveTimeout):
-            link.run(program.receive(session, ckpt=None, rid=None, limit=1, timeout_s=0.01))
+            link.run(receiving.receive(session, ckpt=None, rid=None, limit=1, timeout_s=0.01))
         assert sleepers(conninfo, repository, "registrant_pkey") == 1
     link.run(program.connect(session))
     assert sleepers(conninfo, repository, "registrant_pkey") == 0
@@ -225,7 +224,7 @@ def test_a_former_life_that_sleeps_keeps_nobody_from_sleeping(
     qm.declare(RAW)
     former, _, session = sleeping_clerk(conninfo, repository)
     with pytest.raises(ReceiveTimeout):
-        former.run(program.receive(session, ckpt=None, rid=None, limit=1, timeout_s=0.01))
+        former.run(receiving.receive(session, ckpt=None, rid=None, limit=1, timeout_s=0.01))
     with qm.clerk("till", RAW) as clerk, pytest.raises(ReceiveTimeout):
         clerk.receive(timeout_s=0.01)
     former.close()
@@ -235,7 +234,7 @@ def test_a_kill_rings_the_clerk(qm: onceq.QueueManager, conninfo: str, repositor
     qm.declare(RAW)
     link, _, session = sleeping_clerk(conninfo, repository)
     with pytest.raises(ReceiveTimeout):
-        link.run(program.receive(session, ckpt=None, rid=None, limit=1, timeout_s=0.01))
+        link.run(receiving.receive(session, ckpt=None, rid=None, limit=1, timeout_s=0.01))
     bell = scalar(conninfo, f"select bell from {repository}.registrant")
     _, port, channel, _ = bell.split(" ")
     with plain(conninfo) as connection:
@@ -243,7 +242,7 @@ def test_a_kill_rings_the_clerk(qm: onceq.QueueManager, conninfo: str, repositor
         qm.kill(qm.lookup("1")[0].eid)
         (heard,) = connection.notifies(timeout=LIMIT_S, stop_after=1)
     assert heard.payload == port
-    receive = program.receive(session, ckpt=None, rid=None, limit=1, timeout_s=LIMIT_S)
+    receive = receiving.receive(session, ckpt=None, rid=None, limit=1, timeout_s=LIMIT_S)
     assert link.run(receive)[0].outcome is onceq.RequestOutcome.CANCELLED
     link.close()
 

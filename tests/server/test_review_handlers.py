@@ -15,7 +15,7 @@ from onceq.server import program
 from tests.parts import LIMIT_S, driving, scalar, serving
 
 if TYPE_CHECKING:
-    from onceq.clerk.program import Reply
+    from onceq.clerk.session import Reply
 
 RAW = onceq.Queue("raw", bytes, bytes, abort_limit=2, backoff_ms=1)
 

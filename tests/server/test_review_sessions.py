@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psycopg
 import pytest
@@ -12,9 +12,6 @@ import onceq
 from onceq.engine import faults, session
 from onceq.errors import EnvironmentFault
 from tests.parts import LIMIT_S, plain, rows, scalar, serving
-
-if TYPE_CHECKING:
-    from onceq.engine.embedded import EmbeddedServer
 
 RAW = onceq.Queue("raw", bytes, bytes)
 
@@ -27,16 +24,14 @@ def test_a_callers_row_factory_is_the_callers_affair(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
     qm.declare(RAW)
-    with psycopg.connect(conninfo, autocommit=True) as connection:
+    with psycopg.connect(conninfo) as connection:
         connection.row_factory = dict_row  # type: ignore[assignment] # as a caller may
         eid = onceq.enqueue(connection, RAW, b"x", repository=repository)
     assert qm.read(eid) is not None
 
 
-def test_a_database_whose_default_is_serializable_is_served(
-    postgresql: EmbeddedServer, repository: str
-) -> None:
-    strict = f"{postgresql.conninfo} options='-c default_transaction_isolation=serializable'"
+def test_a_database_whose_default_is_serializable_is_served(conninfo: str, repository: str) -> None:
+    strict = f"{conninfo} options='-c default_transaction_isolation=serializable'"
     with onceq.open(strict, repository=repository) as qm:
         qm.declare(RAW)
         with (

@@ -12,7 +12,18 @@ NOT_SIMULATED = {
         [name for name in vars(spark_ops) if name.startswith("Spark")],
         "Spark's claim groups have no reference in memory: tests/spark, the model, torture",
     ),
+    **dict.fromkeys(
+        ["Act", "BeginReply", "SettleReply", "TakeReply"],
+        "what a client does with a reply: tests/clerk, tests/crash/test_processing_kills.py",
+    ),
+    **dict.fromkeys(
+        ["BeginWork", "Identify"], "a client's ledger: tests/clerk, the part clients of the proof"
+    ),
+    **dict.fromkeys(
+        ["FindRequests", "ListAttempts"], "they only read what is past: tests/conformance"
+    ),
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
+    **dict.fromkeys(["Post", "Posted"], "a Send whose answer is read later: test_one_way"),
     "Wait": "moves the time instead of being performed: no fault can hit it",
 }
 

@@ -14,7 +14,6 @@ from onceq.model.element import Charge, Fate
 from onceq.model.oracle import clients, executions, queues, registrations, servers
 from onceq.model.oracle.state import State
 from onceq.testing.cast import Variant
-from onceq.testing.disk import SimulatedDisk
 from onceq.testing.simulator import main, shrunk, simulate
 
 if TYPE_CHECKING:
@@ -151,18 +150,7 @@ def test_a_broken_queue_manager_is_found(name: str) -> None:
     assert found_within(Variant(answers=answers, extras=extras))
 
 
-class ForgetfulDisk(SimulatedDisk):
-    """A disk on which nothing is made to last before the directory is."""
-
-    def _sync(self, fd: int) -> None:
-        del fd
-
-
 SHOP = ("shop",)
-
-
-def test_a_disk_that_does_not_keep_is_found() -> None:
-    assert "G5" in found_within(Variant(disk=ForgetfulDisk, extras=SHOP))
 
 
 def acknowledge_first(file: durable.DurableFile, data: bytes) -> None:

@@ -1,127 +1,40 @@
-"""Clerk and AsyncClerk: the client's five operations, sync and async, over the same Programs.
+"""Clerk: the client's operations.
 
-Made by `QueueManager.clerk` and `AsyncQueueManager.clerk`. A clerk has a connection of its own
-and serves one thread. Leaving the `with` block closes the connection and keeps the session:
-only `disconnect` ends it. Source: BHM90 3 and 5.
+Made by `QueueManager.clerk`; `AsyncClerk` runs the same Programs. A clerk has a connection of
+its own and serves one thread. Leaving the `with` block closes the connection and keeps the
+session: only `disconnect` ends it. Source: BHM90 3 and 5.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.clerk import program, recovery
-from onceq.clerk.program import Reply, Session
-from onceq.model import names
+from onceq.clerk import program, transactions
+from onceq.clerk.calls import Calls
+from onceq.engine.unwrap import Callers
+from onceq.errors import OnceqError, ReceiveTimeout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onceq.engine.async_connection import AsyncLink
+    from onceq.clerk import recovery
+    from onceq.clerk.calls import ClerkOptions
+    from onceq.clerk.policy import Processed, ReplyPolicy
+    from onceq.clerk.session import Reply
+    from onceq.clerk.streaming import Stream
     from onceq.engine.connection import Link
-    from onceq.model.client_state import ClientState, Recovery
-    from onceq.model.element import KillAnswer, SendAttributes
-    from onceq.model.ops import Program, Sent
+    from onceq.model.client_state import Recovery
+    from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
+    from onceq.model.ops import Sent, ThreadTags
     from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-WINDOW_MAX = 100_000
 
-
-class _Calls(Generic[T, R]):
-    """What both clerks know and check before anything is sent."""
-
-    def __init__(self, name: str, queue: Queue[T, R], *, thread: str, window: int) -> None:
-        names.check_id("registrant", name)
-        if thread != "":
-            names.check_id("thread", thread)
-        names.check_range("window", window, 1, WINDOW_MAX)
-        self._session: Session[T, R] = Session(name=name, thread=thread, queue=queue, window=window)
-
-    @property
-    def state(self) -> ClientState:
-        """Where this client is (BHM90 figure 1); after connect, what was recovered."""
-        return self._session.state
-
-    @property
-    def last_sent(self) -> str | None:
-        """The rid of the last request, s_rid."""
-        return self._session.s_rid
-
-    @property
-    def last_received(self) -> str | None:
-        """The rid of the last reply received with a checkpoint, or acknowledged, r_rid."""
-        return self._session.r_rid
-
-    @property
-    def checkpoint(self) -> bytes | None:
-        """The checkpoint given with the last receive."""
-        return self._session.ckpt
-
-    @property
-    def was_disconnected(self) -> bool:
-        """Whether the former session had been ended by `disconnect`."""
-        return self._session.was == "disconnected"
-
-    @property
-    def outstanding(self) -> list[str]:
-        """The rids sent whose replies were not handed out yet, in the order of sending."""
-        return list(self._session.outstanding)
-
-    @property
-    def unacknowledged(self) -> list[str]:
-        """The rids whose replies were handed out and not acknowledged."""
-        return list(self._session.received)
-
-    def _send(self, rid: str, request: T, attributes: SendAttributes) -> Program[Sent]:
-        queue = self._session.queue
-        names.check_id("rid", rid)
-        names.check_attributes(attributes)
-        return program.send(self._session, rid, queue.encode_request(request), attributes)
-
-    def _send_many(self, requests: Iterable[tuple[str, T]]) -> Program[list[Sent]]:
-        queue = self._session.queue
-        pairs: list[tuple[str, bytes]] = []
-        for pair in names.check_each("requests", requests):
-            rid, value = names.check_pair("request", pair)
-            pairs.append((names.check_id("rid", rid), queue.encode_request(value)))
-        rids, bodies = [rid for rid, _ in pairs], [body for _, body in pairs]
-        return program.send_many(self._session, rids, bodies)
-
-    def _receive(
-        self, checkpoint: bytes | None, timeout_s: float | None, rid: str | None, limit: int
-    ) -> Program[list[Reply[R]]]:
-        if checkpoint is not None:
-            names.check_bytes("checkpoint", checkpoint)
-        names.check_range("limit", limit, 1, WINDOW_MAX)
-        timeout_s = names.check_timeout(timeout_s)
-        if rid is not None:
-            names.check_id("rid", rid)
-        return program.receive(
-            self._session, ckpt=checkpoint, rid=rid, limit=limit, timeout_s=timeout_s
-        )
-
-    def _acknowledge(self, rids: list[str], checkpoint: bytes | None) -> Program[int]:
-        if checkpoint is not None:
-            names.check_bytes("checkpoint", checkpoint)
-        chosen = [names.check_id("rid", rid) for rid in names.check_each("rids", rids)]
-        return program.acknowledge(self._session, chosen, checkpoint)
-
-    def _cancel(self, timeout_s: float) -> Program[KillAnswer]:
-        wait_s = names.check_timeout(timeout_s)
-        longest_s = names.TIMEOUT_S_MAX
-        return program.cancel_last_request(self._session, longest_s if wait_s is None else wait_s)
-
-    def _recover(self, rid: str | None, *, acknowledged: bool) -> Program[Recovery]:
-        if rid is not None:
-            names.check_id("rid", rid)
-        return recovery.recover(self._session, rid, acknowledged=acknowledged)
-
-
-class Clerk(_Calls[T, R]):
+class Clerk(Calls[T, R]):
     """A client's session with a repository.
 
     Not thread-safe. Every method raises Fenced when a newer life of this registrant has connected,
@@ -130,34 +43,47 @@ class Clerk(_Calls[T, R]):
     """
 
     def __init__(
-        self, link: Link, name: str, queue: Queue[T, R], *, thread: str = "", window: int = 1
+        self, link: Link, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> None:
-        super().__init__(name, queue, thread=thread, window=window)
+        super().__init__(name, queue, **options)
         self._link = link
+        self._callers = Callers(link, link.repository)
 
     def connect(self) -> Self:
         """Begins a new life, on a new connection if the old one broke; fences the former life."""
+        self._refuse_open()
         self._link.reconnect()
         self._link.run(program.connect(self._session))
         return self
 
     def disconnect(self) -> None:
         """Ends the session. IllegalState while a request is outstanding. Source: BHM90 3."""
-        self._link.run(program.disconnect(self._session))
+        self._link.run(self._settled(program.disconnect(self._session)))
 
     def send(
         self,
         rid: str,
         request: T,
-        **attributes: Unpack[SendAttributes],
+        **attributes: Unpack[RequestAttributes],
     ) -> Sent:
         """Sends a request; request and rid are stable when it returns (G6).
 
         rid: 1 to 200 bytes, never used before with other content (RidReused). attributes: see
-        SendAttributes. Sending acknowledges the reply before (C17). Raises QueueNotFound,
+        RequestAttributes. Sending acknowledges the reply before (C17). Raises QueueNotFound,
         QueueStopped, TooLarge, InvalidValue: nothing happened.
         """
         return self._link.run(self._send(rid, request, attributes))
+
+    def send_one_way(self, rid: str, request: T, **attributes: Unpack[RequestAttributes]) -> None:
+        """Sends a request without waiting until it is stable (C2).
+
+        It returns as soon as the request is on its way. If this process or the connection then
+        dies, the request may be lost: no reply comes, `receive` says so in the end by
+        ReceiveTimeout or by the error that a send would have raised, and `connect` shows whether it
+        arrived. Any later call of this clerk first reads the answer. What waits, waits for one
+        commit less; what is sent is the same. Source: BHM90 5.
+        """
+        self._link.run(self._send_one_way(rid, request, attributes))
 
     def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
         """Sends (rid, request) pairs in one transaction: then all are stable, or none."""
@@ -169,13 +95,41 @@ class Clerk(_Calls[T, R]):
         *,
         timeout_s: float | None = None,
         rid: str | None = None,
+        connection: Any = None,
+        on_timeout: Callable[[ReceiveTimeout], bool | None] | None = None,
     ) -> Reply[R]:
         """Returns the next reply, or that to `rid`. Without timeout_s it waits for ever.
 
         checkpoint: at most 64 KiB, stable together with the reply's rid before this returns.
-        Raises ReceiveTimeout (nothing is lost), ReplyGone.
+        connection: psycopg's, SQLAlchemy's or Django's, to the same database (InvalidValue); the
+        reply is received, with the checkpoint, when, and only if, the transaction there commits
+        (C15). Rolled back, it comes again, and the n-th time, n being the abort limit of the reply
+        queue, it is held: ReplyHeld, once.
+        on_timeout: called when none came in time; it may use this clerk, and returns True to wait
+        as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
         """
-        return self._link.run(self._receive(checkpoint, timeout_s, rid, 1))[0]
+        while True:
+            try:
+                if connection is not None:
+                    return self._receive_in(connection, checkpoint, timeout_s, rid)
+                return self._link.run(self._receive(checkpoint, timeout_s, rid, 1))[0]
+            except ReceiveTimeout as late:
+                if on_timeout is None or on_timeout(late) is not True:
+                    raise
+
+    def _receive_in(
+        self, connection: Any, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
+    ) -> Reply[R]:
+        """Receives a reply in the transaction of the caller's connection."""
+        caller = self._callers.driver(connection)
+        reply = self._link.run(self._begin(rid, timeout_s))
+        try:
+            xid = caller.perform(self._take(reply.rid, checkpoint))
+        except OnceqError:
+            self._link.run(transactions.give_back(self._session, reply.rid))
+            raise
+        self._caller, self._session.taken = caller, (reply.rid, xid, checkpoint)
+        return reply
 
     def receive_many(
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
@@ -183,9 +137,49 @@ class Clerk(_Calls[T, R]):
         """Returns the replies that wait, at least one and at most `limit` (C6)."""
         return self._link.run(self._receive(checkpoint, timeout_s, None, limit))
 
-    def rereceive(self) -> Reply[R]:
-        """Returns the reply of the last receive again, identical (G5)."""
-        return self._link.run(program.rereceive(self._session))
+    def stream(
+        self,
+        requests: Iterable[tuple[str, T]],
+        *,
+        timeout_s: float | None = None,
+        on_timeout: Callable[[ReceiveTimeout], bool | None] | None = None,
+    ) -> Iterator[Reply[R]]:
+        """Sends (rid, request) pairs, up to the window ahead, and yields replies as they come (C6).
+
+        A reply is acknowledged some time after the loop has come back for the next one, and what is
+        not is received again after a crash, or by the next `stream`. Replies that were outstanding
+        before come too. After a crash, connect, and give the same requests from the one after
+        `last_sent` on, or all of them again: those done and acknowledged before yield nothing.
+        In memory are the rids of the window, and at most 1,000 requests and 100 replies. requests:
+        taken from when there is room, which waits for them. timeout_s, on_timeout: as of
+        `receive`, for each wait; after ReceiveTimeout, or any other error, stream again, from
+        `last_sent` on.
+        """
+        return self._streamed(self._stream(requests, timeout_s), on_timeout)
+
+    def _streamed(
+        self,
+        stream: Stream[R],
+        on_timeout: Callable[[ReceiveTimeout], bool | None] | None,
+    ) -> Iterator[Reply[R]]:
+        while True:
+            try:
+                replies = self._link.run(self._step(stream))
+            except ReceiveTimeout as late:
+                if on_timeout is None or on_timeout(late) is not True:
+                    raise
+                continue
+            if not replies:
+                return
+            yield from replies
+
+    def rereceive(self, rid: str | None = None) -> Reply[R]:
+        """Returns the reply of the last receive again, identical (G5).
+
+        rid: that reply instead: received and not acknowledged, or one of the last `keep` that were.
+        ReplyGone: it is not kept any more.
+        """
+        return self._link.run(self._rereceive(rid))
 
     def transceive(
         self,
@@ -199,21 +193,60 @@ class Clerk(_Calls[T, R]):
         self.send(rid, request)
         return self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
+    def process(
+        self,
+        handler: Callable[[Reply[R]], object],
+        policy: ReplyPolicy,
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Processed[R]]:
+        """Calls `handler` with each reply that is outstanding, and returns what each came to.
+
+        First of all it settles, by the policy, the reply whose processing a former life, or an
+        exception of the handler, has cut short. With nothing in doubt and nothing outstanding it
+        returns an empty list. timeout_s: for each reply; None waits for ever. Raises what the
+        handler raises, ReceiveTimeout, ReplyGone; call it again. Source: BHM90 3, CSEP 9.2.
+        """
+        return self._link.run(self._process(handler, policy, timeout_s))
+
     def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded (C6)."""
         return self._link.run(self._acknowledge(rids, checkpoint))
+
+    def where(self, rid: str | None = None) -> Whereabouts | None:
+        """Returns where a request is, the last one without rid; None: it was never sent (C9)."""
+        return self._link.run(self._where(rid))
+
+    def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
+        """Enqueues an alert for each request, or that one, without a reply for late_s (C9).
+
+        One for each request, whoever asks how often, as long as history is kept: JSON with client,
+        thread, rid, eid, queue and sent_at. Returns the rids of now. QueueNotFound, QueueStopped.
+        """
+        return self._link.run(self._alert_late(queue, late_s, rid))
+
+    def threads(self) -> list[ThreadTags]:
+        """Returns the tags of every thread of this client, by thread; it fences none (C7)."""
+        return self._link.run(self._threads())
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills the last request (G8). DeadlineExceeded: nothing happened. Source: BHM90 7."""
         return self._link.run(self._cancel(timeout_s))
 
-    def recover(self, rid: str | None = None, *, acknowledged: bool = False) -> Recovery:
+    def recover(
+        self,
+        rid: str | None = None,
+        *,
+        acknowledged: bool = False,
+        by: recovery.Basis = "session",
+    ) -> Recovery:
         """Returns where the last request stands, A to E, what that rests on and what to do.
 
         rid: the request that the client last meant to send, if it knows; acknowledged: it knows
-        that this send had returned. Source: BN09 4.3.
+        that this send had returned. by: what may be looked at; the "reply queue" alone cannot tell
+        A, B and D apart, "history" needs the rid. Source: BN09 4.3.
         """
-        return self._link.run(self._recover(rid, acknowledged=acknowledged))
+        return self._link.run(self._recover(rid, acknowledged=acknowledged, by=by))
 
     def close(self) -> None:
         """Closes the connection; the session stays. Idempotent."""
@@ -229,95 +262,3 @@ class Clerk(_Calls[T, R]):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-class AsyncClerk(_Calls[T, R]):
-    """`Clerk`, for asyncio: the same methods, awaited."""
-
-    def __init__(
-        self, link: AsyncLink, name: str, queue: Queue[T, R], *, thread: str = "", window: int = 1
-    ) -> None:
-        super().__init__(name, queue, thread=thread, window=window)
-        self._link = link
-
-    async def connect(self) -> Self:
-        """See Clerk.connect."""
-        await self._link.reconnect()
-        await self._link.run(program.connect(self._session))
-        return self
-
-    async def disconnect(self) -> None:
-        """See Clerk.disconnect."""
-        await self._link.run(program.disconnect(self._session))
-
-    async def send(
-        self,
-        rid: str,
-        request: T,
-        **attributes: Unpack[SendAttributes],
-    ) -> Sent:
-        """See Clerk.send."""
-        return await self._link.run(self._send(rid, request, attributes))
-
-    async def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
-        """See Clerk.send_many."""
-        return await self._link.run(self._send_many(requests))
-
-    async def receive(
-        self,
-        checkpoint: bytes | None = None,
-        *,
-        timeout_s: float | None = None,
-        rid: str | None = None,
-    ) -> Reply[R]:
-        """See Clerk.receive."""
-        return (await self._link.run(self._receive(checkpoint, timeout_s, rid, 1)))[0]
-
-    async def receive_many(
-        self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
-    ) -> list[Reply[R]]:
-        """See Clerk.receive_many."""
-        return await self._link.run(self._receive(checkpoint, timeout_s, None, limit))
-
-    async def rereceive(self) -> Reply[R]:
-        """See Clerk.rereceive."""
-        return await self._link.run(program.rereceive(self._session))
-
-    async def transceive(
-        self,
-        rid: str,
-        request: T,
-        *,
-        checkpoint: bytes | None = None,
-        timeout_s: float | None = None,
-    ) -> Reply[R]:
-        """See Clerk.transceive."""
-        await self.send(rid, request)
-        return await self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
-
-    async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
-        """See Clerk.acknowledge."""
-        return await self._link.run(self._acknowledge(rids, checkpoint))
-
-    async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
-        """See Clerk.cancel_last_request."""
-        return await self._link.run(self._cancel(timeout_s))
-
-    async def recover(self, rid: str | None = None, *, acknowledged: bool = False) -> Recovery:
-        """See Clerk.recover."""
-        return await self._link.run(self._recover(rid, acknowledged=acknowledged))
-
-    async def close(self) -> None:
-        """See Clerk.close."""
-        await self._link.close()
-
-    async def __aenter__(self) -> Self:
-        return await self.connect()
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()

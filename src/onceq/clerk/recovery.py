@@ -1,39 +1,83 @@
 """The clerk's recovery as a Program: in which of the states A to E the last request is.
 
-Run by Clerk, AsyncClerk and anything else with a Driver. It only reads. Source: BN09 4.3.
+Run by Clerk, AsyncClerk and anything else with a Driver. It only reads. Which state follows from
+what is seen is a table, `onceq.model.recovery`. Source: BN09 4.3.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
+from onceq.clerk.session import ask
+from onceq.errors import InvalidValue
 from onceq.model import client_state, ops
+from onceq.model.recovery import CANNOT_TELL, PLACES, Place
 
 if TYPE_CHECKING:
-    from onceq.clerk.program import Session
+    from collections.abc import Sequence
+
+    from onceq.clerk.session import Session
 
 THREADS_SEEN = 100_000
 """How many places of one rid are looked at: its threads may all have sent it."""
 
+Basis: TypeAlias = Literal["session", "reply queue", "history"]
+"""What may be looked at: the persistent session (and, for a rid that it does not have, history);
+the reply queue alone; or, for the rid that is given, history whatever the session says."""
+
+BASES: Final = get_args(Basis)
+
 
 def recover(
-    session: Session[Any, Any], rid: str | None, *, acknowledged: bool
+    session: Session[Any, Any], rid: str | None, *, acknowledged: bool, by: Basis = "session"
 ) -> ops.Program[client_state.Recovery]:
     """Returns where the last request stands: A to E (C3; Source: BN09 4.3).
 
     rid: the request that the client last meant to send, when it knows. acknowledged: it knows
     that the send had returned.
     """
-    waiting = yield from ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
+    op = ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
+    waiting = yield from ask(session, op)
+    if by == "reply queue":
+        letter, why, rid = _reply_queue(waiting, rid)
+        return found(letter, session, why, rid=rid)
     last = [one for one in waiting if one.rid == session.s_rid]
     session.s_state = ("reply" if last[0].replied else "request") if last else "done"
+    if by == "history" and rid is None:
+        raise InvalidValue("history is asked about a rid: say which request you mean")
     letter, why = _last_request(session)
-    if rid is not None and rid != session.s_rid:
-        known = yield from ops.LookUp(rid=rid, registrant=session.name, limit=THREADS_SEEN)
-        states = {one.state for one in known if one.thread == session.thread}
-        letter, why = _known_request(states, acknowledged=acknowledged)
+    if rid is not None and (by == "history" or rid != session.s_rid):
+        place = yield from looked_up(session, rid)
+        letter, why = _known_request(place, acknowledged=acknowledged)
+    return found(letter, session, why, rid=rid or session.s_rid)
+
+
+def found(
+    letter: str, session: Session[Any, Any], why: str, *, rid: str | None, request: Any = None
+) -> client_state.Recovery:
+    """Returns a state as the client gets it."""
     kind, next_step = client_state.STATES[letter]
-    return kind(rid=rid or session.s_rid, ckpt=session.ckpt, rests_on=why, next_step=next_step)
+    return kind(rid=rid, ckpt=session.ckpt, rests_on=why, next_step=next_step, request=request)
+
+
+def looked_up(session: Session[Any, Any], rid: str) -> ops.Program[Place]:
+    """Returns where the repository has a rid, by queues and history."""
+    known = yield from ops.LookUp(rid=rid, registrant=session.name, limit=THREADS_SEEN)
+    states = {one.state for one in known if one.thread == session.thread}
+    if "replied" in states:
+        return Place.REPLY
+    if "finished" in states:
+        return Place.FINISHED
+    return Place.REQUEST if states else Place.NOWHERE
+
+
+def _reply_queue(
+    waiting: Sequence[ops.OutstandingRequest], rid: str | None
+) -> tuple[str, str, str | None]:
+    replied = [one.rid for one in waiting if one.replied and rid in {None, one.rid}]
+    if replied:
+        return PLACES[Place.REPLY], f"the reply queue alone: {Place.REPLY.value}", replied[0]
+    return CANNOT_TELL, "the reply queue alone, which is empty: A, B and D look the same", rid
 
 
 def _last_request(session: Session[Any, Any]) -> tuple[str, str]:
@@ -47,18 +91,11 @@ def _last_request(session: Session[Any, Any]) -> tuple[str, str]:
         return "D", "the registration: nothing is outstanding, its replies were acknowledged"
     if session.s_rid in session.received:
         return "D", "this session, which was handed its reply"
-    if session.s_state == "request":
-        return "B", "the registration and the request, which is not finished"
-    return "C", "the registration and the reply, which is in the reply queue"
+    place = Place.REQUEST if session.s_state == "request" else Place.REPLY
+    return PLACES[place], f"the registration and {place.value}"
 
 
-def _known_request(states: set[str], *, acknowledged: bool) -> tuple[str, str]:
-    if "replied" in states:
-        return "C", "the reply, which is in the reply queue"
-    if "finished" in states:
-        return "D", "history: the request finished, and its reply is gone from the reply queue"
-    if states:
-        return "B", "the request, which is not finished"
-    if acknowledged:
+def _known_request(place: Place, *, acknowledged: bool) -> tuple[str, str]:
+    if place is Place.NOWHERE and acknowledged:
         return "E", "the client's own record: the send had returned, and nothing of it is here"
-    return "A", "the registration and history, which do not have this rid"
+    return PLACES[place], place.value

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import asdict
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BadRows:
+    """What becomes of rows that cannot be requests."""
+
+    rejects: Annotated[
+        Path | None, typer.Option(help="Where bad rows go; default: FILE.rejects.jsonl.")
+    ] = None
+    max_rejects: Annotated[
+        int | None, typer.Option(min=0, help="Stop when more rows are bad; default: go on.")
+    ] = None
+
+
 def submit_file(
     place: Place,
     file: Annotated[Path, typer.Argument(help="A .csv, .jsonl or .parquet file of requests.")],
@@ -33,14 +46,13 @@ def submit_file(
     client: Annotated[
         str | None, typer.Option(help="Who sends, and gets the replies; default: file:NAME.")
     ] = None,
-    rejects: Annotated[
-        Path | None, typer.Option(help="Where bad rows go; default: FILE.rejects.jsonl.")
-    ] = None,
+    bad_rows: BadRows,
 ) -> int:
     """Submit every row of a file as a request, exactly once; run it again after any crash.
 
     Bad rows go to a file of rejects, with exit code 1; the others are sent. Get the replies with
-    `onceq collect` once this has ended: one process at a time speaks for a client.
+    `onceq collect` once this has ended: one process at a time speaks for a client. Counts are
+    of the whole file, over the runs that it took.
     """
     target = place.target
     with contextlib.closing(locate(target.url)) as located, _bar("submitting", file.name) as moved:
@@ -49,7 +61,8 @@ def submit_file(
             queue=queue,
             rid=rid,
             client=client,
-            rejects=rejects,
+            rejects=bad_rows.rejects,
+            rejects_max=bad_rows.max_rejects,
             progress=moved,
             told=_told,
         )
@@ -108,16 +121,26 @@ def _told(text: str) -> None:
 
 
 @contextlib.contextmanager
-def _bar(doing: str, name: str) -> Generator[Callable[[int, int], Any]]:
-    """Shows a progress bar on standard error when that is a terminal."""
+def _bar(doing: str, name: str) -> Generator[Callable[[int, int, int], Any]]:
+    """Shows on standard error, when that is a terminal: how far, how fast, how long to go."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[rows]:,} rows, {task.fields[rate]:,.0f}/s"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
+    began, first = time.monotonic(), -1
+
+    def moved(done: int, total: int, rows: int) -> None:
+        nonlocal began, first
+        if first < 0:  # of those before, which another run dealt with, or this one's first batch
+            began, first = time.monotonic(), rows
+        rate = (rows - first) / max(0.001, time.monotonic() - began)
+        progress.update(bar, completed=done, total=total, rows=rows, rate=rate)
+
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        bar = progress.add_task(f"{doing} {name}", total=None)
-        yield lambda done, total: progress.update(bar, completed=done, total=total)
+        bar = progress.add_task(f"{doing} {name}", total=None, rows=0, rate=0.0)
+        yield moved

@@ -11,7 +11,7 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from onceq.engine.locate import EMBEDDED, resolve_url
 from onceq.errors import InvalidValue
@@ -68,28 +68,35 @@ def read_file(directory: Path) -> dict[str, str]:
     return {}
 
 
-def _table(path: Path) -> dict[str, Any] | None:
+def _table(path: Path) -> object:
+    """Returns the settings of a file, or what stands in their place; None where it has none."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         if path.name == "pyproject.toml":
             return None
-        raise InvalidValue(f"{path} is not TOML: {error}") from None
+        raise InvalidValue(f"{path} cannot be read as TOML: {error}") from None
     if path.name == "onceq.toml":
         return content
-    tools: dict[str, Any] = content.get("tool", {})
-    table: dict[str, Any] | None = tools.get("onceq")
-    return table
+    tools: object = content.get("tool")
+    return cast("dict[str, object]", tools).get("onceq") if isinstance(tools, dict) else None
 
 
-def _checked(table: dict[str, Any], path: Path) -> dict[str, str]:
-    for key, value in table.items():
+def _checked(found: object, path: Path) -> dict[str, str]:
+    if not isinstance(found, dict):
+        raise InvalidValue(f"{path}: tool.onceq is to be a table, [tool.onceq], not {found!r:.60}")
+    table: dict[str, str] = {}
+    for key, value in cast("dict[str, object]", found).items():
         if key not in KEYS or not isinstance(value, str):
             raise InvalidValue(
                 f"{path}: {key} = {value!r} is not known: url and repository, both texts, are"
             )
+        table[key] = value
     url = table.get("url", "")
     if url.startswith(EMBEDDED):
-        place = path.parent / Path(url.removeprefix(EMBEDDED)).expanduser()
+        try:
+            place = path.parent / Path(url.removeprefix(EMBEDDED)).expanduser()
+        except RuntimeError as error:  # a home directory that is not known
+            raise InvalidValue(f"{path}: url = {url!r}: {error}") from None
         return {**table, "url": f"{EMBEDDED}{place}"}
     return table

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceq.cli.command import Place
 from onceq.cli.exits import CANNOT_CONNECT, OK, VIOLATION
-from onceq.engine import health, migrate
+from onceq.engine import health, migrate, schema
 from onceq.engine.connection import Link
 from onceq.engine.driver import connect
 from onceq.engine.embedded import embedded_status
@@ -98,7 +98,7 @@ def _examine_database(located: Located, repository: str) -> Iterator[Finding]:
         except OnceqError as error:
             yield Finding("schema", "fail", str(error))
             return
-        yield Finding("schema", "ok", f"{repository}: version {migrate.SCHEMA_VERSION}")
+        yield Finding("schema", "ok", f"{repository}: version {schema.newest()}")
         orphaned = health.orphaned_claims(connection, repository)
     finally:
         connection.close()

@@ -16,7 +16,7 @@ from onceq.cli.command import Place
 from onceq.cli.config import chosen_repository
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
-from onceq.engine import address, migrate
+from onceq.engine import address, migrate, schema
 from onceq.engine.embedded import find_binaries, stop_embedded
 from onceq.engine.locate import EMBEDDED, locate
 from onceq.errors import EmbeddedError, InvalidValue, MissingExtra
@@ -35,7 +35,7 @@ def init(
 ) -> None:
     """Create the repository's schema, or bring it up to date; again is harmless."""
     if print_sql:
-        script = migrate.script(chosen_repository(place.repository))
+        script = schema.script(chosen_repository(place.repository))
         if place.as_json:
             place.output.item({"sql": script})
         else:
@@ -48,7 +48,7 @@ def init(
         {
             "repository": target.repository,
             "changed": changed,
-            "schema_version": migrate.SCHEMA_VERSION,
+            "schema_version": schema.newest(),
         }
     )
 
@@ -138,7 +138,7 @@ def version(place: Place) -> None:
     """Print the versions of onceq, its schema and Python."""
     versions = {
         "version": __version__,
-        "schema_version": migrate.SCHEMA_VERSION,
+        "schema_version": schema.newest(),
         "python": platform.python_version(),
     }
     if place.as_json:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from onceq.cli.command import Place, command
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
-from onceq.cli.output import hint
+from onceq.cli.output import hint, plain
 from onceq.errors import InvalidValue
-from onceq.model.element import KillAnswer
+from onceq.model.element import KillAnswer, RequestOutcome, Search
 
 if TYPE_CHECKING:
     from onceq import QueueManager
-    from onceq.model.element import RequestState
+    from onceq.model.element import OldRequest, RequestState
 
 request_app: Final = typer.Typer(no_args_is_help=True, help="Requests: where they are.")
 error_app: Final = typer.Typer(no_args_is_help=True, help="What failed and is held.")
 
 COLUMNS: Final = ("rid", "registrant", "queue", "state", "outcome", "attempts", "times", "server")
+OLD_COLUMNS: Final = (
+    *("rid", "registrant", "queue", "outcome", "attempts", "code", "enqueued_at", "finished_at"),
+    *("waited_s", "service_s"),
+)
+PAGE: Final = 1000
 ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "error")
 REDRIVES: Final = {(True, False, False), (False, True, True)}
 """What may be given together: an EID alone, or --queue with --all."""
@@ -40,6 +46,27 @@ def as_row(state: RequestState) -> dict[str, Any]:
     return row
 
 
+def _with_ending(qm: QueueManager, state: RequestState) -> dict[str, Any]:
+    """Returns a place of a request with how its executions were aborted, and how it ended."""
+    row = as_row(state)
+    old = [one for one in qm.find(rid=state.rid, limit=PAGE) if one.eid == state.eid]
+    if state.state == "finished" and old:
+        row |= {name: value for name, value in old_row(old[0]).items() if name not in row}
+    attempts = qm.attempts(state.eid)
+    row["aborted"] = [asdict(one) for one in attempts]
+    return row
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    """Returns a row of `show` without its list of aborts, which become a line each."""
+    aborts = row.pop("aborted")
+    for number, one in enumerate(aborts, 1):
+        where = f"{one['host']} {one['pid']}" if one["host"] else f"incarnation {one['server']}"
+        said = f"{one['charge'].value}: {one['code']}: {one['error']} ({where})"
+        row[f"abort {number}"] = f"{plain(one['ended_at'])} {said}"
+    return row
+
+
 @command(request_app, "show")
 def show(
     place: Place,
@@ -54,14 +81,79 @@ def show(
         eid = _as_eid(rid)
         if not found and eid is not None:
             found = qm.lookup(eid=eid, registrant=client, limit=limit)
+        rows = [_with_ending(qm, one) for one in found]
     if not found:
         hint(f"onceq: no request {rid!r} is or was here (as far as history is kept)")
         return NOT_FOUND
-    for number, state in enumerate(found):
+    for number, row in enumerate(rows):
         if number and not place.as_json:
             place.output.text("")
-        place.output.item(as_row(state))
+        place.output.item(row if place.as_json else _for_people(row))
     return OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which requests `request find` looks for."""
+
+    registrant: Annotated[str | None, typer.Option(help="Only of this client.")] = None
+    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None
+    outcome: Annotated[RequestOutcome | None, typer.Option(help="Only what ended like this.")] = (
+        None
+    )
+    since: Annotated[
+        str | None, typer.Option(help="Ended at this time or later: 2026-01-31T12:00:00+01:00.")
+    ] = None
+    until: Annotated[str | None, typer.Option(help="Ended before this time.")] = None
+
+    @property
+    def search(self) -> Search:
+        """As the queue manager takes it. InvalidValue: a time that is none."""
+        return Search(
+            registrant=self.registrant,
+            queue=self.queue,
+            outcome=self.outcome,
+            since=_as_time("--since", self.since),
+            until=_as_time("--until", self.until),
+        )
+
+
+@command(request_app, "find")
+def find(
+    place: Place,
+    wanted: Wanted,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+) -> int:
+    """Find requests that have ended, the latest first; exit 3 when there is none."""
+    search, left = wanted.search, limit
+    with place.open() as qm:
+        while left:
+            search["limit"] = min(left, PAGE)
+            page = qm.find(**search)
+            if not page:
+                break
+            place.output.rows(OLD_COLUMNS, [old_row(one) for one in page])
+            left -= len(page)
+            search["after"] = page[-1]
+    return NOT_FOUND if left == limit else OK
+
+
+def old_row(old: OldRequest) -> dict[str, Any]:
+    """Returns a request that has ended as the command line shows it; bodies in base64."""
+    row = asdict(old)
+    row |= {"outcome": old.outcome.value, "attempts": old.attempts}
+    row["waited_s"] = None if old.waited is None else old.waited.total_seconds()
+    row["service_s"] = None if old.service is None else old.service.total_seconds()
+    return row
+
+
+def _as_time(option: str, text: str | None) -> datetime | None:
+    """Returns a moment; without a time zone it is of this machine's."""
+    try:
+        return None if text is None else datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
+        raise InvalidValue(f"{option} is a time like 2026-01-31T12:00:00, not {text!r}") from None
 
 
 @command(error_app, "list")

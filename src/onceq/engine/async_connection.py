@@ -42,6 +42,11 @@ class AsyncLink:
         self._driver: AsyncPostgresDriver | None = None
 
     @property
+    def repository(self) -> str:
+        """The name of the repository."""
+        return self._repository
+
+    @property
     def connection(self) -> psycopg.AsyncConnection[Any]:
         """The connection. Raises CannotConnect when there is none."""
         return self._open().connection

@@ -7,20 +7,22 @@ its connection, which rolls back, and a clerk's is unsure until it connects agai
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg.generators import execute
-from psycopg.rows import tuple_row
+from psycopg.generators import execute, fetch_many
 
 from onceq.engine import faultpoints, session
 from onceq.engine.binding import BINDINGS, Binding
+from onceq.engine.cursors import AsyncOwnCursor
 from onceq.engine.gate import Gate
+from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts
 from onceq.engine.waiting import Pause
-from onceq.errors import OnceqError
+from onceq.errors import IllegalState, OnceqError
 from onceq.model import ops
 
 if TYPE_CHECKING:
@@ -115,7 +117,7 @@ class AsyncPostgresDriver:
         line: Line | None = None,
     ) -> None:
         self.connection = connection
-        self._cursor = connection.cursor(binary=True, row_factory=tuple_row)
+        self._cursor = AsyncOwnCursor(connection)
         self._repository = repository
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
@@ -127,10 +129,12 @@ class AsyncPostgresDriver:
         self._to_ring: set[str] = set()
         self._parts = Parts(repository)
         self._entered = False
+        self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
             ops.Begin: self._begin,
+            ops.BeginWork: self._begin_work,
             ops.Start: self._start,
             ops.Keep: self._keep,
             ops.Undo: self._undo,
@@ -139,7 +143,10 @@ class AsyncPostgresDriver:
             ops.Rollback: self._rollback,
             ops.AbortElement: self._abort,
             ops.Call: self._call,
+            ops.Act: _act,
             ops.Wait: self._wait,
+            ops.Post: self._post,
+            ops.Posted: self._posted,
             ops.Stopping: self._stopping,
         }
 
@@ -187,6 +194,32 @@ class AsyncPostgresDriver:
         self._to_ring.update(row.bells(rows))
         return row.decode(rows)
 
+    async def _post(self, op: ops.Post) -> None:
+        row, text = self._statements.of(op.send)
+        try:
+            async with self.connection.lock:
+                self._one_way = OneWay(self.connection, row, text, op.send)
+                await self.connection.wait(self._one_way.flushed())
+        except psycopg.Error as error:
+            self._one_way = None
+            raise session.failure(error, self.connection, committing=True) from error
+
+    async def _posted(self, _: ops.Posted) -> ops.Sent:
+        one_way, self._one_way = self._one_way, None
+        if one_way is None:
+            raise IllegalState("no one-way send is under way")
+        try:
+            with self._verdict:
+                async with self.connection.lock:
+                    results = await self.connection.wait(fetch_many(self.connection.pgconn))
+            rows = one_way.rows(results)
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=True) from error
+        self._to_ring.update(one_way.row.bells(rows))
+        self._ring()
+        self._verdict.check()
+        return one_way.row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
+
     async def _begin(self, op: ops.Begin) -> None:
         self._leave()  # of a batch that failed as a whole and is run again
         self._gate.announce(alone=op.alone)
@@ -198,6 +231,9 @@ class AsyncPostgresDriver:
         self._entered = True
         self._parts.begin()
         await self._execute(session.begin_text(op, self._repository), committing=False)
+
+    async def _begin_work(self, _: ops.BeginWork) -> None:
+        await self._execute(session.BEGIN_WORK, committing=False)
 
     async def _start(self, op: ops.Start) -> None:
         self._parts.next(op)
@@ -285,3 +321,8 @@ class AsyncPostgresDriver:
 
     async def _stopping(self, _: ops.Stopping) -> bool:
         return self._stop.is_set()
+
+
+async def _act(op: ops.Act) -> Any:
+    answer = op.act()
+    return await answer if inspect.isawaitable(answer) else answer

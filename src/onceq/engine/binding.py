@@ -12,9 +12,27 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
-from onceq.engine.decoding import ELEMENT_COLUMNS, QUEUE_COLUMNS, element, queue_info
+from onceq.engine.decoding import (
+    ATTEMPT_COLUMNS,
+    ELEMENT_COLUMNS,
+    QUEUE_COLUMNS,
+    REQUEST_COLUMNS,
+    SERVER_COLUMNS,
+    attempt,
+    connection,
+    element,
+    old_request,
+    outstanding,
+    queue_info,
+    registered,
+    request_state,
+    server_info,
+    thread_tags,
+    whereabouts,
+)
 from onceq.model import admin_ops, ops
-from onceq.model.element import Fate, KillAnswer, RequestState
+from onceq.model.element import Fate, KillAnswer
+from onceq.model.end_user import end_user_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,22 +41,6 @@ Row = tuple[Any, ...]
 
 BINARY_ARRAYS = frozenset({"bytea[]", "bigint[]"})
 """Lists that may be long: psycopg would escape and send them as text."""
-
-REQUEST_COLUMNS = (
-    "rid, registrant, thread, eid, state, role, outcome, queue, aborts, code, error,"
-    " enqueued_at, not_before, expires_at, finished_at, server_host, server_pid,"
-    " correlation_id, body_bytes"
-)
-
-SERVER_COLUMNS = "slot, incarnation, process, host, pid, backend_pid, started_at, alive, claims"
-
-
-def _request_state(row: Row) -> RequestState:
-    return RequestState(**dict(zip(REQUEST_COLUMNS.replace(" ", "").split(","), row, strict=True)))
-
-
-def _outstanding(row: Row) -> ops.OutstandingRequest:
-    return ops.OutstandingRequest(rid=row[0], send_no=row[1], replied=row[2] == "reply", eid=row[3])
 
 
 def _scalar(rows: Sequence[Row]) -> Any:
@@ -87,22 +89,6 @@ def _no_bells(_: Sequence[Row]) -> list[str]:
 
 def _value(row: Row) -> Any:
     return row[0]
-
-
-def _registered(row: Row) -> ops.Registered:
-    return ops.Registered(
-        registrant_id=row[0], epoch=row[1], thread=row[2], kind=row[3], eid=row[4], tag=row[5]
-    )
-
-
-def _server_info(row: Row) -> admin_ops.ServerInfo:
-    names = SERVER_COLUMNS.replace(" ", "").split(",")
-    return admin_ops.ServerInfo(**dict(zip(names, row, strict=True)))
-
-
-def _connection(row: Row) -> ops.Connection:
-    names = ("registrant_id", "epoch", "reply_queue", "was", "s_rid", "s_no", "s_state", "r_rid")
-    return ops.Connection(**dict(zip((*names, "ckpt"), row, strict=True)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,23 +224,27 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         decode=_first(lambda row: (row[0], row[1])),
     ),
     ops.Settle: call("settle", "", _scalar),
-    ops.LookUp: Binding(
-        sql=f"select {REQUEST_COLUMNS} from {{schema}}.look_up({{marks}})",
-        parameters=(
-            ("rid", "text"),
-            ("eid", "uuid"),
-            ("registrant", "text"),
-            ("state", "text"),
-            ("queue", "text"),
-            ("limit", "integer"),
-        ),
-        decode=_each(_request_state),
+    ops.LookUp: call(
+        "look_up",
+        "rid text, eid uuid, registrant text, state text, queue text, limit integer",
+        _each(request_state),
+        REQUEST_COLUMNS,
         writes=False,
+    ),
+    ops.FindRequests: call(
+        "find_requests",
+        "rid text, registrant text, queue text, outcome text, since timestamptz, until timestamptz,"
+        " after_at timestamptz, after_eid uuid, limit integer",
+        _each(old_request),
+        writes=False,
+    ),
+    ops.ListAttempts: call(
+        "attempts_of", "eid uuid", _each(attempt), ATTEMPT_COLUMNS, writes=False
     ),
     ops.Register: call(
         "register",
         "queue text, name text, thread text, stable boolean, epoch bigint",
-        _each(_registered),
+        _each(registered),
     ),
     ops.Deregister: call("deregister", f"{_WHO} queue text", _scalar),
     ops.EnqueueTagged: call(
@@ -268,7 +258,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         _first(lambda row: ops.LastOperation(kind=row[0], eid=row[1], tag=row[2], body=row[3])),
         writes=False,
     ),
-    ops.Connect: call("connect", "name text, thread text", _one(_connection)),
+    ops.Connect: call("connect", "name text, thread text, keep integer", _one(connection)),
     ops.Disconnect: call(
         "disconnect",
         f"{_WHO} received text[], r_rid text, ckpt bytea, s_rid text, s_no bigint",
@@ -277,28 +267,56 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ops.Send: call(
         "send",
         f"{_WHO} queue text, {_SENT} {_ATTRIBUTES} content_type text, properties jsonb,"
-        " own_transaction boolean, sleep boolean",
+        " own_transaction boolean, sleep boolean, keep integer",
         _one(lambda row: ops.Sent(eid=row[0], state=row[1])),
         bells=_bells_in(2),
     ),
     ops.SendMany: call(
         "send_many",
         f"{_WHO} queue text, rids text[], bodies bytea[], send_no bigint, ack text[],"
-        " content_type text, own_transaction boolean",
+        " content_type text, own_transaction boolean, keep integer",
         _each(lambda row: ops.Sent(eid=row[0], state=row[1])),
         bells=_bells_in(2),
     ),
     ops.Receive: call(
         "receive",
         f"{_WHO} rid text, skip text[], limit integer, ckpt bytea, s_rid text, s_no bigint,"
-        " asleep boolean, sleep boolean",
+        " asleep boolean, sleep boolean, after bigint",
         _ELEMENTS,
         ELEMENT_COLUMNS,
     ),
     ops.Acknowledge: call(
-        "acknowledge", f"{_WHO} rids text[], ckpt bytea, s_rid text, s_no bigint", _scalar
+        "acknowledge",
+        f"{_WHO} rids text[], ckpt bytea, s_rid text, s_no bigint, keep integer",
+        _scalar,
     ),
-    ops.Outstanding: call("outstanding", _WHO, _each(_outstanding), writes=False),
+    ops.Outstanding: call("outstanding", _WHO, _each(outstanding), writes=False),
+    ops.Threads: call(
+        "threads",
+        "name text, registrant_id integer, epoch bigint",
+        _each(thread_tags),
+        writes=False,
+    ),
+    ops.WhereIs: call("where_is", f"{_WHO} rid text", _first(whereabouts), writes=False),
+    ops.AlertLate: call(
+        "alert_late",
+        f"{_WHO} rid text, late_s double precision, queue text",
+        _each_named(_value),
+        bells=_unnamed(1),
+    ),
+    ops.LastUser: call(
+        "end_user", f"{_WHO} rid text", lambda rows: end_user_of(rows[0][0]), writes=False
+    ),
+    ops.BeginReply: call("begin_reply", f"{_WHO} rid text, s_rid text, s_no bigint", _scalar),
+    ops.TakeReply: call(
+        "take_reply", f"{_WHO} rid text, ckpt bytea, s_rid text, s_no bigint", _scalar
+    ),
+    ops.SettleReply: call(
+        "settle_reply",
+        f"{_WHO} rid text, xid bigint, counts boolean, s_rid text, s_no bigint",
+        lambda rows: Fate(rows[0][0]),
+    ),
+    ops.CountOutstanding: call("count_outstanding", _WHO, _scalar, writes=False),
     ops.CancelRequest: call(
         "cancel_request",
         f"{_WHO} rid text, timeout_s double precision",
@@ -349,7 +367,13 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     admin_ops.ListServers: Binding(
         sql=f"select {SERVER_COLUMNS} from {{schema}}.servers order by slot",
         parameters=(),
-        decode=_each(_server_info),
+        decode=_each(server_info),
+        writes=False,
+    ),
+    admin_ops.Identify: Binding(
+        sql="select repository_id from {schema}.repository",
+        parameters=(),
+        decode=_scalar,
         writes=False,
     ),
     admin_ops.RidRange: Binding(

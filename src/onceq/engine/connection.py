@@ -49,6 +49,11 @@ class Link:
         self._driver: PostgresDriver | None = None
 
     @property
+    def repository(self) -> str:
+        """The name of the repository."""
+        return self._repository
+
+    @property
     def connection(self) -> psycopg.Connection[Any]:
         """The connection. Raises CannotConnect when there is none."""
         return self._open().connection

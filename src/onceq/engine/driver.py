@@ -6,6 +6,7 @@ one of its own. Never retries: what failed is thrown into the Program, as an err
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 import threading
@@ -13,16 +14,17 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg.generators import execute
+from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus
-from psycopg.rows import tuple_row
 
 from onceq.engine import faultpoints, session
 from onceq.engine.binding import BINDINGS, Binding
+from onceq.engine.cursors import OwnCursor
 from onceq.engine.gate import Gate
+from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts, Unstarted
 from onceq.engine.waiting import Pause
-from onceq.errors import OnceqError
+from onceq.errors import IllegalState, InvalidValue, OnceqError
 from onceq.model import ops
 
 if TYPE_CHECKING:
@@ -108,7 +110,7 @@ class PostgresDriver:
         line: Line | None = None,
     ) -> None:
         self.connection = connection
-        self._cursor = connection.cursor(binary=True, row_factory=tuple_row)
+        self._cursor = OwnCursor(connection)
         self._repository = repository
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
@@ -120,10 +122,12 @@ class PostgresDriver:
         self._to_ring: set[str] = set()
         self._parts = Parts(repository)
         self._entered = False
+        self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Begin: self._begin,
+            ops.BeginWork: self._begin_work,
             ops.Start: self._start,
             ops.Keep: self._keep,
             ops.Undo: self._undo,
@@ -132,7 +136,10 @@ class PostgresDriver:
             ops.Rollback: self._rollback,
             ops.AbortElement: self._abort,
             ops.Call: self._call,
+            ops.Act: _act,
             ops.Wait: self._wait,
+            ops.Post: self._post,
+            ops.Posted: self._posted,
             ops.Stopping: lambda _: self._stop.is_set(),
         }
 
@@ -180,12 +187,40 @@ class PostgresDriver:
         self._to_ring.update(row.bells(rows))
         return row.decode(rows)
 
+    def _post(self, op: ops.Post) -> None:
+        row, text = self._statements.of(op.send)
+        try:
+            with self.connection.lock:
+                self._one_way = OneWay(self.connection, row, text, op.send)
+                self.connection.wait(self._one_way.flushed())
+        except psycopg.Error as error:
+            self._one_way = None
+            raise session.failure(error, self.connection, committing=True) from error
+
+    def _posted(self, _: ops.Posted) -> ops.Sent:
+        one_way, self._one_way = self._one_way, None
+        if one_way is None:
+            raise IllegalState("no one-way send is under way")
+        try:
+            with self._verdict, self.connection.lock:
+                results = self.connection.wait(fetch_many(self.connection.pgconn))
+            rows = one_way.rows(results)
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=True) from error
+        self._to_ring.update(one_way.row.bells(rows))
+        self._ring()
+        self._verdict.check()
+        return one_way.row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
+
     def _begin(self, op: ops.Begin) -> None:
         self._leave()  # of a batch that failed as a whole and is run again
         self._gate.enter(alone=op.alone)
         self._entered = True
         self._parts.begin()
         self._execute(session.begin_text(op, self._repository), committing=False)
+
+    def _begin_work(self, _: ops.BeginWork) -> None:
+        self._execute(session.BEGIN_WORK, committing=False)
 
     def _start(self, op: ops.Start) -> None:
         self._parts.next(op)
@@ -284,6 +319,15 @@ class PostgresDriver:
         if self._bell.wait(delay):
             self._pause.again(op.key)
         return not self._stop.is_set()
+
+
+def _act(op: ops.Act) -> Any:
+    answer = op.act()
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise InvalidValue("this is awaitable, and nobody awaits it here: use an AsyncClerk")
+    return answer
 
 
 def this_process() -> tuple[str, int]:

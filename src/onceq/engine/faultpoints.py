@@ -56,6 +56,11 @@ OPS: Final = {
     "SendMany": "many requests go in as one",
     "Receive": "a reply is read, and a checkpoint kept",
     "Acknowledge": "replies are freed, and a checkpoint kept",
+    "AlertLate": "alerts of late requests are enqueued",
+    "Act": "a client reads its device, or processes a reply",
+    "BeginReply": "it is noted that a reply is processed in the client's transaction",
+    "TakeReply": "a reply is received in the client's transaction",
+    "SettleReply": "what the client's transaction did to a reply is found, and counted",
     "CancelRequest": "a client kills its own request",
     "OpenIncarnation": "a server session's life begins, and takes back what the former held",
     "CloseIncarnation": "a server session's life ends in good order",
@@ -111,15 +116,23 @@ POINTS: Final = {
 SILENT: Final = frozenset(
     {
         "Attend",
+        "LastUser",
+        "BeginWork",
+        "Identify",
         "ListQueues",
         "ListServers",
+        "FindRequests",
+        "ListAttempts",
+        "CountOutstanding",
         "LookUp",
         "Outstanding",
         "ReadElement",
         "ReadLast",
         "RidRange",
         "Stopping",
+        "Threads",
         "Wait",
+        "WhereIs",
     }
 )
 """Ops that have no point: what they do, nobody else can see."""

@@ -37,7 +37,7 @@ select current_setting('server_version_num')::integer as server_version,
 
 # A claim whose holder is neither a native session nor a group of the Spark server.
 _ORPHANED = """
-select count(*) from {schema}.element e where e.claimed_by is not null
+select count(*) from {schema}.element e where e.claimed_by is not null and e.role <> 'reply'
     and not exists (select from {schema}.server s where s.incarnation = e.claimed_by)
     and not exists (select from {schema}.spark_group g where g.group_no = e.claimed_by)
 """

@@ -1,19 +1,16 @@
-"""Creates, verifies and upgrades the schema of a repository from the SQL files beside this module.
+"""Creates, verifies and upgrades the schema of a repository; see `schema` for what is in it.
 
 Called by `onceq init`, and by `onceq.open` on an embedded database only. A repository is one
-PostgreSQL schema; in the files its name is written `onceq.` and replaced on the way in. Never
-touches a schema that it did not make, and never downgrades one.
+PostgreSQL schema. Never touches a schema that it did not make, and never downgrades one.
 """
 
 from __future__ import annotations
 
-import hashlib
-import importlib.resources
-import re
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from onceq.engine import schema
 from onceq.engine.driver import connect
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.faults import translated
@@ -21,85 +18,9 @@ from onceq.errors import PostgresTooOld, SchemaMismatch, SchemaMissing, SchemaTo
 from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from importlib.resources.abc import Traversable
-
     import psycopg
 
-SCHEMA_VERSION = 1
 OLDEST_POSTGRES = 15
-FUNCTION_FILES = (
-    "base",
-    "bell",
-    "conclude",
-    "cursor",
-    "queue",
-    "request",
-    "element",
-    "server",
-    "registration",
-    "spark",
-    "spark_commit",
-    "views",
-)
-_SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
-
-
-def _files() -> Traversable:
-    return importlib.resources.files("onceq.engine") / "sql"
-
-
-def function_sources() -> Iterator[tuple[str, str]]:
-    """Yields (file name, text) of the function files, in the order in which they are applied."""
-    for name in FUNCTION_FILES:
-        yield f"{name}.sql", (_files() / "functions" / f"{name}.sql").read_text("utf-8")
-
-
-def baseline() -> str:
-    """Returns the SQL that makes the tables of a repository."""
-    return (_files() / "migrations" / "0001_baseline.sql").read_text("utf-8")
-
-
-def baseline_sha256() -> str:
-    """Returns the digest that says which tables a repository has. Until 0.1.0 they may change."""
-    return hashlib.sha256(baseline().encode()).hexdigest()
-
-
-def functions_sha256() -> str:
-    """Returns the digest that says which functions a repository has."""
-    digest = hashlib.sha256()
-    for name, text in function_sources():
-        digest.update(f"{name}\0{text}\0".encode())
-    return digest.hexdigest()
-
-
-def in_schema(text: str, repository: str) -> str:
-    """Returns SQL text with the schema that it is written for replaced by the repository's."""
-    return _SCHEMA.sub(f"{repository}.", text)
-
-
-def render(repository: str) -> str:
-    """Returns the whole schema of a repository as one SQL script, for reading or for psql."""
-    check_repository(repository)
-    parts = [f"create schema if not exists {repository};"]
-    parts.append(baseline())
-    parts.extend(text for _, text in function_sources())
-    return in_schema("\n".join(parts), repository)
-
-
-def script(repository: str) -> str:
-    """Returns `render`, and the row that says what was made: for psql, in one transaction."""
-    return f"begin;\n{render(repository)}\n{_made(repository)}\ncommit;\n"
-
-
-def _made(repository: str) -> str:
-    """Returns the SQL of the row that says which schema this is; all in it is ours."""
-    digests = f"'{baseline_sha256()}', '{functions_sha256()}'"
-    return (
-        f"insert into {repository}.repository"
-        " (name, schema_version, baseline_sha256, functions_sha256)"
-        f" values ('{repository}', {SCHEMA_VERSION}, {digests});"
-    )
 
 
 def check_server(connection: psycopg.Connection[Any]) -> None:
@@ -148,31 +69,33 @@ def _verify(connection: psycopg.Connection[Any], repository: str) -> None:
     row = connection.execute(
         sql.SQL("select functions_sha256 from {}.repository").format(sql.Identifier(repository))
     ).fetchone()
-    if row is None or row[0] != functions_sha256():
+    if version < schema.newest() or row is None or row[0] != schema.functions_sha256():
         raise SchemaMismatch(
-            f"repository {repository!r} has the functions of another onceq than this one: "
-            f"run `onceq init --repository {repository}` with the same --url to bring it up to date"
+            f"repository {repository!r} has the tables or functions of another onceq than this one:"
+            f" run `onceq init --repository {repository}` with the same --url to bring it up to"
+            " date"
         )
 
 
 def _refuse_other(connection: psycopg.Connection[Any], version: int, repository: str) -> None:
-    if version > SCHEMA_VERSION:
+    if version > schema.newest():
         raise SchemaTooNew(
             f"repository {repository!r} has schema {version}, this onceq knows up to "
-            f"{SCHEMA_VERSION}: upgrade onceq"
+            f"{schema.newest()}: upgrade onceq"
         )
+    columns = "to_jsonb(r) ->> 'tables_sha256'"  # those made before 0.1.0 may not have it
     row = connection.execute(
-        sql.SQL("select baseline_sha256 from {}.repository").format(sql.Identifier(repository))
+        sql.SQL(f"select {columns} from {{}}.repository r").format(sql.Identifier(repository))
     ).fetchone()
-    if row is None or row[0] != baseline_sha256():
+    if row is None or row[0] != schema.tables_sha256(version):
         raise SchemaMismatch(
-            f"repository {repository!r} was made by another version before 0.1.0, from which there "
+            f"repository {repository!r} was made by a version before 0.1.0, from which there "
             "is no upgrade: use another repository name, or drop this schema"
         )
 
 
 def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
-    """Creates the repository, or brings its functions up to date; one transaction.
+    """Creates the repository, or brings its tables and functions up to date; one transaction.
 
     Idempotent, and safe when several processes do it at once. Returns True when anything was
     changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld or EnvironmentFault;
@@ -191,11 +114,28 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
 def _make_or_refresh(connection: psycopg.Connection[Any], repository: str) -> bool:
     version = schema_version(connection, repository)
     if version is None:
-        connection.execute(render(repository).encode())
-        connection.execute(_made(repository).encode())
+        connection.execute(schema.render(repository).encode())
+        connection.execute(schema.made(repository).encode())
         return True
     _refuse_other(connection, version, repository)
-    return _refresh_functions(connection, repository, functions_sha256())
+    changed = _upgrade_tables(connection, repository, version)
+    return _refresh_functions(connection, repository, schema.functions_sha256()) or changed
+
+
+def _upgrade_tables(connection: psycopg.Connection[Any], repository: str, version: int) -> bool:
+    newest = schema.newest()
+    if version == newest:
+        return False
+    upgrade = schema.in_schema(schema.tables(version, newest), repository)
+    connection.execute(upgrade.encode())
+    connection.execute(
+        sql.SQL(
+            "update {}.repository set schema_version = %s, tables_sha256 = %s,"
+            " migrated_at = clock_timestamp()"
+        ).format(sql.Identifier(repository)),
+        (newest, schema.tables_sha256(newest)),
+    )
+    return True
 
 
 def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha: str) -> bool:
@@ -208,8 +148,8 @@ def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha
         (sha, sha),
     ).rowcount
     if changed:
-        for _, text in function_sources():
-            connection.execute(in_schema(text, repository).encode())
+        for _, text in schema.function_sources():
+            connection.execute(schema.in_schema(text, repository).encode())
         _drop_former_functions(connection, repository)
     return bool(changed)
 

@@ -98,6 +98,9 @@ def is_refused(error: psycopg.Error) -> bool:
     return any(word in text for word in ("options", "startup parameter", TIMEOUT_OF_17))
 
 
+BEGIN_WORK = b"begin isolation level read committed"
+"""Of a client's own transaction: tagged operations take no other level."""
+
 WHO = "select pg_backend_pid(), current_setting('onceq_setting.host', true)"
 """Asked first of every session: whose it is, and whether its startup options have arrived."""
 

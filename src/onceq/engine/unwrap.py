@@ -1,38 +1,114 @@
 """The caller's own connection: a psycopg connection, found inside what the caller has.
 
-Used by the managers. SQLAlchemy's Connection, Session and AsyncConnection are recognised by
-shape, so that SQLAlchemy is imported by those who use it and by nobody else.
+Used by the managers and the clerks. What SQLAlchemy and Django have is recognised by its shape, so
+that they are imported by those who use them and by nobody else. What cannot be used is refused
+before anything is sent: nothing happened. (C13)
 """
 
 from __future__ import annotations
 
-from typing import Any, TypeGuard, cast
+import inspect
+import weakref
+from typing import TYPE_CHECKING, Any, TypeGuard, cast
 
 import psycopg
 
+from onceq.engine import session
 from onceq.engine.async_driver import AsyncPostgresDriver
+from onceq.engine.cursors import AsyncOwnCursor, OwnCursor
 from onceq.engine.driver import PostgresDriver
-from onceq.errors import InvalidValue
+from onceq.errors import ConnectionLost, IllegalState, InvalidValue, SchemaMissing
 
-_SUPPORTED = "give a psycopg 3 connection, or an SQLAlchemy one over postgresql+psycopg"
+if TYPE_CHECKING:
+    from onceq.engine.async_connection import AsyncLink
+    from onceq.engine.connection import Link
+
+_SUPPORTED = (
+    "give a psycopg 3 connection, SQLAlchemy's over postgresql+psycopg, or Django's with psycopg 3"
+)
+_GONE = "the connection given is closed or lost, and nothing happened: connect again"
+_FAILED = "the atomic block of this connection has failed: leave it, so that it is rolled back"
+_NO_TRANSACTION = (
+    "the connection given is in autocommit, and in no transaction that this could join: begin one "
+    "(`with connection.transaction()`, Django's `atomic()`), or turn its autocommit off"
+)
 
 
-def _inner(connection: Any) -> Any:
-    """Follows SQLAlchemy's wrappers: Session, Connection, pooled connection, driver's."""
-    found = connection
+def _refuse(given: object, found: object) -> InvalidValue:
+    """Returns the error for what leads to no psycopg connection, or to one of the other kind."""
+    what = _name(given) if given is found else f"{_name(given)} over {_name(found)}"
+    return InvalidValue(f"{what} is not a connection for this: {_advice(found)}")
+
+
+def _advice(found: object) -> str:
+    if isinstance(found, psycopg.Connection):
+        return "open_async and enqueue_async take async connections"
+    if isinstance(found, psycopg.AsyncConnection) or _is_asynchronous(found):
+        return "an async one is for onceq.open_async, or onceq.enqueue_async"
+    return _SUPPORTED
+
+
+def _is_asynchronous(found: object) -> bool:
+    """Returns whether this is SQLAlchemy's AsyncConnection, or its AsyncSession."""
+    return hasattr(found, "sync_connection") or hasattr(found, "sync_session")
+
+
+def _name(value: object) -> str:
+    kind = type(value)
+    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
+
+
+def _of_django(wrapper: Any) -> Any:
+    """Returns the driver's connection of a DatabaseWrapper; made if there is none yet."""
+    if wrapper.vendor == "postgresql":
+        if wrapper.closed_in_transaction:
+            raise ConnectionLost(_GONE)
+        if wrapper.needs_rollback:
+            raise IllegalState(_FAILED)
+        wrapper.ensure_connection()
+    return wrapper.connection
+
+
+def _of_sqlalchemy(connection: Any) -> Any:
+    """Returns the driver's connection of a sync Connection, in a transaction that it knows of."""
+    if connection.closed or connection.invalidated:
+        raise ConnectionLost(_GONE)
+    if not connection.in_transaction():
+        connection.begin()  # else its commit does not know of ours
+    return connection.connection.driver_connection
+
+
+def _of_handler(connection: Any) -> Any:
+    """Returns the server's connection of what a handler is given; HandlerMisuse when it is over."""
+    _ = connection.info  # a part of a batch that was put off starts now
+    return connection._inner  # noqa: SLF001 # the guard's own; it is of a higher level
+
+
+def _is_guarded(found: object) -> bool:
+    """Returns whether this is what a handler is given."""
+    return "_inner" in getattr(type(found), "__slots__", ())
+
+
+def _inside(found: Any) -> Any:
+    """Follows all but sessions: to the driver's connection, if there is one inside."""
     if isinstance(found, psycopg.BaseConnection):
         return cast("Any", found)
-    if callable(getattr(found, "get_bind", None)) and callable(getattr(found, "connection", None)):
-        found = found.connection()
-    if hasattr(found, "sync_connection"):
-        found = found.sync_connection
-    if hasattr(found, "dialect"):
-        if not found.in_transaction():
-            found.begin()  # else its commit does not know of ours
-        found = found.connection
-    for name in ("driver_connection", "_connection", "_inner"):  # the last: of our handlers'
-        found = getattr(found, name, found)
+    if _is_guarded(found):
+        return _of_handler(found)
+    if hasattr(found, "ensure_connection") and hasattr(found, "in_atomic_block"):
+        return _of_django(found)
+    if _is_asynchronous(found):
+        return found
+    if hasattr(found, "dialect") and hasattr(found, "in_transaction"):
+        return _of_sqlalchemy(found)
     return found
+
+
+def _is_session(found: object) -> bool:
+    """Returns whether this is SQLAlchemy's Session, or its AsyncSession."""
+    return callable(getattr(found, "get_bind", None)) and callable(
+        getattr(found, "connection", None)
+    )
 
 
 def _is_sync(found: object) -> TypeGuard[psycopg.Connection[Any]]:
@@ -43,20 +119,130 @@ def _is_async(found: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
     return isinstance(found, psycopg.AsyncConnection)
 
 
+def _check(connection: psycopg.BaseConnection[Any]) -> None:
+    """Raises ConnectionLost, or IllegalState where there is no transaction to join."""
+    if session.is_broken(connection):
+        raise ConnectionLost(_GONE)
+    if session.commits_at_once(connection):
+        raise IllegalState(_NO_TRANSACTION)
+
+
 def caller_driver(connection: Any, repository: str) -> PostgresDriver:
     """Returns a driver on the caller's connection; what it performs joins the caller's transaction.
 
-    Raises InvalidValue when this is no connection that onceq can use; nothing happened.
+    Raises InvalidValue when this is no connection that onceq can use, IllegalState when it is in
+    autocommit and in no transaction, ConnectionLost when it is closed; nothing happened.
     """
-    found: Any = _inner(connection)
+    found = connection
+    if _is_session(found) and not inspect.iscoroutinefunction(found.connection):
+        found = found.connection()
+    found = _inside(found)
     if not _is_sync(found):
-        raise InvalidValue(f"{type(connection).__name__} is not a connection: {_SUPPORTED}")
+        raise _refuse(connection, found)
+    _check(found)
     return PostgresDriver(found, repository)
 
 
-def async_caller_driver(connection: Any, repository: str) -> AsyncPostgresDriver:
+async def async_caller_driver(connection: Any, repository: str) -> AsyncPostgresDriver:
     """Returns a driver on the caller's async connection; see `caller_driver`."""
-    found: Any = _inner(connection)
+    found = connection
+    if _is_session(found) and inspect.iscoroutinefunction(found.connection):
+        found = await found.connection()
+    if hasattr(found, "sync_connection"):
+        if found.sync_connection is None:
+            raise IllegalState("the connection given was not begun: `async with` it, or await it")
+        found = found.sync_connection
+    found = _inside(found)
     if not _is_async(found):
-        raise InvalidValue(f"{type(connection).__name__} is not an async connection: {_SUPPORTED}")
+        raise _refuse(connection, found)
+    _check(found)
     return AsyncPostgresDriver(found, repository)
+
+
+def no_repository(connection: psycopg.BaseConnection[Any], repository: str) -> SchemaMissing:
+    """Returns the error for a caller's connection to a database without this repository."""
+    return SchemaMissing(
+        f"the connection given leads to database {connection.info.dbname!r}, which has no "
+        f"repository {repository!r}: connect to the database that has it, name another with "
+        f"repository=, or run `onceq init` there; the transaction has failed: roll it back"
+    )
+
+
+# The same answer on two sessions that live now: they are of one database of one running server.
+_PLACE = (
+    "select oid::bigint, pg_postmaster_start_time()::text from pg_database"
+    " where datname = current_database()"
+)
+
+
+def _place(connection: psycopg.Connection[Any]) -> object:
+    try:
+        return OwnCursor(connection).execute(_PLACE).fetchone()
+    except psycopg.Error as error:
+        raise session.failure(error, connection, committing=False) from error
+
+
+async def _async_place(connection: psycopg.AsyncConnection[Any]) -> object:
+    try:
+        return await (await AsyncOwnCursor(connection).execute(_PLACE)).fetchone()
+    except psycopg.Error as error:
+        raise session.failure(error, connection, committing=False) from error
+
+
+def _elsewhere(
+    theirs: psycopg.BaseConnection[Any], ours: psycopg.BaseConnection[Any]
+) -> InvalidValue:
+    return InvalidValue(
+        f"the connection given leads to another database ({_address(theirs)}) than this queue "
+        f"manager ({_address(ours)}), so that nothing could join its transaction: nothing happened"
+    )
+
+
+def _address(connection: psycopg.BaseConnection[Any]) -> str:
+    return f"{connection.info.dbname!r} at {connection.info.host}:{connection.info.port}"
+
+
+class Callers:
+    """The callers' connections that are known to lead to the database of a link.
+
+    Each is compared once. Two databases may have a repository of one name, with the same numbers
+    of elements and claims, and a dequeue would take there what was claimed here.
+    """
+
+    def __init__(self, link: Link, repository: str) -> None:
+        self._link = link
+        self._repository = repository
+        self._known: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
+
+    def driver(self, connection: Any) -> PostgresDriver:
+        """Returns `caller_driver`. Raises InvalidValue, too, when it leads elsewhere."""
+        driver = caller_driver(connection, self._repository)
+        theirs, ours = driver.connection, self._link.connection
+        if ours not in self._known:
+            self._known.clear()  # they were compared with an earlier connection of the link
+        if theirs not in self._known:
+            if _place(theirs) != _place(ours):
+                raise _elsewhere(theirs, ours)
+            self._known.update((theirs, ours))
+        return driver
+
+
+class AsyncCallers:
+    """`Callers`, of an async link."""
+
+    def __init__(self, link: AsyncLink, repository: str) -> None:
+        self._link = link
+        self._repository = repository
+        self._known: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
+
+    async def driver(self, connection: Any) -> AsyncPostgresDriver:
+        """See `Callers.driver`."""
+        driver = await async_caller_driver(connection, self._repository)
+        theirs, ours = driver.connection, self._link.connection
+        if ours not in self._known:
+            self._known.clear()
+        if theirs not in self._known:
+            if await _async_place(theirs) != await _async_place(ours):
+                raise _elsewhere(theirs, ours)
+            self._known.update((theirs, ours))
+        return driver

@@ -18,12 +18,13 @@ from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import parquet, program
 from onceq.files.disk import DISK
 from onceq.files.durable import DurableFile, read_checkpoint
-from onceq.files.persistent import PersistentClient
+from onceq.files.persistent import PersistentClient, reached
 from onceq.files.replies import Csv, JsonLines, Rows
+from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from onceq.engine.locate import Located
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from onceq.files.replies import Format
     from onceq.model.element import Element
 
-BATCH_REPLIES: Final = 250
+BATCH_REPLIES: Final = 2000
+FIRST_REPLIES: Final = 100
+BATCH_BYTES: Final = 8_388_608
+"""Replies and bytes of one transaction, about: as large as those before were."""
 SUFFIXES: Final = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
@@ -45,15 +49,15 @@ class CollectOrder:
     """What is to be collected. timeout_s: how long to wait for the next reply; None: for ever.
 
     fields: of the reply, a column each (CSV, Parquet); none: the whole reply, in one column.
-    progress: called with (collected, of how many). batch_replies: of one transaction; None:
-    BATCH_REPLIES.
+    progress: called with (collected, of how many, collected). batch_replies: of one transaction;
+    None: up to BATCH_REPLIES, by their size.
     """
 
     client: str
     out: Path
     timeout_s: float | None = None
     fields: tuple[str, ...] = ()
-    progress: Callable[[int, int], None] = _quiet
+    progress: Callable[[int, int, int], None] = _quiet
     told: Callable[[str], None] = _quiet
     batch_replies: int | None = None
 
@@ -86,6 +90,7 @@ class _Run:
     known: bool = False
     outstanding: int = 0
     bytes: int = 0
+    most: int = FIRST_REPLIES
 
     def into(self, file: DurableFile) -> None:
         """Collects until nothing is outstanding, or no reply came in time."""
@@ -112,13 +117,13 @@ class _Run:
         while self.outstanding and (took := self._batch(life, file)):
             self.outstanding -= took
             collected = self.outcomes.total()
-            self.order.progress(collected, collected + self.outstanding)
+            self.order.progress(collected, collected + self.outstanding, collected)
             if self.outstanding <= 0:
                 self.outstanding = self._count(life)
 
     def _batch(self, life: Life, file: DurableFile) -> int:
         """Receives, writes, acknowledges; returns how many."""
-        most = self.order.batch_replies or BATCH_REPLIES
+        most = self.order.batch_replies or min(self.most, BATCH_REPLIES)
         found = self.client.perform(program.take_replies(life, most, self.order.timeout_s))
         if found:
             header = b"" if file.length else self.lines.header()
@@ -127,14 +132,21 @@ class _Run:
             self.client.perform(program.acknowledge(life, rids, file.checkpoint()))
             file.publish()
             self.outcomes.update(_outcome(reply) for reply in found)
+            self.most = _how_many(found)
         return len(found)
 
 
-def collect(order: CollectOrder, located: Located, repository: str) -> CollectSummary:
-    """Collects the replies of a client into a file; see `collect_by`."""
+def collect(
+    order: CollectOrder, located: Located | str | None = None, repository: str = DEFAULT_REPOSITORY
+) -> CollectSummary:
+    """Collects the replies of a client into a file; see `collect_by`.
+
+    located: a URL as `onceq.open` takes it, or what a queue manager has.
+    """
     names.check_id("client", order.client)
-    link = Link(located, repository)
-    return collect_by(PersistentClient(link, order.client, order.told), order)
+    with reached(located) as there:
+        link = Link(there, repository)
+        return collect_by(PersistentClient(link, order.client, order.told), order)
 
 
 def collect_by(client: PersistentClient, order: CollectOrder, disk: Disk = DISK) -> CollectSummary:
@@ -196,6 +208,12 @@ def _checked_suffix(order: CollectOrder) -> str:
 def _layout(kind: str, order: CollectOrder) -> str:
     """Returns what must be the same for lines to be added to a file."""
     return " ".join([kind, *order.fields])
+
+
+def _how_many(replies: Sequence[Element]) -> int:
+    """Returns how many replies to take next: at most twice as many as these."""
+    largest = max(len(reply.body) for reply in replies)
+    return max(1, min(BATCH_REPLIES, 2 * len(replies), BATCH_BYTES // max(1, largest)))
 
 
 def _outcome(reply: Element) -> str:

@@ -5,15 +5,18 @@ What was under way is done again in the next life: both are made so that this do
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from onceq import errors
+from onceq.engine.locate import locate
 from onceq.files.program import Life, begin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
+    from onceq.engine.locate import Located
     from onceq.model.ops import Program
 
 T = TypeVar("T")
@@ -43,6 +46,16 @@ class Line(Protocol):
     def close(self) -> None:
         """Closes the connection; idempotent."""
         ...
+
+
+@contextlib.contextmanager
+def reached(where: Located | str | None) -> Generator[Located]:
+    """Returns where a database is; of a URL, or of None, what `onceq.open` would make of it."""
+    if where is None or isinstance(where, str):
+        with contextlib.closing(locate(where)) as located:
+            yield located
+    else:
+        yield where
 
 
 def wait(seconds: float) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from onceq import errors
 from onceq.files.rows import BadRow, Row, digest_in
@@ -72,8 +73,14 @@ def refuse_changed_file(life: Life, prefix: str, sha256: str) -> ops.Program[Non
             )
 
 
-def send_rows(life: Life, queue: str, rows: list[Row]) -> ops.Program[list[str | BadRow]]:
-    """Sends rows, in one transaction if none is refused; for each: its state, or why it was."""
+def is_known(eid: str) -> ops.Program[bool]:
+    """Returns whether the repository knows an element, in whatever place it is or was."""
+    found = yield from ops.LookUp(eid=UUID(eid), limit=1)
+    return bool(found)
+
+
+def send_rows(life: Life, queue: str, rows: list[Row]) -> ops.Program[list[ops.Sent | BadRow]]:
+    """Sends rows, in one transaction if none is refused; for each what became of it, or why not."""
     if not rows:
         return []
     try:
@@ -89,18 +96,17 @@ def send_rows(life: Life, queue: str, rows: list[Row]) -> ops.Program[list[str |
         )
     except REFUSED_ALONE as error:
         if len(rows) == 1:
-            return [BadRow(rows[0].number, str(error))]
+            return [BadRow(rows[0].number, str(error), rows[0].source)]
         middle = len(rows) // 2
         first = yield from send_rows(life, queue, rows[:middle])
         return first + (yield from send_rows(life, queue, rows[middle:]))
     life.send_no += len(rows)
-    return [answer.state for answer in answers]
+    return list(answers)
 
 
 def outstanding(life: Life) -> ops.Program[int]:
     """Returns how many requests of the client have no reply, or one not yet acknowledged."""
-    found = yield from ops.Outstanding(registrant_id=life.registrant_id, epoch=life.epoch)
-    return len(found)
+    return (yield from ops.CountOutstanding(registrant_id=life.registrant_id, epoch=life.epoch))
 
 
 def take_replies(life: Life, limit: int, timeout_s: float | None) -> ops.Program[list[Element]]:

@@ -23,11 +23,13 @@ from onceq.files.rows import BadRow, Record
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
+    from typing import Self
 
 PARQUET_ROWS: Final = 1000
 LINE_BYTES_MAX: Final = 268_435_456
 """Of JSON Lines: the largest body that any queue takes."""
 BOM: Final = b"\xef\xbb\xbf"
+OTHER_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Reader(Protocol):
@@ -41,8 +43,8 @@ class Reader(Protocol):
         """How far reading has come."""
         ...
 
-    def records(self) -> Iterator[Record | BadRow]:
-        """Yields every row once, in order."""
+    def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
+        """Yields every row once, in order, without the first `skip`."""
         ...
 
 
@@ -62,6 +64,8 @@ def open_reader(path: Path) -> Generator[Reader]:
             f"one of {', '.join(READERS)} is: rename or convert it"
         )
     with path.open("rb") as file:
+        if file.peek(2)[:2] in OTHER_BOMS:
+            raise FileMismatch(f"{path} is UTF-16 or UTF-32, not UTF-8: convert it")
         yield kind(file, path)
 
 
@@ -74,6 +78,28 @@ def require_column(reader: Reader, column: str, path: Path) -> None:
         )
 
 
+class _Lines:
+    """The lines of a text, which remembers those that a row was made of."""
+
+    def __init__(self, text: io.TextIOWrapper) -> None:
+        self._text = text
+        self._taken: list[str] = []
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._text)
+        self._taken.append(line)
+        return line
+
+    def row(self) -> str:
+        """Returns the lines since the row before, and forgets them."""
+        text = "".join(self._taken)
+        self._taken.clear()
+        return text
+
+
 class CsvReader:
     """A CSV file with a header, comma separated, UTF-8."""
 
@@ -81,8 +107,8 @@ class CsvReader:
         self.total = path.stat().st_size
         self._file = file
         text = io.TextIOWrapper(file, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        self._rows = csv.reader(text, strict=True)
-        self._text = text
+        self._lines = _Lines(text)
+        self._rows = csv.reader(self._lines, strict=True)
         self.columns: tuple[str, ...] | None = self._header(path)
 
     @property
@@ -103,10 +129,11 @@ class CsvReader:
             raise FileMismatch(f"{path}: its header is not UTF-8: convert it")
         return tuple(header)
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
         """Yields rows; blank lines are none."""
         number = 0
         names = self.columns or ()
+        self._lines.row()
         while True:  # until the end of the file
             try:
                 fields = next(self._rows)
@@ -114,20 +141,27 @@ class CsvReader:
                 return
             except csv.Error as error:
                 number += 1
-                yield BadRow(number, f"not CSV: {error}")
+                source = self._lines.row()
+                if number > skip:
+                    yield BadRow(number, f"not CSV: {error}", source)
                 continue
-            if fields:
-                number += 1
-                yield _csv_record(number, names, fields)
+            source = self._lines.row()
+            number += bool(fields)
+            if fields and number > skip:
+                yield _csv_record(number, names, fields, source)
 
 
-def _csv_record(number: int, names: tuple[str, ...], fields: list[str]) -> Record | BadRow:
+def _csv_record(
+    number: int, names: tuple[str, ...], fields: list[str], source: str
+) -> Record | BadRow:
     if len(fields) != len(names):
-        return BadRow(number, f"{len(fields)} fields, but the header names {len(names)}")
-    if any(_not_utf8(field) for field in fields):
-        return BadRow(number, "not UTF-8")
+        return BadRow(number, f"{len(fields)} fields, but the header names {len(names)}", source)
+    if not source.isascii():
+        for name, field in zip(names, fields, strict=True):
+            if _not_utf8(field):
+                return BadRow(number, "not UTF-8", source, name)
     values = dict(zip(names, fields, strict=True))
-    return Record(number, values, msgspec.json.encode(values))
+    return Record(number, values, msgspec.json.encode(values), source)
 
 
 def _not_utf8(text: str) -> bool:
@@ -148,17 +182,18 @@ class JsonLinesReader:
         """Bytes."""
         return self._file.tell()
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
         """Yields rows; blank lines are none."""
         number = 0
         while line := self._file.readline(LINE_BYTES_MAX + 2):
             number += 1
             if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
                 self._pass_over()
-                yield BadRow(number, f"the line has more than {LINE_BYTES_MAX} bytes")
+                if number > skip:
+                    yield BadRow(number, f"the line has more than {LINE_BYTES_MAX} bytes", b"")
                 continue
             line = line.removeprefix(BOM).strip() if number == 1 else line.strip()
-            if line:
+            if line and number > skip:
                 yield _json_record(number, line)
 
     def _pass_over(self) -> None:
@@ -169,9 +204,9 @@ class JsonLinesReader:
 
 def _json_record(number: int, line: bytes) -> Record | BadRow:
     try:
-        return Record(number, msgspec.json.decode(line, type=dict[str, Any]), line)
+        return Record(number, msgspec.json.decode(line, type=dict[str, Any]), line, line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        return BadRow(number, f"not a JSON object: {error}")
+        return BadRow(number, f"not a JSON object: {error}", line)
 
 
 class ParquetReader:
@@ -197,13 +232,17 @@ class ParquetReader:
         """Rows."""
         return self._number
 
-    def records(self) -> Iterator[Record | BadRow]:
+    def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
         """Yields rows."""
         try:
             for batch in self._parquet.iter_batches(batch_size=PARQUET_ROWS):
+                if self._number + batch.num_rows <= skip:
+                    self._number += batch.num_rows
+                    continue
                 for values in batch.to_pylist():
                     self._number += 1
-                    yield _parquet_record(self._number, values)
+                    if self._number > skip:
+                        yield _parquet_record(self._number, values)
         except (self._damaged, OSError, ValueError) as error:
             raise FileMismatch(
                 f"{self._path} cannot be read beyond row {self._number}: {error}"
@@ -212,9 +251,10 @@ class ParquetReader:
 
 def _parquet_record(number: int, values: dict[str, Any]) -> Record | BadRow:
     try:
-        return Record(number, values, msgspec.json.encode(values, enc_hook=str))
+        body = msgspec.json.encode(values, enc_hook=str)
     except (TypeError, ValueError, RecursionError) as error:
-        return BadRow(number, f"not to be said in JSON: {error}")
+        return BadRow(number, f"not to be said in JSON: {error}", repr(values))
+    return Record(number, values, body, body)
 
 
 READERS: Final[dict[str, type[CsvReader | JsonLinesReader | ParquetReader]]] = {

@@ -1,16 +1,20 @@
 """Rows of a file, and what makes one a request: its rid and its body. Pure.
 
 Used by the readers of the three formats and by `submit`. A row that cannot be a request is a
-value too: it goes to the rejects, and the others go on.
+value too: it goes to the rejects, and the others go on. A row remembers its source, the text that
+it was read from, for the rejects.
 """
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from onceq.errors import InvalidName, OnceqError
 from onceq.model import names
@@ -33,14 +37,30 @@ class Record:
     number: int
     values: Mapping[str, Any]
     body: bytes
+    source: str | bytes
 
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be a request, and why."""
+    """A row that cannot be a request, and why. column: that is at fault; None: it is the row."""
 
     number: int
     reason: str
+    source: str | bytes
+    column: str | None = None
+
+    def line(self) -> bytes:
+        """Returns it as a line of the rejects: a JSON object."""
+        raw = self.source
+        if isinstance(raw, str):  # bytes that are no UTF-8 were let through as surrogates
+            raw = raw.encode("utf-8", "surrogateescape")
+        raw = raw.rstrip(b"\r\n")
+        values: dict[str, Any] = {"row": self.number, "column": self.column, "reason": self.reason}
+        try:
+            values["record"] = raw.decode()
+        except UnicodeDecodeError:
+            values["record_base64"] = base64.b64encode(raw).decode()
+        return msgspec.json.encode(values) + b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +70,7 @@ class Row:
     number: int
     rid: str
     body: bytes
+    source: str | bytes
 
 
 def file_prefix(file_name: str) -> str:
@@ -84,23 +105,22 @@ def by_column(column: str) -> Callable[[Record], str]:
 
 
 class Checker:
-    """Makes rows of records; remembers the rids of one file, so that none stands twice."""
+    """Makes rows of records. column: that names them; None: their place does."""
 
-    def __init__(self, rid_of: Callable[[Record], str], body_bytes_max: int) -> None:
+    def __init__(
+        self, rid_of: Callable[[Record], str], body_bytes_max: int, column: str | None
+    ) -> None:
         self._rid_of = rid_of
         self._body_bytes_max = body_bytes_max
-        self._first: dict[str, int] = {}
+        self._column = column
 
     def check(self, record: Record) -> Row | BadRow:
         """Returns the request that a record is, or why it is none."""
         try:
             rid = names.check_id("rid", self._rid_of(record))
         except OnceqError as error:
-            return BadRow(record.number, str(error))
+            return BadRow(record.number, str(error), record.source, self._column)
         if len(record.body) > self._body_bytes_max:
             size = f"{len(record.body)} bytes; the queue takes at most {self._body_bytes_max}"
-            return BadRow(record.number, f"the row has {size}")
-        first = self._first.setdefault(rid, record.number)
-        if first != record.number:
-            return BadRow(record.number, f"row {first} has the same rid {rid!r}")
-        return Row(record.number, rid, record.body)
+            return BadRow(record.number, f"the row has {size}", record.source)
+        return Row(record.number, rid, record.body, record.source)

@@ -1,39 +1,43 @@
 """Submits a file: every row one request, exactly once, however often it is run (spec C11).
 
 A row's rid comes from the row or from its place in the file, so that a second run sends the same
-rids and is answered what became of the first. Replies are for `collect`.
+rids and is answered what became of the first. What was dealt with is noted (`track`), so that a
+run after a kill need not send it again. Replies are for `collect`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import time
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
 
 from onceq.engine.connection import Link
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import program, readers
-from onceq.files.persistent import PersistentClient
+from onceq.files.disk import DISK
+from onceq.files.persistent import PersistentClient, reached
 from onceq.files.rows import LINE, BadRow, Checker, Record, Row, by_column, by_line, file_prefix
-from onceq.model import names
+from onceq.files.seen import SeenRids
+from onceq.files.track import Track
+from onceq.manager.caller import DEFAULT_REPOSITORY
+from onceq.model import names, ops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from onceq.engine.locate import Located
+    from onceq.files.disk import Disk
     from onceq.files.program import Life
 
-BATCH_ROWS: Final = 500
+BATCH_ROWS: Final = 1000
 BATCH_BYTES: Final = 4_194_304
 """Rows and bytes of one transaction, about."""
-_NAME_BYTES_MAX: Final = 240
-"""What is left of a file name's 255 bytes beside `.rejects.jsonl`."""
+_NAME_BYTES_MAX: Final = 230
+"""What is left of a file name's 255 bytes beside `.rejects.jsonl` and `.track`."""
 
 
 def _quiet(*_: Any) -> None:
@@ -44,7 +48,9 @@ def _quiet(*_: Any) -> None:
 class SubmitOrder:
     """What is to be submitted. rid: a column, or `line`. client: None: `file:` and the file's name.
 
-    rejects: where bad rows go; None: beside the file. progress: called with (position, total).
+    rejects: where bad rows go; None: beside the file. rejects_max: with more the run stops; None:
+    it goes on. progress: called with (position, total, rows): how far the file is read, in bytes
+    or rows, and how many rows are dealt with. told: hears what a person may want to know.
     batch_rows: of one transaction; None: BATCH_ROWS.
     """
 
@@ -53,7 +59,8 @@ class SubmitOrder:
     rid: str
     client: str | None = None
     rejects: Path | None = None
-    progress: Callable[[int, int], None] = _quiet
+    rejects_max: int | None = None
+    progress: Callable[[int, int, int], None] = _quiet
     told: Callable[[str], None] = _quiet
     batch_rows: int | None = None
 
@@ -71,10 +78,11 @@ class SubmitOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitSummary:
-    """What became of a file's rows: sent now, or known from an earlier run, or rejected.
+    """What became of a file's rows: sent, or known from before, or rejected.
 
-    queued, replied, done: where those known from before stand. rejects: the file with the bad
-    rows; None when there are none.
+    All are counted from the first row on, over the runs that it took; resumed_at: how many of them
+    were dealt with when this run began. queued, replied, done: where those stand that were known
+    from before. rejects: the file with the bad rows; None when there are none.
     """
 
     file: str
@@ -88,81 +96,100 @@ class SubmitSummary:
     done: int
     rejected: int
     rejects: str | None
+    resumed_at: int
     seconds: float
-
-
-class Rejects:
-    """The file with the bad rows: made when there is one, removed when a new run has none."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._file: Any = None
-        self.count = 0
-
-    def add(self, bad: BadRow) -> None:
-        """Appends a row."""
-        if self._file is None:
-            self._file = self._path.open("wb")
-        self._file.write(msgspec.json.encode({"row": bad.number, "reason": bad.reason}) + b"\n")
-        self.count += 1
-
-    def close(self) -> None:
-        """Ends the file; without any row, removes what an earlier run left."""
-        if self._file is not None:
-            self._file.close()
-
-    def forget_former(self) -> None:
-        """Removes the rejects of an earlier run."""
-        if self._file is None:
-            self._path.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
 class _Run:
-    """One run over a file."""
+    """One run over a file. seen: the rids of its rows; None where their places name them."""
 
     order: SubmitOrder
     client: PersistentClient
     sha256: str
-    rejects: Rejects
-    states: Counter[str] = field(default_factory=Counter[str])
+    track: Track
+    seen: SeenRids | None
+    first: int = 0
     rows: int = 0
 
-    def send(self, batch: list[Row]) -> None:
-        def part(life: Life) -> list[str | BadRow]:
-            return self.client.perform(program.send_rows(life, self.order.queue, batch))
+    def begin(self) -> None:
+        """Goes on where a former run stopped, if what it sent last is known to the repository."""
+        note = self.track.former()
+        eid = None if note is None else note.last_eid
+        if eid and not self.client.run(lambda _: self.client.perform(program.is_known(eid))):
+            self.order.told("the repository went back behind what was submitted: beginning anew")
+            note = None
+        if not self.track.resume(note):
+            self.order.told("the rejects are not what they were: beginning anew")
+        note = self.track.note
+        self.first, self.rows = note.row, sum(note.states.values()) + note.rejected
 
-        for answer in self.client.run(part):
-            if isinstance(answer, BadRow):
-                self.rejects.add(answer)
-            else:
-                self.states[answer] += 1
+    def send(self, batch: list[Row | BadRow]) -> None:
+        """Sends the rows of a batch, writes its rejects, and notes that it is dealt with."""
+        batch = self._once(batch)
+        rows = [one for one in batch if isinstance(one, Row)]
 
-    def checked(self, reader: readers.Reader, checker: Checker) -> Iterator[Row]:
-        for record in reader.records():
-            self.rows += 1
-            row = checker.check(record) if isinstance(record, Record) else record
-            if isinstance(row, BadRow):
-                self.rejects.add(row)
-            else:
-                yield row
+        def part(life: Life) -> list[ops.Sent | BadRow]:
+            return self.client.perform(program.send_rows(life, self.order.queue, rows))
+
+        answers = self.client.run(part)
+        sent = [one for one in answers if isinstance(one, ops.Sent)]
+        bad = [one for one in (*batch, *answers) if isinstance(one, BadRow)]
+        bad.sort(key=lambda one: one.number)
+        eid = str(sent[-1].eid) if sent else ""
+        self.rows += len(batch)
+        self.track.advance(batch[-1].number, [one.state for one in sent], bad, eid)
+
+    def _once(self, batch: list[Row | BadRow]) -> list[Row | BadRow]:
+        """Returns a batch with what has the rid of a row before it made bad."""
+        if self.seen is None:
+            return batch
+        firsts = self.seen.add([(one.rid, one.number) for one in batch if isinstance(one, Row)])
+        return [
+            BadRow(
+                one.number,
+                f"row {firsts[one.number]} has the same rid {one.rid!r}",
+                one.source,
+                self.order.rid,
+            )
+            if isinstance(one, Row) and one.number in firsts
+            else one
+            for one in batch
+        ]
+
+    def refuse_many_rejects(self) -> None:
+        """Stops when more rows are bad than may be. FileMismatch."""
+        count, most = self.track.note.rejected, self.order.rejects_max
+        if most is not None and count > most:
+            raise FileMismatch(
+                f"{count} rows are bad up to row {self.track.note.row} of {self.order.path}, and "
+                f"at most {most} may be: {self.order.rejects_path} says why. What was sent stays "
+                "sent; run again with a greater limit, it goes on from there"
+            )
 
 
-def submit(order: SubmitOrder, located: Located, repository: str) -> SubmitSummary:
-    """Submits every row of a file that is not submitted yet; see `submit_by`."""
+def submit(
+    order: SubmitOrder, located: Located | str | None = None, repository: str = DEFAULT_REPOSITORY
+) -> SubmitSummary:
+    """Submits every row of a file that is not submitted yet; see `submit_by`.
+
+    located: a URL as `onceq.open` takes it, or what a queue manager has.
+    """
     names.check_id("client", order.client_name)
-    link = Link(located, repository)
-    return submit_by(PersistentClient(link, order.client_name, order.told), order)
+    with reached(located) as there:
+        link = Link(there, repository)
+        return submit_by(PersistentClient(link, order.client_name, order.told), order)
 
 
-def submit_by(client: PersistentClient, order: SubmitOrder) -> SubmitSummary:
+def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -> SubmitSummary:
     """Submits every row of a file that is not submitted yet, and says what became of all.
 
-    client: of the order; closed when this returns.
+    client: of the order; closed when this returns. disk: of the rejects and the track.
 
     Raises FileMismatch (a missing column; other content than before, or changed while it was
-    read), QueueNotFound, QueueStopped, MissingExtra, OSError, and what a lost connection leaves
-    when it cannot be made again. Run again, it goes on where it stopped.
+    read; too many bad rows), QueueNotFound, QueueStopped, IllegalState (another `submit` has the
+    same rejects), MissingExtra, OSError, and what a lost connection leaves when it cannot be made
+    again. Run again, it goes on where it stopped.
     """
     began = time.monotonic()
     if order.rejects_path.resolve() == order.path.resolve():
@@ -170,72 +197,100 @@ def submit_by(client: PersistentClient, order: SubmitOrder) -> SubmitSummary:
     with contextlib.ExitStack() as closing:
         closing.callback(client.close)
         sha256 = readers.digest(order.path)
-        rejects = Rejects(order.rejects_path)
-        closing.callback(rejects.close)
-        run = _Run(order, client, sha256, rejects)
-        _send_file(run)
-    if not rejects.count:
-        rejects.forget_former()
+        reader = closing.enter_context(readers.open_reader(order.path))
+        if order.rid != LINE:
+            readers.require_column(reader, order.rid, order.path)
+        limit = client.run(lambda life: _prepare(client, order, life, sha256))
+        subject = f"{sha256}\0{order.queue}\0{order.client_name}\0{order.rid}"
+        digest = hashlib.sha256(subject.encode()).hexdigest()
+        track = closing.enter_context(Track(order.rejects_path, digest, disk))
+        seen = None if order.rid == LINE else SeenRids()
+        if seen is not None:
+            closing.callback(seen.close)
+        run = _Run(order, client, sha256, track, seen)
+        run.begin()
+        _send_file(run, reader, limit)
+        track.end()
     return _summary(run, time.monotonic() - began)
 
 
-def _send_file(run: _Run) -> None:
+def _prepare(client: PersistentClient, order: SubmitOrder, life: Life, sha256: str) -> int:
+    """Refuses what cannot be submitted; returns the largest body that the queue takes."""
+    limit = client.perform(program.body_bytes_max(order.queue))
+    if order.rid == LINE:
+        prefix = file_prefix(order.path.name)
+        client.perform(program.refuse_changed_file(life, prefix, sha256))
+    return limit
+
+
+def _send_file(run: _Run, reader: readers.Reader, limit: int) -> None:
     order = run.order
     prefix = file_prefix(order.path.name)
-
-    def prepare(life: Life) -> int:
-        limit = run.client.perform(program.body_bytes_max(order.queue))
-        if order.rid == LINE:
-            run.client.perform(program.refuse_changed_file(life, prefix, run.sha256))
-        return limit
-
-    with readers.open_reader(order.path) as reader:
-        if order.rid != LINE:
-            readers.require_column(reader, order.rid, order.path)
-        limit = run.client.run(prepare)
-        rid_of = by_line(prefix, run.sha256) if order.rid == LINE else by_column(order.rid)
-        rows = run.checked(reader, Checker(rid_of, limit))
-        for batch in _batches(rows, order.batch_rows or BATCH_ROWS):
-            run.send(batch)
-            order.progress(reader.position, reader.total)
-        order.progress(reader.total, reader.total)
+    by_place = order.rid == LINE
+    rid_of = by_line(prefix, run.sha256) if by_place else by_column(order.rid)
+    checker = Checker(rid_of, limit, None if by_place else order.rid)
+    most = order.batch_rows or BATCH_ROWS
+    run.refuse_many_rejects()
+    for batch in _batches(_checked(run, reader, checker), most):
+        run.send(batch)
+        order.progress(reader.position, reader.total, run.rows)
+        run.refuse_many_rejects()
     after = readers.digest(order.path)
     if after != run.sha256:
         raise FileMismatch(
             f"{order.path} was changed while it was submitted: sha256 was {run.sha256} and is "
             f"{after}; what was sent stays sent: submit files that nobody writes any more"
         )
+    order.progress(reader.total, reader.total, run.rows)
 
 
-def _batches(rows: Iterator[Row], most: int) -> Iterator[list[Row]]:
+def _checked(run: _Run, reader: readers.Reader, checker: Checker) -> Iterator[Row | BadRow]:
+    """Yields the rows behind those that are dealt with; of these only the rids are still wanted."""
+    seen = run.seen
+    dealt_with: list[tuple[str, int]] = []
+    for record in reader.records(0 if seen else run.first):
+        row = checker.check(record) if isinstance(record, Record) else record
+        is_new = row.number > run.first
+        if seen and (len(dealt_with) == BATCH_ROWS or (is_new and dealt_with)):
+            seen.add(dealt_with)
+            dealt_with.clear()
+        if is_new:
+            yield row
+        elif isinstance(row, Row):
+            dealt_with.append((row.rid, row.number))
+
+
+def _batches(rows: Iterator[Row | BadRow], most: int) -> Iterator[list[Row | BadRow]]:
     while batch := _batch(rows, most):
         yield batch
 
 
-def _batch(rows: Iterator[Row], most: int) -> list[Row]:
+def _batch(rows: Iterator[Row | BadRow], most: int) -> list[Row | BadRow]:
     """Returns the next rows, up to so many, or until they have BATCH_BYTES."""
-    batch: list[Row] = []
+    batch: list[Row | BadRow] = []
     size = 0
     for row in itertools.islice(rows, most):
         batch.append(row)
-        size += len(row.body)
+        size += len(row.source)
         if size >= BATCH_BYTES:
             break
     return batch
 
 
 def _summary(run: _Run, seconds: float) -> SubmitSummary:
+    note = run.track.note
     return SubmitSummary(
         file=str(run.order.path),
         sha256=run.sha256,
         queue=run.order.queue,
         client=run.order.client_name,
         rows=run.rows,
-        sent=run.states["new"],
-        queued=run.states["queued"],
-        replied=run.states["replied"],
-        done=run.states["done"],
-        rejected=run.rejects.count,
-        rejects=str(run.order.rejects_path) if run.rejects.count else None,
+        sent=note.states.get("new", 0),
+        queued=note.states.get("queued", 0),
+        replied=note.states.get("replied", 0),
+        done=note.states.get("done", 0),
+        rejected=note.rejected,
+        rejects=str(run.order.rejects_path) if note.rejected else None,
+        resumed_at=run.first,
         seconds=round(seconds, 3),
     )

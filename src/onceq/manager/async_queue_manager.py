@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.driver import this_process
-from onceq.engine.unwrap import async_caller_driver
+from onceq.engine.unwrap import AsyncCallers
 from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.model import names, ops
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from onceq.engine.async_driver import AsyncPostgresDriver
     from onceq.engine.locate import Located
-    from onceq.model.element import Element, EnqueueAttributes, KillAnswer, RequestState
+    from onceq.model.element import (
+        Attempt,
+        Element,
+        EnqueueAttributes,
+        KillAnswer,
+        OldRequest,
+        RequestState,
+        Search,
+    )
 
 T = TypeVar("T")
 
@@ -37,6 +45,7 @@ class AsyncQueueOperations:
         self.located = located
         self.repository = names.check_repository(repository)
         self._link = AsyncLink(located, repository)
+        self._callers = AsyncCallers(self._link, repository)
         self._process = uuid.uuid4()
         self._incarnation: ops.Incarnation | None = None
         self._taken: list[program.Taken] = []
@@ -98,7 +107,7 @@ class AsyncQueueOperations:
         QueueNotFound, QueueStopped, TooLarge, InvalidValue.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
-        return await self._on(connection).perform(op)
+        return await (await self._on(connection)).perform(op)
 
     async def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
         """Enqueues many requests that want no reply, in one transaction."""
@@ -131,7 +140,7 @@ class AsyncQueueOperations:
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
             return await self._link.run(program.dequeue(op, timeout_s))
-        on = self._caller(connection)
+        on = await self._caller(connection)
         life = await self._live()
         await self._settle_taken()
         self._turn = 1 - self._turn  # due elements first, or fresh ones
@@ -153,7 +162,7 @@ class AsyncQueueOperations:
         """Gives the reply of an element dequeued in the transaction on `connection`."""
         if self._incarnation is None:
             raise IllegalState("nothing was dequeued in a transaction by this queue manager")
-        await self._on(connection).perform(
+        await (await self._on(connection)).perform(
             ops.ReplyTaken(
                 seq=element.seq,
                 incarnation=self._incarnation.incarnation,
@@ -190,6 +199,14 @@ class AsyncQueueOperations:
             )
         )
 
+    async def find(self, **search: Unpack[Search]) -> list[OldRequest]:
+        """See QueueOperations.find."""
+        return await self._link.perform(program.find_op(search))
+
+    async def attempts(self, eid: UUID) -> list[Attempt]:
+        """See QueueOperations.attempts."""
+        return await self._link.perform(ops.ListAttempts(eid=names.check_eid(eid)))
+
     async def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""
         op = program.resolve_op(eid_or_rid)
@@ -223,6 +240,10 @@ class AsyncQueueOperations:
                 epoch=None if life is None else life.epoch,
             )
         )
+
+    async def threads(self, registrant: str) -> list[ops.ThreadTags]:
+        """See QueueOperations.threads."""
+        return await self._link.perform(ops.Threads(name=names.check_id("registrant", registrant)))
 
     async def deregister(self, queue: str, handle: ops.Registered) -> bool:
         """Destroys the registration of a handle with a queue. Fenced."""
@@ -278,11 +299,11 @@ class AsyncQueueOperations:
 
     # --- lifetime ---------------------------------------------------------------------------
 
-    def _on(self, connection: Any) -> AsyncLink | AsyncPostgresDriver:
-        return self._link if connection is None else self._caller(connection)
+    async def _on(self, connection: Any) -> AsyncLink | AsyncPostgresDriver:
+        return self._link if connection is None else await self._caller(connection)
 
-    def _caller(self, connection: Any) -> AsyncPostgresDriver:
-        return async_caller_driver(connection, self.repository)
+    async def _caller(self, connection: Any) -> AsyncPostgresDriver:
+        return await self._callers.driver(connection)
 
     async def _live(self) -> ops.Incarnation:
         life = self._incarnation

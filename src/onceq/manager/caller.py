@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine.unwrap import async_caller_driver, caller_driver
+from onceq.engine.unwrap import async_caller_driver, caller_driver, no_repository
+from onceq.errors import SchemaMissing
 from onceq.manager.program import enqueue_op
 from onceq.model.names import check_repository
 
@@ -33,12 +34,17 @@ def enqueue(
 ) -> UUID:
     """Enqueues a request that wants no reply, in the caller's transaction; returns its eid.
 
-    connection: psycopg's or SQLAlchemy's. attributes: see EnqueueAttributes. The outcome is found
-    by `lookup` and in the error queue. Raises QueueNotFound, QueueStopped, TooLarge,
-    InvalidValue: nothing happened.
+    connection: psycopg's, SQLAlchemy's or Django's. attributes: see EnqueueAttributes. The outcome
+    is found by `lookup` and in the error queue. Raises QueueNotFound, QueueStopped, TooLarge,
+    InvalidValue; SchemaMissing when the repository is not in the database of the connection;
+    IllegalState when that is in no transaction, ConnectionLost when closed: nothing happened.
     """
     op = enqueue_op(queue, request, attributes, own_transaction=False)
-    return caller_driver(connection, check_repository(repository)).perform(op)
+    driver = caller_driver(connection, check_repository(repository))
+    try:
+        return driver.perform(op)
+    except SchemaMissing as error:
+        raise no_repository(driver.connection, repository) from error
 
 
 async def enqueue_async(
@@ -51,4 +57,8 @@ async def enqueue_async(
 ) -> UUID:
     """See `enqueue`; on an async connection."""
     op = enqueue_op(queue, request, attributes, own_transaction=False)
-    return await async_caller_driver(connection, check_repository(repository)).perform(op)
+    driver = await async_caller_driver(connection, check_repository(repository))
+    try:
+        return await driver.perform(op)
+    except SchemaMissing as error:
+        raise no_repository(driver.connection, repository) from error

@@ -11,11 +11,11 @@ from uuid import UUID
 
 from onceq import errors
 from onceq.model import names, ops
-from onceq.model.element import Charge, Fate
+from onceq.model.element import Charge, Fate, OldRequest, RequestOutcome
 from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
-    from onceq.model.element import Element, EnqueueAttributes
+    from onceq.model.element import Element, EnqueueAttributes, Search
     from onceq.model.queue import Queue, QueueInfo, QueueSettings
 
 T = TypeVar("T")
@@ -166,6 +166,35 @@ def lookup_op(**search: Any) -> ops.LookUp:
     """Returns the checked Op of a lookup. InvalidName, InvalidValue."""
     names.check_search(search)
     return ops.LookUp(**search)
+
+
+def _of_kind(kind: type[T], name: str, value: object) -> T | None:
+    if value is None or isinstance(value, kind):
+        return value
+    raise errors.InvalidValue(f"{name} is of class {kind.__name__}, not {value!r}")
+
+
+def find_op(search: Search) -> ops.FindRequests:
+    """Returns the checked Op of a search in what has ended. InvalidName, InvalidValue."""
+    names.check_search({"state": None, "eid": None, "limit": 100, **_WHERE, **search})
+    for name in ("since", "until"):
+        names.check_moment(name, search.get(name))
+    outcome = _of_kind(RequestOutcome, "outcome", search.get("outcome"))
+    after = _of_kind(OldRequest, "after", search.get("after"))
+    return ops.FindRequests(
+        rid=search.get("rid"),
+        registrant=search.get("registrant"),
+        queue=search.get("queue"),
+        outcome=None if outcome is None else outcome.value,
+        since=search.get("since"),
+        until=search.get("until"),
+        after_at=None if after is None else after.finished_at,
+        after_eid=None if after is None else after.eid,
+        limit=search.get("limit", 100),
+    )
+
+
+_WHERE = dict.fromkeys(("rid", "registrant", "queue"))
 
 
 def resolve_op(eid_or_rid: UUID | str) -> ops.LookUp:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.connection import Link
 from onceq.engine.driver import this_process
-from onceq.engine.unwrap import caller_driver
+from onceq.engine.unwrap import Callers
 from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.model import names, ops
@@ -25,7 +25,15 @@ if TYPE_CHECKING:
 
     from onceq.engine.driver import PostgresDriver
     from onceq.engine.locate import Located
-    from onceq.model.element import Element, EnqueueAttributes, KillAnswer, RequestState
+    from onceq.model.element import (
+        Attempt,
+        Element,
+        EnqueueAttributes,
+        KillAnswer,
+        OldRequest,
+        RequestState,
+        Search,
+    )
 
 T = TypeVar("T")
 
@@ -37,6 +45,7 @@ class QueueOperations:
         self.located = located
         self.repository = names.check_repository(repository)
         self._link = Link(located, repository)
+        self._callers = Callers(self._link, repository)
         self._process = uuid.uuid4()
         self._incarnation: ops.Incarnation | None = None
         self._taken: list[program.Taken] = []
@@ -93,9 +102,10 @@ class QueueOperations:
     ) -> UUID:
         """Enqueues a request that wants no reply; returns its eid.
 
-        Outside any transaction it is durable when this returns; with `connection`, psycopg's or
-        SQLAlchemy's, it joins the transaction there. attributes: see EnqueueAttributes. Raises
-        QueueNotFound, QueueStopped, TooLarge, InvalidValue.
+        Outside any transaction it is durable when this returns; with `connection`, psycopg's,
+        SQLAlchemy's or Django's, it joins the transaction there. attributes: see
+        EnqueueAttributes. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue; of
+        `connection` also IllegalState, ConnectionLost: nothing happened.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
         return self._on(connection).perform(op)
@@ -190,6 +200,14 @@ class QueueOperations:
             )
         )
 
+    def find(self, **search: Unpack[Search]) -> list[OldRequest]:
+        """Returns requests that have ended, the latest first, a page of them (C10); see Search."""
+        return self._link.perform(program.find_op(search))
+
+    def attempts(self, eid: UUID) -> list[Attempt]:
+        """Returns how each execution of a request that did not finish was aborted (Q4)."""
+        return self._link.perform(ops.ListAttempts(eid=names.check_eid(eid)))
+
     def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
         """Answers a doubt: `lookup`, made final by a synchronous commit of its own (finding 9)."""
         op = program.resolve_op(eid_or_rid)
@@ -223,6 +241,14 @@ class QueueOperations:
                 epoch=None if life is None else life.epoch,
             )
         )
+
+    def threads(self, registrant: str) -> list[ops.ThreadTags]:
+        """Returns the tags of every thread of a client, by thread; it fences nobody (C7).
+
+        Each tells what it sent and received last, its checkpoint and its state; a client that has
+        lost all connects them one by one. Source: BHM90 5.
+        """
+        return self._link.perform(ops.Threads(name=names.check_id("registrant", registrant)))
 
     def deregister(self, queue: str, handle: ops.Registered) -> bool:
         """Destroys the registration of a handle with a queue. Fenced."""
@@ -282,7 +308,7 @@ class QueueOperations:
         return self._link if connection is None else self._caller(connection)
 
     def _caller(self, connection: Any) -> PostgresDriver:
-        return caller_driver(connection, self.repository)
+        return self._callers.driver(connection)
 
     def _live(self) -> ops.Incarnation:
         life = self._incarnation

@@ -36,6 +36,11 @@ class ListServers(Op["list[ServerInfo]"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Identify(Op["UUID"]):
+    """The id of the repository, which no other has; a copy or a restored backup has it too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RidRange(Op["tuple[str, str] | None"]):
     """The least and the greatest rid with a prefix that a registrant ever sent; None: none."""
 

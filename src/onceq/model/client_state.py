@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Any
 
 from onceq.errors import IllegalState
 
@@ -32,8 +33,10 @@ class Call(enum.Enum):
     REPLY_ARRIVED = "the last reply arrived"
     RERECEIVE = "rereceive"
     RERECEIVE_KEPT = "rereceive with others outstanding"
+    RERECEIVE_BY_RID = "rereceive by rid"
     ACKNOWLEDGE = "acknowledge"
     CANCEL = "cancel_last_request"
+    WATCH = "watch"
 
 
 _S = ClientState
@@ -44,17 +47,23 @@ TRANSITIONS: dict[tuple[ClientState, Call], ClientState] = {
     (_S.CONNECTED, _C.CONNECT): _S.CONNECTED,
     (_S.CONNECTED, _C.SEND): _S.REQ_SENT,
     (_S.CONNECTED, _C.ACKNOWLEDGE): _S.CONNECTED,
+    (_S.CONNECTED, _C.RERECEIVE_BY_RID): _S.CONNECTED,
     (_S.CONNECTED, _C.DISCONNECT): _S.DISCONNECTED,
     (_S.REQ_SENT, _C.CONNECT): _S.CONNECTED,
     (_S.REQ_SENT, _C.SEND_MORE): _S.REQ_SENT,
     (_S.REQ_SENT, _C.RECEIVE): _S.REQ_SENT,
     (_S.REQ_SENT, _C.REPLY_ARRIVED): _S.REPLY_RECVD,
     (_S.REQ_SENT, _C.RERECEIVE_KEPT): _S.REQ_SENT,
+    (_S.REQ_SENT, _C.RERECEIVE_BY_RID): _S.REQ_SENT,
     (_S.REQ_SENT, _C.ACKNOWLEDGE): _S.REQ_SENT,
     (_S.REQ_SENT, _C.CANCEL): _S.REQ_SENT,
+    (_S.CONNECTED, _C.WATCH): _S.CONNECTED,
+    (_S.REQ_SENT, _C.WATCH): _S.REQ_SENT,
+    (_S.REPLY_RECVD, _C.WATCH): _S.REPLY_RECVD,
     (_S.REPLY_RECVD, _C.CONNECT): _S.CONNECTED,
     (_S.REPLY_RECVD, _C.SEND): _S.REQ_SENT,
     (_S.REPLY_RECVD, _C.RERECEIVE): _S.REPLY_RECVD,
+    (_S.REPLY_RECVD, _C.RERECEIVE_BY_RID): _S.REPLY_RECVD,
     (_S.REPLY_RECVD, _C.ACKNOWLEDGE): _S.CONNECTED,
     (_S.REPLY_RECVD, _C.CANCEL): _S.REPLY_RECVD,
     (_S.REPLY_RECVD, _C.DISCONNECT): _S.DISCONNECTED,
@@ -83,13 +92,15 @@ def resumed(s_rid: str | None, r_rid: str | None, *, disconnected: bool) -> Clie
 class Recovery:
     """Where the last request of a client stands, what that rests on, and what to do next.
 
-    rid: of the last request, None when there never was one. ckpt: of the last receive.
+    rid: of the last request, None when there never was one. ckpt: of the last receive. request: the
+    request itself, where the client keeps a ledger and it has it.
     """
 
     rid: str | None
     ckpt: bytes | None
     rests_on: str
     next_step: str
+    request: Any = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,10 +128,16 @@ class WentBack(Recovery):
     """State E: the repository lost what it had acknowledged (failover, restore); ask a person."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CannotTell(Recovery):
+    """A, B or D: an empty reply queue does not tell them apart; ask history, or keep a ledger."""
+
+
 STATES: dict[str, tuple[type[Recovery], str]] = {
     "A": (NotSubmitted, "send it, or go on with a new request"),
     "B": (Submitted, "receive its reply"),
     "C": (ReplyWaiting, "receive its reply"),
     "D": (Done, "rereceive its reply if it was not processed, else go on with a new request"),
     "E": (WentBack, "ask a person: the repository was restored to an earlier state"),
+    "ABD": (CannotTell, "wait for a reply, or ask again by history with the rid"),
 }

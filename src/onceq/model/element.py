@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
 
@@ -23,6 +23,24 @@ class SendAttributes(TypedDict, total=False):
     not_before: datetime | None
     expires_at: datetime | None
     properties: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class EndUser:
+    """Who stands behind a request, and where they were (spec C19; Source: BHM90 11).
+
+    id: what the user calls this request, 1 to 200 bytes. checkpoint: any text of theirs, at most
+    64 KiB of UTF-8: what they would else write on a piece of paper.
+    """
+
+    id: str
+    checkpoint: str | None = None
+
+
+class RequestAttributes(SendAttributes, total=False):
+    """How a client sends a request, by keyword. end_user: comes back with the reply."""
+
+    end_user: EndUser | None
 
 
 class EnqueueAttributes(SendAttributes, total=False):
@@ -109,6 +127,33 @@ class Element:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabouts:
+    """Where a request is (C9).
+
+    state: 'queued', 'waiting' (until not_before), 'suspect' (it will run alone), 'executing',
+    'replied' (its reply waits, or is not acknowledged) or 'finished'. server_host, server_pid: who
+    has claimed it. begun_at: since when it executes; None when the server has claimed it and not
+    begun, and where this role may not see that server's session. attempts: executions that counted,
+    before this one. outcome, code, error: how it ended, or the last abort.
+    """
+
+    rid: str
+    state: str
+    eid: UUID
+    queue: str
+    attempts: int
+    sent_at: datetime
+    not_before: datetime | None
+    server_host: str | None
+    server_pid: int | None
+    begun_at: datetime | None
+    finished_at: datetime | None
+    outcome: RequestOutcome | None
+    code: str | None
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RequestState:
     """One place in which a rid is (G4), for lookups."""
 
@@ -131,3 +176,77 @@ class RequestState:
     server_pid: int | None
     correlation_id: str | None
     body_bytes: int | None
+
+
+class Search(TypedDict, total=False):
+    """Which old requests are wanted, by keyword; what is not given may be any.
+
+    since, until: aware datetimes of their end; since is included, until is not. after: the last of
+    the page before. limit: of a page, 1 to 100,000, 100 by default.
+    """
+
+    rid: str | None
+    registrant: str | None
+    queue: str | None
+    outcome: RequestOutcome | None
+    since: datetime | None
+    until: datetime | None
+    after: OldRequest | None
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldRequest:
+    """A request that has ended, as history has it.
+
+    aborts: what it was charged with. started_at: when the execution that finished it began; None
+    where none did, or it is not known. server: the incarnation that finished it. redriven_as: the
+    rid of the request that stands for it now. body, reply: None where its queue keeps no bodies.
+    """
+
+    rid: str
+    registrant: str | None
+    thread: str | None
+    eid: UUID
+    queue: str
+    role: str
+    outcome: RequestOutcome
+    aborts: int
+    code: str | None
+    error: str | None
+    enqueued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime
+    server: int | None
+    correlation_id: str | None
+    redriven_as: str | None
+    body: bytes | None
+    reply: bytes | None
+
+    @property
+    def attempts(self) -> int:
+        """How many executions counted."""
+        return self.aborts + (self.outcome is RequestOutcome.DONE)
+
+    @property
+    def waited(self) -> timedelta | None:
+        """How long it was queued, failed executions included; None: it is not known."""
+        return None if self.started_at is None else self.started_at - self.enqueued_at
+
+    @property
+    def service(self) -> timedelta | None:
+        """How long the execution that finished it took, in a batch with the others of it."""
+        return None if self.started_at is None else self.finished_at - self.started_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """How an execution was aborted (Q4). server: the incarnation; host, pid: its process."""
+
+    ended_at: datetime
+    charge: Charge
+    code: str | None
+    error: str | None
+    server: int | None
+    host: str | None
+    pid: int | None

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import re
 import reprlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NewType
 from uuid import UUID
 
-from onceq.errors import InvalidName, InvalidValue
+from onceq.errors import InvalidName, InvalidValue, TooLarge
 
 Rid = NewType("Rid", str)
 """A request id, chosen by the client: 1 to 200 bytes of UTF-8 without control characters."""
@@ -82,12 +82,16 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
     if attributes.get("rid") is not None:
         check_id("rid", attributes["rid"])
     for name in ("not_before", "expires_at"):
-        when = attributes.get(name)
-        if when is not None and (not isinstance(when, datetime) or when.tzinfo is None):
-            raise InvalidValue(f"{name} is a datetime with a time zone, not {reprlib.repr(when)}")
+        check_moment(name, attributes.get(name))
     if attributes.get("correlation_id") is not None:
         check_id("correlation id", attributes["correlation_id"])
     _check_properties(attributes.get("properties"))
+
+
+def check_moment(kind: str, when: object) -> None:
+    """Checks that this is None, or a moment that means the same everywhere. InvalidValue."""
+    if when is not None and (not isinstance(when, datetime) or when.tzinfo is None):
+        raise InvalidValue(f"{kind} is a datetime with a time zone, not {reprlib.repr(when)}")
 
 
 def _check_properties(properties: object) -> None:
@@ -102,6 +106,19 @@ def _check_properties(properties: object) -> None:
         raise InvalidValue(f"properties do not fit into JSON: {error}") from None
 
 
+def check_text(kind: str, value: object, bytes_max: int) -> str:
+    """Returns a text that PostgreSQL can keep in JSON, of so many bytes of UTF-8 at most."""
+    if not isinstance(value, str) or "\0" in value:
+        raise InvalidValue(f"a {kind} is a str without NUL, not {reprlib.repr(value)}")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidValue(f"{kind} {value[:80]!r} is not valid Unicode: {error.reason}") from None
+    if size > bytes_max:
+        raise TooLarge(f"a {kind} has at most {bytes_max} bytes, not {size}")
+    return value
+
+
 def check_range(kind: str, value: object, low: int, high: int) -> int:
     """Returns an int between low and high, both included, or raises InvalidValue."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
@@ -114,6 +131,13 @@ def check_flag(kind: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidValue(f"{kind} is True or False, not {reprlib.repr(value)}")
     return value
+
+
+def check_choice(kind: str, value: object, choices: tuple[str, ...]) -> str:
+    """Returns one of the choices, or raises InvalidValue."""
+    if value not in choices:
+        raise InvalidValue(f"{kind} is one of {choices}, not {reprlib.repr(value)}")
+    return str(value)
 
 
 def check_eid(value: object) -> UUID:
@@ -132,15 +156,20 @@ def check_timeout(value: object) -> float | None:
     return float(min(max(value, 0), TIMEOUT_S_MAX))
 
 
+def check_iterator(kind: str, values: object) -> Iterator[Any]:
+    """Returns an iterator over a list, or whatever can be iterated over; else InvalidValue."""
+    given: Any = values
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidValue(f"{kind} are a list, not a {type(given).__name__}")
+    try:
+        return iter(given)
+    except TypeError as error:  # a class that only looks like one
+        raise InvalidValue(f"{kind} are a list, not a {type(given).__name__}: {error}") from None
+
+
 def check_each(kind: str, values: object) -> list[Any]:
     """Returns the values of a list, or of what else can be iterated over; else InvalidValue."""
-    given: Any = values
-    if isinstance(given, (str, bytes, Mapping)) or not isinstance(given, Iterable):
-        raise InvalidValue(f"{kind} are a list, not a {type(values).__name__}")
-    try:
-        return [*given]
-    except TypeError as error:  # a class that only looks like one
-        raise InvalidValue(f"{kind} are a list, not a {type(values).__name__}: {error}") from None
+    return [*check_iterator(kind, values)]
 
 
 def check_pair(kind: str, value: object) -> tuple[Any, Any]:

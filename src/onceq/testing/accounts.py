@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.model.oracle.state import SERVED_ROLES
+from onceq.model.queue import JSON
 from onceq.testing.callers import SCRATCH
 from onceq.testing.history import Violation
 from onceq.testing.participants import EXPECTS, World, kind_of
@@ -65,6 +66,7 @@ def is_drained(oracle: Oracle) -> bool:
 
 def check_accounts(world: World, oracle: Oracle) -> Iterator[Violation]:
     """Yields what is broken."""
+    yield from _alerts(oracle)
     found = accounts(oracle)
     ledger = world.ledger
     strangers = [eid for eid in found if eid not in ledger.enqueued]
@@ -83,6 +85,19 @@ def check_accounts(world: World, oracle: Oracle) -> Iterator[Violation]:
         if eid in ledger.taken and account.outcomes[-1:] != ["dequeued"]:
             text = f"was dequeued and is {account.outcomes} {account.live}"
             yield Violation("G2", str(eid), text)
+
+
+def _alerts(oracle: Oracle) -> Iterator[Violation]:
+    """Yields the requests of which somebody was alerted more than once."""
+    rows = [*oracle.state.elements.rows.values()]
+    rows += [ended.element for ended in oracle.state.history.rows.values()]
+    apart = {row.queue_id for row in oracle.state.queues.rows.values() if row.name == SCRATCH.name}
+    alerts = Counter(
+        row.correlation_id for row in rows if row.content_type == JSON and row.queue_id in apart
+    )
+    for eid, times in alerts.items():
+        if eid is not None and times > 1:
+            yield Violation("G2", eid, f"{times} alerts of one late request")
 
 
 def _one(eid: UUID, account: Account, redriven: int) -> Iterator[Violation]:

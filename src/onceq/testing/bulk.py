@@ -54,9 +54,6 @@ class InputFile(PurePosixPath):
         """Returns it."""
         return self
 
-    def unlink(self, *, missing_ok: bool) -> None:
-        """Nothing: there never were rejects."""
-
 
 @dataclass(slots=True)
 class Shop:
@@ -66,9 +63,11 @@ class Shop:
     kinds: list[str]
     disk: SimulatedDisk
     out: Path = field(init=False)
+    rejects: Path = field(init=False)
 
     def __post_init__(self) -> None:
         self.out = Path(f"/{self.name}.jsonl")
+        self.rejects = Path(f"/{self.name}.rejects.jsonl")
 
     def file(self, name: str = "orders.jsonl") -> Any:
         """Returns the file of requests."""
@@ -148,10 +147,10 @@ def trade(world: World, shop: Shop, line: BulkLine) -> None:
         queue=QUEUE.name,
         rid=LINE,
         client=shop.name,
-        rejects=shop.file("rejects"),
+        rejects=shop.rejects,
         batch_rows=AT_ONCE,
     )
-    summary = submit_by(client(), order)
+    summary = submit_by(client(), order, ProcessDisk(line))
     if (summary.rows, summary.rejected) != (len(shop.kinds), 0):
         world.broken.append(("G4", None, f"{shop.name}: submit says {summary}"))
     collected = CollectOrder(client=shop.name, out=shop.out, batch_replies=AT_ONCE)

@@ -7,9 +7,12 @@ from typing import Any
 
 from onceq import errors
 from onceq.clerk import program as clerk
+from onceq.clerk import receiving
 from onceq.clerk.recovery import recover
+from onceq.clerk.session import Session
 from onceq.manager.program import declare
 from onceq.model import client_state, ops
+from onceq.model.admin_ops import Identify
 from onceq.model.element import KillAnswer, RequestOutcome
 from onceq.model.queue import Queue
 from onceq.testing.ground import (
@@ -131,10 +134,10 @@ def a_request_gets_its_reply(place: Repository) -> None:
     execute(server, life, claim(server, life)[0])
     reply = receive(client, session, b"c")
     same((reply.rid, reply.body, reply.outcome), ("1", b"done", RequestOutcome.DONE))
-    same(client.run(clerk.rereceive(session)), reply)
+    same(client.run(receiving.rereceive(session)), reply)
     client.run(clerk.connect(session))
     same((session.s_rid, session.r_rid, session.ckpt), ("1", "1", b"c"))
-    same(client.run(clerk.rereceive(session)), reply)
+    same(client.run(receiving.rereceive(session)), reply)
     same(send(client, session, "2").state, "new")
     same(where(client, "1"), {("finished", "done")})
 
@@ -186,7 +189,7 @@ def a_new_life_fences_the_former(place: Repository) -> None:
     same([one.rid for one in other.perform(_outstanding(following))], ["1"])
 
 
-def _outstanding(session: clerk.Session[Any, Any]) -> ops.Outstanding:
+def _outstanding(session: Session[Any, Any]) -> ops.Outstanding:
     return ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
 
 
@@ -213,9 +216,13 @@ def many_requests_are_outstanding(place: Repository) -> None:
     for _ in range(2):
         execute(server, life, claim(server, life)[0])
     same([receive(client, session).rid for _ in range(2)], ["1", "2"])
-    same(client.run(clerk.acknowledge(session, ["1"], b"c")), 1)
+    same(client.run(receiving.acknowledge(session, ["1"], b"c")), 1)
     waiting = [(one.rid, one.replied) for one in client.perform(_outstanding(session))]
     same(waiting, [("2", True), ("3", False)])
+    count = ops.CountOutstanding(registrant_id=session.registrant_id, epoch=session.epoch)
+    same(client.perform(count), 2)
+    client_of(place)
+    refuses(client, errors.Fenced, count)
 
 
 def recovery_places_the_last_request(place: Repository) -> None:
@@ -235,3 +242,24 @@ def recovery_places_the_last_request(place: Repository) -> None:
     same(now(None), client_state.ReplyWaiting)
     receive(client, session, b"c")
     same(now(None), client_state.Done)
+
+
+def a_client_has_a_transaction_of_its_own(place: Repository) -> None:
+    """What joins it is there when it commits, all of it, and never when it is rolled back (C4)."""
+    declared(place)
+    client, session = client_of(place)
+    sending: dict[str, Any] = {"own_transaction": False}
+    client.perform(ops.BeginWork())
+    client.run(clerk.send(session, "1", b"1", {}, **sending))
+    client.perform(ops.Enqueue(queue="orders", body=b"beside", own_transaction=False))
+    client.perform(ops.Rollback())
+    same(len(where(client, "1")), 0)
+    client.run(clerk.connect(session))
+    same((session.s_rid, len(session.outstanding)), (None, 0))
+    client.perform(ops.BeginWork())
+    client.run(clerk.send(session, "1", b"1", {}, **sending))
+    same(len(where(place.session(), "1")), 0)
+    client.perform(ops.Commit())
+    same(where(place.session(), "1"), {("queued", None)})
+    one, other = client.perform(Identify()), place.session().perform(Identify())
+    same(one, other)

@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq.testing import client_behaviours, server_behaviours
+from onceq.testing import (
+    client_behaviours,
+    history_behaviours,
+    processing_behaviours,
+    server_behaviours,
+    window_behaviours,
+)
 from onceq.testing.ground import Connection, NotConformant, Repository
 
 if TYPE_CHECKING:
@@ -31,6 +37,18 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
     client_behaviours.a_disconnect_leaves_a_tombstone,
     client_behaviours.many_requests_are_outstanding,
     client_behaviours.recovery_places_the_last_request,
+    processing_behaviours.a_reply_is_printed_once,
+    processing_behaviours.an_end_user_comes_back,
+    processing_behaviours.a_reply_is_received_in_a_transaction,
+    processing_behaviours.a_reply_that_keeps_aborting_is_held,
+    client_behaviours.a_client_has_a_transaction_of_its_own,
+    window_behaviours.the_last_replies_are_kept,
+    window_behaviours.fewer_are_kept_from_the_next_life_on,
+    window_behaviours.a_late_reply_is_found_behind_those_handed_out,
+    window_behaviours.threads_have_tags_of_their_own,
+    window_behaviours.a_request_is_found_where_it_is,
+    window_behaviours.a_late_request_is_alerted_once,
+    window_behaviours.a_one_way_send_is_a_send,
     server_behaviours.the_last_abort_fails_an_element,
     server_behaviours.charges_follow_the_evidence,
     server_behaviours.a_kill_decides,
@@ -42,5 +60,7 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
     server_behaviours.a_kill_costs_a_batch_only_its_request,
     server_behaviours.a_death_in_a_batch_charges_what_ran,
     server_behaviours.a_caller_takes_an_element,
+    history_behaviours.aborts_are_recorded,
+    history_behaviours.old_requests_are_found,
 )
 """Every behaviour; each is given an empty repository of its own."""

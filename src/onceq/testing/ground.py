@@ -10,6 +10,8 @@ from uuid import UUID
 
 from onceq import errors
 from onceq.clerk import program as clerk
+from onceq.clerk import receiving
+from onceq.clerk.session import Reply, Session
 from onceq.manager.program import declare, show
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
@@ -98,24 +100,26 @@ def declared(place: Repository, queue: Queue[Any, Any] = ORDERS) -> Connection:
     return connection
 
 
-def client_of(place: Repository, *, window: int = 1) -> tuple[Connection, clerk.Session[Any, Any]]:
+def client_of(
+    place: Repository, *, thread: str = "", window: int = 1, keep: int = 0
+) -> tuple[Connection, Session[Any, Any]]:
     """Returns a connected client and its session."""
     connection = place.session()
-    session = clerk.Session(name="till-7", thread="", queue=ORDERS, window=window)
+    session = Session(name="till-7", thread=thread, queue=ORDERS, window=window, keep=keep)
     connection.run(clerk.connect(session))
     return connection, session
 
 
-def send(connection: Connection, session: clerk.Session[Any, Any], rid: str) -> ops.Sent:
+def send(connection: Connection, session: Session[Any, Any], rid: str) -> ops.Sent:
     """Sends a request whose body is its rid."""
     return connection.run(clerk.send(session, rid, rid.encode(), {}))
 
 
 def receive(
-    connection: Connection, session: clerk.Session[Any, Any], ckpt: bytes | None = None
-) -> clerk.Reply[Any]:
+    connection: Connection, session: Session[Any, Any], ckpt: bytes | None = None
+) -> Reply[Any]:
     """Receives the next reply."""
-    receive = clerk.receive(session, ckpt=ckpt, rid=None, limit=1, timeout_s=0.5)
+    receive = receiving.receive(session, ckpt=ckpt, rid=None, limit=1, timeout_s=0.5)
     return connection.run(receive)[0]
 
 

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onceq.engine.driver import connect
+from onceq.engine import session
+from onceq.engine.driver import DatabaseError, connect
 from onceq.testing.events import Effect, Executed, FinalState, Place
 from onceq.testing.events.files import EFFECTS_NAME, PLACES_NAME, StoredFinal, save_final
 
@@ -95,10 +96,16 @@ def make_ledger(conninfo: str, repository: str) -> None:
 
 
 def ask(conninfo: str, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """Returns the rows of a query, on a connection of its own, in autocommit. CannotConnect."""
+    """Returns the rows of a query, on a connection of its own, in autocommit.
+
+    Raises CannotConnect; and as an Op does, InDoubt above all, when it breaks off.
+    """
     with contextlib.closing(connect(conninfo)) as connection:
-        cursor = connection.execute(query.encode(), parameters or None)
-        return [] if cursor.description is None else cursor.fetchall()
+        try:
+            cursor = connection.execute(query.encode(), parameters or None)
+            return [] if cursor.description is None else cursor.fetchall()
+        except DatabaseError as error:
+            raise session.failure(error, connection, committing=True) from error
 
 
 def final_state(conninfo: str, repository: str, abort_limit: int | None = 5) -> FinalState:
@@ -112,10 +119,13 @@ def final_state(conninfo: str, repository: str, abort_limit: int | None = 5) -> 
 
 
 def store_final_state(
-    conninfo: str, repository: str, folder: Path, abort_limit: int | None = 5
+    conninfo: str, repository: str, folder: Path, stated: FinalState
 ) -> StoredFinal:
-    """Writes what is there in the end beside the events, row by row, however much it is."""
-    save_final(FinalState(places=(), effects=(), abort_limit=abort_limit), folder)
+    """Writes what is there in the end beside the events, row by row, however much it is.
+
+    stated: all of it but the rows.
+    """
+    save_final(stated, folder)
     places, effects = _queries(repository)
     with contextlib.closing(connect(conninfo)) as connection, connection.transaction():
         _store(connection, places, folder / PLACES_NAME, _place)

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from onceq.engine.gate import Gate
 from onceq.engine.waiting import Pause
-from onceq.errors import DeadlineExceeded, EnvironmentFault, OnceqError
+from onceq.errors import DeadlineExceeded, EnvironmentFault, IllegalState, OnceqError
 from onceq.model import ops
 from onceq.model.oracle import Blocked, Oracle
 
@@ -87,6 +87,7 @@ class MemoryDriver:
         self._is_lazy = lazy
         self._is_named = False
         self._due: ops.Start | None = None
+        self._one_way: ops.Sent | OnceqError | None = None
         self._pause = Pause()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Begin: self._begin,
@@ -95,7 +96,10 @@ class MemoryDriver:
             ops.Rollback: self._ending,
             ops.Finish: self._finish,
             ops.Call: lambda op: self._calls[op.queue](op.element, self),
+            ops.Act: lambda op: op.act(),
             ops.Wait: self._wait,
+            ops.Post: self._post,
+            ops.Posted: self._posted,
             ops.Stopping: lambda _: self._stop(),
         }
 
@@ -133,6 +137,21 @@ class MemoryDriver:
         if local is not None:
             return local(op)  # type: ignore[no-any-return] # typed by the Op
         return self.oracle.perform(self.session, op)
+
+    def _post(self, op: ops.Post) -> None:
+        """Performs the send at once; what it answers is told later."""
+        try:
+            self._one_way = self.oracle.perform(self.session, op.send)
+        except OnceqError as error:
+            self._one_way = error
+
+    def _posted(self, _: ops.Posted) -> ops.Sent:
+        answer, self._one_way = self._one_way, None
+        if answer is None:
+            raise IllegalState("no one-way send is under way")
+        if isinstance(answer, OnceqError):
+            raise answer
+        return answer
 
     def effect(self, key: str, element: Element) -> None:
         """Records an effect of a handler in the transaction that it was given."""

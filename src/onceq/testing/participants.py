@@ -15,7 +15,9 @@ import msgspec
 
 from onceq import errors
 from onceq.clerk import program as clerk
+from onceq.clerk import receiving
 from onceq.clerk.recovery import recover
+from onceq.clerk.session import Session
 from onceq.engine.gate import Gate
 from onceq.model import client_state, ops
 from onceq.model.client_state import ClientState
@@ -191,7 +193,7 @@ class ClientLife:
     def __init__(self, world: World, client: Client) -> None:
         self._world = world
         self._client = client
-        self._session = clerk.Session(name=client.name, thread="", queue=QUEUE, window=1)
+        self._session = Session(name=client.name, thread="", queue=QUEUE, window=1)
 
     def _record(self, kind: Callable[..., ev.Event], **fields: Any) -> None:
         who = {"registrant": self._client.name, "epoch": self._session.epoch}
@@ -258,7 +260,7 @@ class ClientLife:
         while reply is None:
             timeout_s = self._world.chance.choice((None, None, 0.0, 0.5))
             try:
-                (reply,) = yield from clerk.receive(
+                (reply,) = yield from receiving.receive(
                     self._session, ckpt=ckpt, rid=None, limit=1, timeout_s=timeout_s
                 )
             except errors.ReceiveTimeout:
@@ -267,7 +269,7 @@ class ClientLife:
 
     def _rereceive(self) -> ops.Program[None]:
         try:
-            reply = yield from clerk.rereceive(self._session)
+            reply = yield from receiving.rereceive(self._session)
         except errors.ReplyGone as error:  # acknowledged by a disconnect whose answer was lost
             self._record(ev.ReplyMissing, rid=error.rid)
             return

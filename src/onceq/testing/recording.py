@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from onceq.clerk import ReplyPolicy
 from onceq.errors import OnceqError, Outcome, ReplyGone
 from onceq.testing.events import (
     AcknowledgeBegun,
@@ -35,11 +36,11 @@ from onceq.testing.events import (
 from onceq.testing.ledger import Order, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
-    from onceq import Clerk, Queue, QueueManager, Reply
-    from onceq.clerk.program import Session
+    from onceq import Clerk, Device, Queue, QueueManager, Reply
+    from onceq.clerk.session import Session
     from onceq.model.element import KillAnswer
     from onceq.model.ops import Sent
 
@@ -134,6 +135,25 @@ class RecordedClerk(Generic[T, R]):
             raise
         self._record(Rereceived(**self._reply(reply)))
         return reply
+
+    def process(
+        self, output: Callable[[Reply[R]], None], device: Device, *, timeout_s: float = 60.0
+    ) -> None:
+        """Outputs each reply that is outstanding, or in doubt, on a device that can be tested."""
+        doubted = self.clerk.unacknowledged
+        if self.clerk.outstanding:
+            self._record(ReceiveBegun(**self._who()))
+
+        def handled(reply: Reply[R]) -> None:
+            seen = self._reply(reply)
+            if reply.rid in doubted:
+                self._record(Rereceived(**seen))
+            else:
+                self._record(Received(ckpt=self.clerk.checkpoint, **seen))
+            output(reply)
+
+        with self._doubting("receive"):
+            self.clerk.process(handled, ReplyPolicy.test(device), timeout_s=timeout_s)
 
     def _reply(self, reply: Reply[R]) -> dict[str, Any]:
         done = reply.outcome.value == "done"

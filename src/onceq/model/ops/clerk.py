@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from onceq.model.element import Element, KillAnswer
+from onceq.model.client_state import ClientState
+from onceq.model.element import Element, EndUser, Fate, KillAnswer, Whereabouts
 from onceq.model.ops.base import Op
 
 
@@ -34,10 +35,14 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect(Op[Connection]):
-    """Begins a new life of a registrant and fences the former."""
+    """Begins a new life of a registrant and fences the former.
+
+    keep: so many of the replies kept after their acknowledgement stay; None leaves them.
+    """
 
     name: str
     thread: str = ""
+    keep: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,11 @@ class Disconnect(Op[bool]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BeginWork(Op[None]):
+    """Begins a transaction of the client's own; what follows joins it, until Commit or Rollback."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
     """A send that is stable. state: 'new', or of a rid sent before 'queued', 'replied', 'done'."""
 
@@ -65,7 +75,8 @@ class Sent:
 class Send(Op[Sent]):
     """Sends a request; removes the replies whose rids are in `ack` (the last: received last).
 
-    sleep: this registrant falls asleep, if the request is new, until its reply comes.
+    sleep: this registrant falls asleep, if the request is new, until its reply comes. keep: so many
+    of the replies removed last stay, for a receive by rid.
     Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused: nothing happened. InDoubt.
     """
 
@@ -83,6 +94,22 @@ class Send(Op[Sent]):
     properties: Mapping[str, Any] | None = None
     own_transaction: bool = True
     sleep: bool = False
+    keep: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Post(Op[None]):
+    """Gives a send to the connection and does not wait until it has committed (BHM90 5).
+
+    Nothing but a wait, and then Posted, may follow on this connection.
+    """
+
+    send: Send
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Posted(Op[Sent]):
+    """The answer of the send that was posted; raises what Send raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,13 +125,15 @@ class SendMany(Op[list[Sent]]):
     ack: list[str]
     content_type: str | None = None
     own_transaction: bool = True
+    keep: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receive(Op[list[Element]]):
     """The replies that wait, oldest first, without those in `skip`; they stay until acknowledged.
 
-    rid: only that one. ckpt: makes (rid, ckpt) stable before it returns. asleep: this registrant is
+    rid: only that one, also when it was acknowledged and is kept. after: only those whose seq is
+    greater. ckpt: makes (rid, ckpt) stable before it returns. asleep: this registrant is
     asleep; sleep: it falls asleep now. It wakes when there is a reply. Fenced.
     """
 
@@ -118,11 +147,15 @@ class Receive(Op[list[Element]]):
     ckpt: bytes | None = None
     asleep: bool = False
     sleep: bool = False
+    after: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge(Op[int]):
-    """Removes replies that the client has recorded; the last counts as received last. Fenced."""
+    """Removes replies that the client has recorded; the last counts as received last. Fenced.
+
+    keep: so many of those removed last stay, for a receive by rid.
+    """
 
     registrant_id: int
     epoch: int
@@ -130,6 +163,7 @@ class Acknowledge(Op[int]):
     ckpt: bytes | None
     s_rid: str | None
     s_no: int
+    keep: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,6 +185,14 @@ class Outstanding(Op[list[OutstandingRequest]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountOutstanding(Op[int]):
+    """How many requests and replies a registrant has outstanding. Fenced."""
+
+    registrant_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequest(Op[KillAnswer]):
     """Kills a request of this registrant by its rid. Fenced, DeadlineExceeded."""
 
@@ -158,3 +200,128 @@ class CancelRequest(Op[KillAnswer]):
     epoch: int
     rid: str
     timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastUser(Op[EndUser | None]):
+    """The end user of a request of this registrant, while that or its receive is known. Fenced."""
+
+    registrant_id: int
+    epoch: int
+    rid: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginReply(Op[bool]):
+    """Notes that the processing of a reply begins; False: it was aborted too often, and is held.
+
+    An attempt that a dead client had begun is charged. Fenced, IllegalState: there is no reply.
+    """
+
+    registrant_id: int
+    epoch: int
+    rid: str
+    s_rid: str | None
+    s_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeReply(Op[int]):
+    """Takes a reply that was begun into the caller's transaction; its xid. Fenced, IllegalState."""
+
+    registrant_id: int
+    epoch: int
+    rid: str
+    ckpt: bytes | None
+    s_rid: str | None
+    s_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettleReply(Op[Fate]):
+    """What became of a reply that was taken: LOST when it was received, RUNNING; else an abort.
+
+    xid: of the transaction that took it; None where none did. counts: whether an abort counts.
+    """
+
+    registrant_id: int
+    epoch: int
+    rid: str
+    xid: int | None
+    counts: bool = True
+    s_rid: str | None
+    s_no: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act(Op[Any]):
+    """Does something of the client's own, of which the queue manager knows nothing; its answer.
+
+    Reads a device, outputs a reply, asks a person. Raises whatever `act` raises.
+    """
+
+    act: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadTags:
+    """Where a thread of a client had come to (BHM90 5).
+
+    was, s_rid, s_state, r_rid, ckpt: as connect says them. outstanding: requests without a reply
+    that it has recorded as received.
+    """
+
+    thread: str
+    registrant_id: int
+    epoch: int
+    was: str
+    s_rid: str | None
+    s_state: str
+    r_rid: str | None
+    ckpt: bytes | None
+    outstanding: int
+
+    @property
+    def state(self) -> ClientState:
+        """Where this thread is (BHM90 figure 1); Disconnected, if it never connected."""
+        if self.was != "connected":
+            return ClientState.DISCONNECTED
+        if self.outstanding:
+            return ClientState.REQ_SENT
+        kept = self.s_state == "reply"
+        return ClientState.REPLY_RECVD if kept else ClientState.CONNECTED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Threads(Op[list[ThreadTags]]):
+    """The tags of every thread of a client, by thread. It fences nobody.
+
+    registrant_id, epoch: of the life that asks; Fenced when it is over. None: nobody's.
+    """
+
+    name: str
+    registrant_id: int | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhereIs(Op[Whereabouts | None]):
+    """Where a request of this registrant is; None: it was never sent. Fenced."""
+
+    registrant_id: int
+    epoch: int
+    rid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertLate(Op[list[str]]):
+    """Enqueues an alert, once, for each request that has had no reply for late_s; returns the rids.
+
+    rid: only that one. queue: of the alerts. Fenced, QueueNotFound, QueueStopped.
+    """
+
+    registrant_id: int
+    epoch: int
+    rid: str | None
+    late_s: float
+    queue: str

@@ -8,11 +8,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceq.model.admin_ops import ServerInfo
-from onceq.model.element import RequestState
-from onceq.model.oracle.rows import SUSPECT_LANE, WAITING_LANE
-from onceq.model.oracle.state import queue_of
+from onceq.model.element import (
+    Attempt,
+    OldRequest,
+    RequestOutcome,
+    RequestState,
+    Whereabouts,
+)
+from onceq.model.oracle.rows import KEPT_LANE, SUSPECT_LANE, WAITING_LANE
+from onceq.model.oracle.state import check_epoch, queue_of
 
 if TYPE_CHECKING:
+    from uuid import UUID
+
     from onceq.model import admin_ops, ops
     from onceq.model.oracle.rows import ElementRow, HistoryRow, Transaction
     from onceq.model.oracle.state import State
@@ -41,6 +49,8 @@ def requests(state: State, tx: Transaction) -> list[RequestState]:
 
 
 def _state_of(state: State, row: ElementRow) -> str:
+    if row.lane == KEPT_LANE:
+        return "kept"
     named = {"reply": "replied", "failed": "held"}.get(row.role)
     if named is not None:
         return named
@@ -104,6 +114,103 @@ def _finished(state: State, tx: Transaction, row: HistoryRow) -> RequestState:
     )
 
 
+def find_requests(state: State, tx: Transaction, op: ops.FindRequests) -> list[OldRequest]:
+    """Answers FindRequests."""
+    found = [
+        one
+        for one in (_old(state, tx, row) for row in state.history.seen(tx))
+        if op.rid in {None, one.rid}
+        and op.registrant in {None, one.registrant}
+        and op.queue in {None, one.queue}
+        and op.outcome in {None, one.outcome.value}
+        and (op.since is None or one.finished_at >= op.since)
+        and (op.until is None or one.finished_at < op.until)
+        and (op.after_at is None or (one.finished_at, one.eid) < (op.after_at, op.after_eid))
+    ]
+    found.sort(key=lambda one: (one.finished_at, one.eid), reverse=True)
+    return found[: op.limit]
+
+
+def _old(state: State, tx: Transaction, row: HistoryRow) -> OldRequest:
+    element = row.element
+    who = state.registrants.get(tx, element.registrant_id or 0)
+    return OldRequest(
+        rid=element.rid,
+        registrant=None if who is None else who.name,
+        thread=None if who is None else who.thread,
+        eid=element.eid,
+        queue=queue_of(state, tx, element.queue_id).name,
+        role=element.role,
+        outcome=RequestOutcome(row.outcome),
+        aborts=element.aborts,
+        code=row.code,
+        error=row.error,
+        enqueued_at=element.enqueued_at,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        server=row.server,
+        correlation_id=element.correlation_id,
+        redriven_as=next(
+            (str(new) for old, new in state.redriven.seen(tx) if old == element.eid), None
+        ),
+        body=element.body if row.kept else None,
+        reply=row.reply if row.kept else None,
+    )
+
+
+def list_attempts(state: State, tx: Transaction, op: ops.ListAttempts) -> list[Attempt]:
+    """Answers ListAttempts."""
+    return [
+        Attempt(
+            ended_at=row.ended_at,
+            charge=row.charge,
+            code=row.code,
+            error=row.error,
+            server=row.server,
+            host=row.host,
+            pid=row.pid,
+        )
+        for row in state.attempts.seen(tx)
+        if row.eid == op.eid
+    ]
+
+
+def where_is(state: State, tx: Transaction, op: ops.WhereIs) -> Whereabouts | None:
+    """Answers WhereIs. When an execution began is not known here: never."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    own = [
+        row
+        for row in state.elements.seen(tx)
+        if (row.registrant_id, row.rid) == (op.registrant_id, op.rid) and row.lane != KEPT_LANE
+    ]
+    ended = [
+        row
+        for row in state.history.seen(tx)
+        if (row.element.registrant_id, row.element.rid) == (op.registrant_id, op.rid)
+    ]
+    request = [row for row in own if row.role == "request"]
+    if not request and not ended:
+        return None
+    found = _live(state, tx, request[0]) if request else _finished(state, tx, ended[-1])
+    outcome = None if found.outcome is None else RequestOutcome(found.outcome)
+    return Whereabouts(
+        rid=op.rid,
+        state="replied" if own and not request else found.state,
+        eid=found.eid,
+        queue=found.queue,
+        attempts=found.aborts + (outcome is RequestOutcome.DONE),
+        sent_at=found.enqueued_at,
+        not_before=found.not_before,
+        server_host=found.server_host,
+        server_pid=found.server_pid,
+        begun_at=None,
+        finished_at=found.finished_at,
+        outcome=outcome,
+        code=found.code,
+        error=found.error,
+    )
+
+
 def list_servers(state: State, tx: Transaction, op: admin_ops.ListServers) -> list[ServerInfo]:
     """Answers ListServers."""
     del op
@@ -121,6 +228,12 @@ def list_servers(state: State, tx: Transaction, op: admin_ops.ListServers) -> li
         )
         for row in sorted(state.servers.seen(tx), key=lambda row: row.slot)
     ]
+
+
+def identify(state: State, tx: Transaction, op: admin_ops.Identify) -> UUID:
+    """Answers Identify."""
+    del tx, op
+    return state.repository_id
 
 
 def rid_range(state: State, tx: Transaction, op: admin_ops.RidRange) -> tuple[str, str] | None:

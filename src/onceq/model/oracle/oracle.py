@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
 from onceq.model import admin_ops, ops
-from onceq.model.oracle import clients, executions, lookups, queues, registrations, servers
+from onceq.model.oracle import clients, executions, lookups, queues, registrations, replies, servers
 from onceq.model.oracle.rows import Blocked, EffectRow, Transaction
 from onceq.model.oracle.state import State
 
@@ -39,9 +39,11 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.AbortTaken: queues.abort_taken,
     ops.ReplyTaken: queues.reply_taken,
     ops.Kill: queues.kill,
-    ops.Redrive: queues.redrive,
+    ops.Redrive: replies.redrive,
     ops.Settle: settle,
     ops.LookUp: lookups.look_up,
+    ops.FindRequests: lookups.find_requests,
+    ops.ListAttempts: lookups.list_attempts,
     ops.Register: registrations.register,
     ops.Deregister: registrations.deregister,
     ops.EnqueueTagged: registrations.enqueue_tagged,
@@ -53,6 +55,14 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Receive: clients.receive,
     ops.Acknowledge: clients.acknowledge,
     ops.Outstanding: clients.outstanding,
+    ops.LastUser: clients.last_user,
+    ops.BeginReply: replies.begin_reply,
+    ops.TakeReply: replies.take_reply,
+    ops.SettleReply: replies.settle_reply,
+    ops.CountOutstanding: clients.count_outstanding,
+    ops.Threads: clients.threads,
+    ops.WhereIs: lookups.where_is,
+    ops.AlertLate: queues.alert_late,
     ops.CancelRequest: clients.cancel_request,
     ops.OpenIncarnation: servers.open_incarnation,
     ops.CloseIncarnation: servers.close_incarnation,
@@ -67,6 +77,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Attend: servers.attend,
     ops.Sweep: servers.sweep,
     admin_ops.ListServers: lookups.list_servers,
+    admin_ops.Identify: lookups.identify,
     admin_ops.RidRange: lookups.rid_range,
 }
 """What answers each Op; a test may give an Oracle another table, to see it caught."""
@@ -123,6 +134,8 @@ class Oracle:
         ending = self._ending.get(type(op))
         if ending is not None:
             return cast("T", ending(session))
+        if isinstance(op, ops.BeginWork):
+            return cast("T", self.begin(session))
         if isinstance(op, ops.Begin):
             self.begin(session, token=op.token)
             self.state.markers[op.slot] = op.seq
@@ -174,6 +187,7 @@ class Oracle:
         """Begins a transaction on this session."""
         tx = session.transaction = self._transaction(session, is_open=True)
         tx.token = token
+        tx.began_at = self.state.now()
         self.state.running.add(tx.xid)
 
     def commit(self, session: Session) -> None:

@@ -6,8 +6,10 @@ Private to the oracle; the twin of `queue.sql`, `element.sql` and of the views.
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from onceq.errors import (
@@ -33,6 +35,7 @@ from onceq.model.oracle.rows import (
 from onceq.model.oracle.state import (
     SERVED_ROLES,
     State,
+    check_epoch,
     check_priority,
     conclude,
     find_queue,
@@ -41,12 +44,12 @@ from onceq.model.oracle.state import (
     queue_of,
     to_element,
 )
-from onceq.model.queue import QueueInfo, QueueSettings
+from onceq.model.queue import JSON, QueueInfo, QueueSettings
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-RESERVED = re.compile(r"reply-[0-9]+")
+RESERVED = re.compile(r"reply-[0-9]+(\.error)?")
 
 
 def new_queue(state: State, tx: Transaction, name: str, kind: str, **attributes: Any) -> QueueRow:
@@ -205,6 +208,30 @@ def enqueue_many(state: State, tx: Transaction, op: ops.EnqueueMany) -> list[UUI
         enqueue(state, tx, ops.Enqueue(queue=op.queue, body=body, content_type=op.content_type))
         for body in op.bodies
     ]
+
+
+def alert_late(state: State, tx: Transaction, op: ops.AlertLate) -> list[str]:
+    """Answers AlertLate: once for a request, as its eid tells."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    open_queue(state, tx, op.queue, b"")
+    late = state.now() - timedelta(seconds=op.late_s)
+    alerted: list[str] = []
+    for row in state.elements.seen(tx):
+        own = row.registrant_id == op.registrant_id and op.rid in {None, row.rid}
+        if row.role != "request" or not own or row.enqueued_at > late:
+            continue
+        known = [one.correlation_id for one in state.elements.seen(tx) if one.role == "datagram"]
+        known += [one.element.correlation_id for one in state.history.seen(tx)]
+        if str(row.eid) not in known:
+            alert = ops.Enqueue(
+                queue=op.queue,
+                body=msgspec.json.encode({"rid": row.rid, "eid": row.eid}),
+                correlation_id=str(row.eid),
+                content_type=JSON,
+            )
+            enqueue(state, tx, alert)
+            alerted.append(row.rid)
+    return alerted
 
 
 def read_element(state: State, tx: Transaction, op: ops.ReadElement) -> Element | None:

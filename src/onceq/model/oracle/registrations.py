@@ -12,7 +12,13 @@ from msgspec.structs import replace
 from onceq.errors import IllegalState, TooLarge
 from onceq.model import ops
 from onceq.model.oracle import queues, servers
-from onceq.model.oracle.rows import ElementRow, RegistrantRow, RegistrationRow, Transaction
+from onceq.model.oracle.rows import (
+    Blocked,
+    ElementRow,
+    RegistrantRow,
+    RegistrationRow,
+    Transaction,
+)
 from onceq.model.oracle.state import (
     State,
     check_epoch,
@@ -35,6 +41,8 @@ def anchor(state: State, tx: Transaction, name: str, thread: str) -> RegistrantR
         if row.name == name and row.thread == thread:
             break
     else:
+        if any(one.name == name and one.thread == thread for one in state.registrants.changing(tx)):
+            raise Blocked  # its key is unique: the insert waits for the other's end
         row = RegistrantRow(registrant_id=state.registrants.new_key(), name=name, thread=thread)
         state.registrants.put(tx, row.registrant_id, row)
     state.lock(tx, "registrant", row.registrant_id, exclusive=True)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
+    from onceq.model.element import Charge, EndUser
     from onceq.model.queue import QueueSettings
 
 R = TypeVar("R")
@@ -24,6 +25,7 @@ FRESH_LANES_END = 9
 WAITING_LANE = 10
 SUSPECT_LANE = 11
 HELD_LANE = 12
+KEPT_LANE = 13
 
 
 class Blocked(Exception):
@@ -79,6 +81,7 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     correlation_id: str | None = None
     ack_rid: str | None = None
+    kept_no: int = 0
     content_type: str | None = None
     properties: Mapping[str, Any] | None = None
     code: str | None = None
@@ -96,12 +99,17 @@ class RegistrationRow(msgspec.Struct, frozen=True, kw_only=True):
     tag: bytes | None = None
     body: bytes | None = None
     rid: str | None = None
+    user: EndUser | None = None
     sent_rid: str | None = None
     sent_no: int | None = None
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished element. kept: whether history keeps its bodies."""
+    """A finished element. kept: whether history keeps its bodies. reply: None where there is none.
+
+    started_at: when the transaction that finished it began; None: no server did. server: its
+    incarnation.
+    """
 
     element: ElementRow
     outcome: str
@@ -109,6 +117,22 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     code: str | None
     error: str | None
     kept: bool
+    reply: bytes | None = None
+    started_at: datetime | None = None
+    server: int | None = None
+
+
+class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
+    """An execution that was aborted. server: the incarnation; host, pid: None when it has ended."""
+
+    eid: UUID
+    ended_at: datetime
+    charge: Charge
+    code: str | None
+    error: str | None
+    server: int | None
+    host: str | None
+    pid: int | None
 
 
 class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,15 +161,27 @@ class Transaction:
 
     backend: the session. log: what to undo, the latest last. part: where in the log the present
     part of a batch began; None: it has not started. taken: (seq, incarnation) to the reply, or
-    None.
+    None. began_at: None where it commits at once.
     """
 
-    __slots__ = ("backend", "failed", "is_open", "locks", "log", "part", "taken", "token", "xid")
+    __slots__ = (
+        "backend",
+        "began_at",
+        "failed",
+        "is_open",
+        "locks",
+        "log",
+        "part",
+        "taken",
+        "token",
+        "xid",
+    )
 
     def __init__(self, backend: int, xid: int, *, is_open: bool) -> None:
         self.backend = backend
         self.xid = xid
         self.is_open = is_open
+        self.began_at: datetime | None = None
         self.failed = False
         self.token: str | None = None
         self.log: list[tuple[Table[Any], int, Any]] = []

@@ -6,11 +6,13 @@ Private to the oracle; the twin of `base.sql` and `conclude.sql`. Time and ids a
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from msgspec.structs import replace
 
 from onceq.errors import Fenced, InvalidValue, QueueNotFound, QueueStopped, TooLarge
+from onceq.model import end_user
 from onceq.model.element import Charge, Element, Fate, RequestOutcome
 from onceq.model.names import PRIORITY_MAX
 from onceq.model.oracle.rows import (
@@ -18,6 +20,7 @@ from onceq.model.oracle.rows import (
     HELD_LANE,
     SUSPECT_LANE,
     WAITING_LANE,
+    AttemptRow,
     Blocked,
     EffectRow,
     ElementRow,
@@ -33,7 +36,6 @@ from onceq.model.oracle.rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-    from uuid import UUID
 
 FAULTS_UNCHARGED = 10
 CLIENT_ROLES = ("request", "reply")
@@ -50,11 +52,13 @@ class State:
     def __init__(self, clock: Callable[[], datetime], new_eid: Callable[[], UUID]) -> None:
         self.now = clock
         self.new_eid = new_eid
+        self.repository_id = UUID(int=1)
         self.queues: Table[QueueRow] = Table()
         self.registrants: Table[RegistrantRow] = Table()
         self.elements: Table[ElementRow] = Table()
         self.registrations: Table[RegistrationRow] = Table()
         self.history: Table[HistoryRow] = Table()
+        self.attempts: Table[AttemptRow] = Table()
         self.servers: Table[ServerRow] = Table()
         self.redriven: Table[tuple[UUID, UUID]] = Table()
         self.effects: Table[EffectRow] = Table()
@@ -216,16 +220,44 @@ def conclude(
                 send_no=element.send_no,
                 ack_rid=element.ack_rid,
                 correlation_id=str(element.eid),
+                properties=_end_user(element),
                 aborts=element.aborts,
                 code=code,
                 error=error,
             ),
         )
+    _record_end(state, tx, element, outcome, reply=reply, failure=failure)
+
+
+def _record_end(
+    state: State,
+    tx: Transaction,
+    element: ElementRow,
+    outcome: str,
+    *,
+    reply: bytes | None,
+    failure: tuple[str | None, str | None],
+) -> None:
+    """Writes the history row of an element that has ended."""
     kept = queue_of(state, tx, element.queue_id).settings.keep_body
+    by_server = tx.began_at is not None and outcome in {"done", "dequeued"}
     row = HistoryRow(
-        element=element, outcome=outcome, finished_at=now, code=code, error=error, kept=kept
+        element=element,
+        outcome=outcome,
+        finished_at=state.now(),
+        code=failure[0],
+        error=failure[1],
+        kept=kept,
+        reply=reply,
+        started_at=tx.began_at if by_server else None,
+        server=element.claimed_by if outcome in {"done", "dequeued", "failed"} else None,
     )
     state.history.put(tx, state.history.new_key(), row)
+
+
+def _end_user(element: ElementRow) -> dict[str, Any] | None:
+    user = (element.properties or {}).get(end_user.KEY)
+    return None if user is None else {end_user.KEY: user}
 
 
 def expire(state: State, tx: Transaction, element: ElementRow) -> None:
@@ -257,6 +289,30 @@ def _delay_ms(queue: QueueRow, times: int) -> float:
     return min(settings.backoff_max_ms, settings.backoff_ms * 2.0 ** min(times - 1, 20))
 
 
+def _record_abort(
+    state: State,
+    tx: Transaction,
+    element: ElementRow,
+    charge: Charge,
+    *,
+    failure: tuple[str | None, str | None],
+) -> None:
+    server = next(
+        (one for one in state.servers.seen(tx) if one.incarnation == element.claimed_by), None
+    )
+    row = AttemptRow(
+        eid=element.eid,
+        ended_at=state.now(),
+        charge=charge,
+        code=failure[0],
+        error=failure[1],
+        server=element.claimed_by,
+        host=None if server is None else server.host,
+        pid=None if server is None else server.pid,
+    )
+    state.attempts.put(tx, state.attempts.new_key(), row)
+
+
 def return_element(
     state: State,
     tx: Transaction,
@@ -274,6 +330,8 @@ def return_element(
         delay = _delay_ms(queue, faults)
         if faults > FAULTS_UNCHARGED:
             charge = Charge.CHARGE if was_suspect else Charge.SUSPECT
+    if charge is not Charge.RELEASE:
+        _record_abort(state, tx, element, charge, failure=failure)
     if charge in {Charge.CHARGE, Charge.REJECT}:
         aborts += 1
         if charge is Charge.REJECT or aborts >= queue.settings.abort_limit:

@@ -35,7 +35,9 @@ class FinalState:
     all had time to finish (G12). effects_expected: each 'done' has an effect; effects_each: so
     many, where that is known. abort_limit: of the queues, None when they differ. all_recorded:
     whoever sent, enqueued, killed or redrove has recorded it, so that what nobody recorded was
-    done by nobody.
+    done by nobody. unrecorded: the registrants whose requests somebody executes who records no
+    execution (Spark's tasks). slack: how long after its event a fault may still be felt, in units
+    of `at`.
     """
 
     places: tuple[Place, ...]
@@ -45,3 +47,5 @@ class FinalState:
     effects_each: int | None = None
     abort_limit: int | None = None
     all_recorded: bool = False
+    unrecorded: tuple[str, ...] = ()
+    slack: int = 0

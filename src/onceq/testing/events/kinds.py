@@ -216,7 +216,9 @@ HELD_IN_CRASH = "held as a suspect, not begun, when the database went down"
 
 
 class Fault(Event, frozen=True, kw_only=True):
-    """A fault was injected. what: kill -9, crash, cut, ...; target: of whom.
+    """A fault was injected. what: kill -9, crash, cut, ...; target: of whom, "client": of clients.
+
+    A target that is an actor, or the last word of one, touches nobody else; any other may.
 
     rid: of the element whose eid the target is, if it is one.
     """

@@ -93,6 +93,7 @@ def judge_enqueued(others: Others, *, all_recorded: bool) -> Iterator[Violation]
     if not all_recorded:
         return
     known = {redrive.new_eid for redrive in others.redrives}
+    known.update(enqueued.eid for enqueued in others.enqueued)
     for element in table.elements.values():
         if (
             element.role == "datagram"

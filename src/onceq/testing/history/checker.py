@@ -31,11 +31,15 @@ Owned = defaultdict[Client, list[ev.ClientEvent]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the check of some files came to. events: lines read; rows: of the final state."""
+    """What the check of some files came to. events: lines read; rows: of the final state.
+
+    acknowledged: different requests, whose send had returned or was shown to have taken effect.
+    """
 
     violations: list[Violation]
     events: int
     rows: int
+    acknowledged: int
 
 
 def check(events: Iterable[ev.Event], final: ev.FinalState) -> list[Violation]:
@@ -62,7 +66,12 @@ def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
             checker.read_clients(path, owned)
         checker.settle(owned)
     found = checker.verdict()
-    return Report(violations=found, events=checker.events, rows=checker.rows)
+    return Report(
+        violations=found,
+        events=checker.events,
+        rows=checker.rows,
+        acknowledged=checker.acknowledged,
+    )
 
 
 class _Checker:
@@ -75,7 +84,7 @@ class _Checker:
         self._found: list[Violation] = []
         self._acked_at: dict[str, int] = {}
         self._clients: set[Client] = set()
-        self.events = self.rows = 0
+        self.events = self.rows = self.acknowledged = 0
         for place in places:
             self._table.place(place)
             self.rows += 1
@@ -131,6 +140,7 @@ class _Checker:
             self._clients.add(client)
             self._found += life.found
             self._found += settle(life, self._table)
+            self.acknowledged += sum(one.acked_at is not None for one in life.requests.values())
             for rid in self._others.killed.intersection(life.requests):
                 acked_at = life.requests[rid].acked_at
                 if acked_at is not None:

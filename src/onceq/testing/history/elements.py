@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from onceq.testing import events as ev
+from onceq.testing.history.blame import Injected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,14 +31,18 @@ class AnsweredKill(Struct, gc=False):
 class Others:
     """The events that are no client's.
 
-    faults: how many were injected. starts: whether anybody records `Started`. kills, redrives,
+    faults: that were injected. starts: whether anybody records `Started`. kills, redrives,
     enqueued: the answers, each judged once the final state is known. killed: the rids of kills.
+    senders: who enqueued. runs: of an element that was executed more than once, by whom.
     """
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self.faults = 0
+        self.faults = Injected()
         self.starts = False
+        self.senders: set[str] = set()
+        self.servers: dict[str, str] = {}
+        self.runs: dict[str, set[str]] = {}
         self.kills: list[AnsweredKill] = []
         self.killed: set[str] = set()
         self.redrives: list[ev.Redriven] = []
@@ -51,6 +56,14 @@ class Others:
         if element is None:
             element = self.table.element(event.eid, event.rid)
         element.executed += 1
+        by = self.servers.get(event.actor)
+        if by is None:
+            by = self.servers[event.actor] = event.actor
+        if element.executed == 1:
+            element.ran_by, element.ran_first = by, event.at
+        else:
+            self.runs.setdefault(event.eid, {element.ran_by}).add(by)
+            element.ran_first = min(element.ran_first, event.at)
         element.attempt = max(element.attempt, event.attempt)
         if event.at > element.ran_at:
             element.ran_before, element.ran_at = element.ran_at, event.at
@@ -74,6 +87,7 @@ class Others:
     def enqueue_started(self, event: ev.EnqueueBegun) -> None:
         """Somebody enqueues this rid."""
         self.enqueue_begun.add(event.rid)
+        self.senders.add(event.actor)
 
     def enqueue_ok(self, event: ev.Enqueued) -> None:
         """An enqueue was acknowledged."""
@@ -111,7 +125,7 @@ class Others:
         if event.what == ev.HELD_IN_CRASH:
             self.table.element(event.target, event.rid).started += 1
         else:
-            self.faults += 1
+            self.faults.add(event.target, event.at)
 
     def nothing(self, _event: ev.Event) -> None:
         """What is recorded for people only."""

@@ -33,6 +33,7 @@ class Element(Struct, gc=False):
     failed_after (so many of them, unless it was rejected), code, correlation_id. Of the ledger:
     effects, with the first one's key and xid. Of events: executed, started; attempt, the highest;
     raised, excused: aborts recorded; ran_at, ran_before: the last execution and the last but one;
+    ran_first, ran_by: an execution before all others, and who ran one;
     kills: that may have taken effect; told_at: when its end was first known to somebody. void: a
     connect has shown that it was not submitted.
     """
@@ -61,6 +62,8 @@ class Element(Struct, gc=False):
     excused: int = 0
     ran_at: int = NEVER
     ran_before: int = NEVER
+    ran_first: int = NEVER
+    ran_by: str = ""
     kills: int = 0
     told_at: int = NEVER
     void: bool = False
@@ -134,13 +137,13 @@ class Table:
             return
         if who is not None:
             self._only_one(element, who)
-        element.who, element.role = who, self._shared(row.role)
+        element.who, element.role = who, self.shared(row.role)
         element.aborts = max(element.aborts, row.aborts)
         element.correlation_id = row.correlation_id
         if row.state == "finished":
             self._ended(element, row)
         else:
-            element.lives, element.state = element.lives + 1, self._shared(row.state)
+            element.lives, element.state = element.lives + 1, self.shared(row.state)
 
     def _only_one(self, element: Element, who: Client) -> None:
         others = self.by_client.setdefault(who, {})
@@ -153,8 +156,8 @@ class Table:
         if row.outcome == "failed" and row.code not in REJECTED:
             element.failed_after = row.aborts
         if element.outcome in {None, "failed"}:  # a datagram that failed may have been redriven
-            element.outcome = None if row.outcome is None else self._shared(row.outcome)
-            element.code = None if row.code is None else self._shared(row.code)
+            element.outcome = None if row.outcome is None else self.shared(row.outcome)
+            element.code = None if row.code is None else self.shared(row.code)
 
     def _reply(self, row: Place, who: Client | None) -> None:
         if who is None:
@@ -166,7 +169,8 @@ class Table:
             self.found.append(Violation("G4", row.rid, text))
         replies[row.rid] = WaitingReply(row.eid, row.outcome)
 
-    def _shared(self, word: str) -> str:
+    def shared(self, word: str) -> str:
+        """Returns a word that many have, kept once."""
         found = self._words.get(word)
         if found is None:
             found = word
@@ -181,7 +185,7 @@ class Table:
         element = self._whose(row)
         element.effects += 1
         if element.effects == 1:
-            element.key, element.xid = self._shared(row.key), row.xid
+            element.key, element.xid = self.shared(row.key), row.xid
             return
         if row.xid != element.xid:
             text = "its effects were committed by several transactions"

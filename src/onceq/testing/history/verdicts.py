@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from onceq.testing.events import FinalState
+    from onceq.testing.history.blame import Injected
     from onceq.testing.history.elements import Others
     from onceq.testing.history.table import Element, Table
 
 ENVIRONMENT_MAX = 10
 """How often an execution may end by a fault of the environment and be charged to nobody (G7)."""
+
+UNHEARD_MAX = 2
+"""How often one element may be charged for a server that died before it said what it executes."""
+
+FOREVER = 2**63 - 1
 
 Wrong = tuple[str, str]
 """A guarantee, and how it was broken."""
@@ -27,13 +33,22 @@ Wrong = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What all elements are judged by. redriven: the eids that were."""
+    """What all elements are judged by. redriven: the eids that were; runs: who executed one."""
 
     final: FinalState
-    faults: int
+    faults: Injected
+    runs: dict[str, set[str]]
     starts: bool
     executions: bool
     redriven: frozenset[str]
+
+    def faults_of(self, element: Element, end: int) -> int:
+        """Returns how many faults may have touched an element from its first execution to `end`."""
+        if not element.executed:
+            return self.faults.touching((), 0, end)
+        actors = self.runs.get(element.eid, {element.ran_by})
+        slack = self.final.slack
+        return self.faults.touching(actors, element.ran_first - slack, end)
 
 
 def judge_all(table: Table, others: Others, final: FinalState) -> Iterator[Violation]:
@@ -59,6 +74,8 @@ def judge_all(table: Table, others: Others, final: FinalState) -> Iterator[Viola
 
 def _circumstances(table: Table, others: Others, final: FinalState) -> Circumstances:
     every = table.elements.values()
+    clients = {name for name, _ in table.by_client} | {name for name, _ in table.replies}
+    others.faults.sort(others.servers, clients | others.senders)
     redriven = {one.eid for one in others.redrives}
     redriven.update(
         one.correlation_id
@@ -68,6 +85,7 @@ def _circumstances(table: Table, others: Others, final: FinalState) -> Circumsta
     return Circumstances(
         final=final,
         faults=others.faults,
+        runs=others.runs,
         starts=others.starts,
         executions=any(one.executed for one in every),
         redriven=frozenset(redriven),
@@ -83,8 +101,15 @@ def _judge(element: Element, around: Circumstances) -> Iterator[Wrong]:
     if element.executed or element.started or element.aborts:
         yield from _charges(element, around)
         yield from _executions(element, around)
-    elif element.outcome == "done" and around.final.all_recorded and around.executions:
+    elif element.outcome == "done" and _is_told(element, around):
         yield "G2", "is done, and was never executed"
+
+
+def _is_told(element: Element, around: Circumstances) -> bool:
+    """Whether an execution of it would have been recorded."""
+    name = "" if element.who is None else element.who[0]
+    final = around.final
+    return final.all_recorded and around.executions and name not in final.unrecorded
 
 
 def _nowhere(element: Element) -> Iterator[Wrong]:
@@ -162,15 +187,21 @@ def _charges(element: Element, around: Circumstances) -> Iterator[Wrong]:
 
 def _evidence(element: Element, around: Circumstances) -> Iterator[Wrong]:
     """A charge needs an execution that was not excused, unless its process then died."""
-    aborts = element.aborts
-    excused = max(0, element.excused - around.faults)
+    aborts, until = element.aborts, FOREVER
+    if element.told_at != NEVER:
+        until = element.told_at + around.final.slack
+    faults = around.faults_of(element, until)
+    excused = max(0, element.excused - faults)
     if aborts and around.starts:
         if element.started - excused - (element.outcome == "done") < aborts:
             text = f"charged {aborts} times, started {element.started} times"
             yield "G7", f"{text}, of which {element.excused} were excused"
-    elif around.executions and element.executed - excused + around.faults < aborts:
-        yield "G7", f"charged {aborts} times, executed {element.executed} times"
-    if element.raised > aborts + around.faults and element.outcome != "cancelled":
+    elif around.executions and aborts:
+        unheard = around.faults.unheard(UNHEARD_MAX)
+        if element.executed - excused - (element.outcome == "done") + unheard < aborts:
+            text = f"charged {aborts} times, executed {element.executed} times"
+            yield "G7", f"{text}, of which {element.excused} were excused"
+    if element.raised > aborts + faults and element.outcome != "cancelled":
         yield "G7", f"{element.raised} executions failed, and {aborts} aborts are counted"
 
 
@@ -180,7 +211,9 @@ def _executions(element: Element, around: Circumstances) -> Iterator[Wrong]:
         yield "G3", "was executed after its failure had been told"
     elif told != NEVER and outcome == "cancelled" and told < element.ran_before:
         yield "G3", "was executed twice after it was known to be cancelled"
-    excused = element.excused + ENVIRONMENT_MAX + around.faults
-    if element.executed > element.aborts + 1 + excused:
-        text = f"executed {element.executed} times, charged {element.aborts} times"
-        yield "G7", f"{text}, and {around.faults} faults"
+    excused = element.aborts + 1 + element.excused + ENVIRONMENT_MAX
+    if element.executed > excused:
+        faults = around.faults_of(element, element.ran_at)
+        if element.executed > excused + faults:
+            text = f"executed {element.executed} times, charged {element.aborts} times"
+            yield "G7", f"{text}, and {faults} faults could touch it"

@@ -26,6 +26,7 @@ class Count(enum.IntEnum):
     REPLIES = 1
     DOUBTS = 2
     EXECUTED = 3
+    POISONED = 4
 
 
 class Board:

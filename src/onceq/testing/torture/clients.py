@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = 5.0
 KILL_TIMEOUT_S: Final = 2.0
 WINDOW: Final = 1000
-AT_ONCE: Final = 100
+AT_ONCE: Final = 200
 CANCELS: Final = 0.08
 """The share of requests, or of sends of many, that are killed at once by who sent them."""
 DISCONNECTS: Final = 0.01

@@ -21,8 +21,8 @@ from onceq.testing.torture.board import Board, Count
 from onceq.testing.torture.database import Database
 from onceq.testing.torture.faults import CLIENTS, SERVERS, Faults
 from onceq.testing.torture.fleet import Fleet
-from onceq.testing.torture.judge import judge
-from onceq.testing.torture.life import ABORT_LIMIT, Life
+from onceq.testing.torture.judge import STATED, judge
+from onceq.testing.torture.life import SPARK_CLIENT, Life
 from onceq.testing.torture.plan import schedule
 from onceq.testing.torture.report import CRASHES, Progress, Report, reasons
 from onceq.testing.torture.spark import SparkServer
@@ -37,7 +37,7 @@ SHOW_EVERY_S: Final = 0.5
 POLL_S: Final = 0.05
 BEGIN_S: Final = 60.0
 WIND_UP_S: Final = 300.0
-STOP_S: Final = 15.0
+STOP_S: Final = 60.0
 CUTTERS: Final = ("client", "server")
 
 
@@ -75,11 +75,11 @@ class _Conductor:
         keep = True
         try:
             with contextlib.ExitStack() as stack:
-                self._fleet = Fleet()
-                stack.callback(self._fleet.close)
                 recorder = stack.enter_context(
                     Recorder(self._place / "events" / "conductor.events")
                 )
+                self._fleet = Fleet(self._board, recorder)
+                stack.callback(self._fleet.close)
                 sockets = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onceq-")))
                 if self._plan.spark is not None:
                     self._spark = self._begin_spark(self._plan.spark)
@@ -124,7 +124,7 @@ class _Conductor:
                 conninfo = cut if number % 2 and kind != "notes" else direct
                 self._begin(kind, f"{kind}-{number}", conninfo, queue=queue)
         if self._spark is not None:
-            self._begin("stream", "stream-spark", direct, queue="spark")
+            self._begin("stream", SPARK_CLIENT, direct, queue="spark")
 
     def _begin(
         self, kind: str, name: str, conninfo: str, *, queue: str = "orders", sockets: str = ""
@@ -142,7 +142,7 @@ class _Conductor:
             sockets=sockets,
             broken=kind == "clerk" and self._plan.broken == "clerk",
         )
-        self._fleet.begin(life, poisoned=kind in SERVERS)
+        self._fleet.begin(life, lasts=kind not in CLIENTS)
 
     def _wait_begun(self) -> None:
         """Waits until all have begun; from then on time is counted. OSError: they do not."""
@@ -177,7 +177,7 @@ class _Conductor:
         if now - self._looked > LOOK_EVERY_S:
             self._looked = now
             self._database.tend()
-            if self._spark is not None and phase != "ending":
+            if self._spark is not None:
                 self._spark.tend()
         if self._found_after_s is None and (self._database.found or self._fleet.deaths.others):
             self._found_after_s = now - self._began
@@ -212,6 +212,10 @@ class _Conductor:
         end = time.monotonic() + STOP_S
         while time.monotonic() < end and self._fleet.alive(*SERVERS):
             self._fleet.poll(POLL_S)
+        self._late += [
+            f"G12 {name}: a server did not end within {STOP_S:.0f} s of SIGTERM"
+            for name in self._fleet.alive(*SERVERS)
+        ]
         self._database.settle()
 
     def _show(self, phase: str) -> None:
@@ -236,7 +240,7 @@ class _Conductor:
 
     def _judge(self, lasted_s: float) -> Report:
         database, events = self._database, self._place / "events"
-        final = store_final_state(database.conninfo, database.repository, events, ABORT_LIMIT)
+        final = store_final_state(database.conninfo, database.repository, events, STATED)
         found = judge(self._place, final)
         doubts, deaths, plan = found.doubts, self._fleet.deaths, self._plan
         died = [f"death: {text}; see said.txt" for text in deaths.others]
@@ -244,19 +248,22 @@ class _Conductor:
             seed=plan.seed,
             seconds=round(lasted_s, 1),
             wound_up_s=round(time.monotonic() - self._began - lasted_s, 1),
-            acknowledged=self._board.total(Count.ACKNOWLEDGED),
+            acknowledged=found.acknowledged,
             replies=self._board.total(Count.REPLIES),
             executions=self._board.total(Count.EXECUTED),
             faults=found.faults,
             not_made=reasons(self._faults.not_made),
             kills=self._kills(),
             kills_per_minute=round(60 * self._kills() / lasted_s, 1),
-            crashes=sum(found.faults.get(kind, 0) for kind in CRASHES),
+            crashes=database.restarts(),
             poisoned=deaths.poisoned,
             starved=deaths.starved,
             unknown={
                 "sends that took effect": doubts.took_effect,
                 "sends that did not": doubts.did_not,
+            },
+            unknown_others={
+                "sends that nothing more was heard of": doubts.unheard,
                 "finishes of servers": doubts.finishes,
                 "others": doubts.others,
             },

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import onceq
 from onceq.engine.embedded import open_embedded
+from onceq.engine.embedded.directory import Layout
 from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
 from onceq.errors import EmbeddedError, InvalidValue, OperatingError
@@ -25,11 +26,14 @@ from onceq.testing.torture.processes import children, kill_below
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
+    from pathlib import Path
 
     from onceq.engine.embedded import EmbeddedServer
     from onceq.testing.torture.plan import Plan
 
 SETTINGS: Final = {"max_wal_size": "512MB", "recovery_init_sync_method": "syncfs"}
+RECOVERED: Final = b"automatic recovery in progress"
+"""What PostgreSQL says once for each crash that it has seen."""
 RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
 LOOK_EVERY_S: Final = 5.0
@@ -69,6 +73,7 @@ class Database:
         self._looked = time.monotonic()
         self._server: EmbeddedServer | None = None
         self._was_made = False
+        self._crashes = Crashes()
         try:
             self._open(plan)
             self._prepare(plan)
@@ -124,6 +129,7 @@ class Database:
         """Sees that PostgreSQL runs, and looks for what is wrong already; from time to time."""
         if not _is_under_way(self._under_way):
             self._do(self._return)
+        self.restarts()
         now = time.monotonic()
         if now - self._looked > LOOK_EVERY_S and not _is_under_way(self._looking):
             self._looked = now
@@ -167,6 +173,12 @@ class Database:
         self._do(self._return)
         self._pool.submit(self._look).result(RESTART_S)
 
+    def restarts(self) -> int:
+        """Returns how often PostgreSQL has recovered from a crash, by its own log; 0: not ours."""
+        if self._server is not None:
+            self._crashes.read(Layout(self._server.directory).log)
+        return self._crashes.count
+
     def close(self, *, keep: bool) -> None:
         """Stops what is its own; keep: and leaves the data, for whoever wants to look."""
         self._looks.shutdown()
@@ -199,6 +211,28 @@ class Database:
             for query in _WRONG:
                 rows = ask(self.conninfo, query.format(r=self.repository))
                 self.found += [row[0] for row in rows if row[0] not in self.found]
+
+
+class Crashes:
+    """Counts the crashes that a log tells of, while it grows and is begun anew."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._read = 0
+
+    def read(self, log: Path) -> None:
+        """Reads what is new in whole lines; an older generation is beside the log."""
+        if log.stat().st_size < self._read:
+            self._take(log.with_suffix(".log.1"))
+            self._read = 0
+        self._take(log)
+
+    def _take(self, log: Path) -> None:
+        with log.open("rb") as file:
+            file.seek(self._read)
+            lines = file.read().rpartition(b"\n")[0]
+        self.count += lines.count(RECOVERED)
+        self._read += len(lines)
 
 
 def _is_under_way(call: Future[None] | None) -> bool:

@@ -31,7 +31,7 @@ CLIENTS: Final = ("clerk", "stream", "notes")
 SERVERS: Final = ("server", "batch")
 NOBODY: Final = "nobody was there"
 SPARE_BYTES: Final = 1 << 20
-SENDS_CUT: Final = 6
+SENDS_CUT: Final = 9
 """Of ten cuts of clients, so many are for sends alone: most of what clients say is receives."""
 
 
@@ -117,8 +117,10 @@ class Faults:
         return None
 
     def _end(self, fault: Planned, _whom: str) -> str | None:
-        self._note(fault)
-        return self._database.end_session(fault.choice)
+        why_not = self._database.end_session(fault.choice)
+        if why_not is None:
+            self._note(fault)
+        return why_not
 
     def _cut(self, fault: Planned, whom: str) -> str | None:
         name, side = whom.split()

@@ -18,13 +18,18 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from onceq.testing.events import Fault
+from onceq.testing.torture.board import Count
 from onceq.testing.torture.nursery import News, Wish
 
 if TYPE_CHECKING:
+    from onceq.testing.events import Recorder
+    from onceq.testing.torture.board import Board
     from onceq.testing.torture.life import Life
 
 _READ_BYTES: Final = 65_536
 STARVED: Final = "starved"
+POISON: Final = "poison request"
 NURSERY: Final = "from onceq.testing.torture.nursery import main; main()"
 
 
@@ -32,11 +37,12 @@ NURSERY: Final = "from onceq.testing.torture.nursery import main; main()"
 class Participant:
     """One participant. pid: of its present life, 0 when there is none. excused: what it may die of.
 
-    poisoned: that requests which kill their server come its way.
+    lasts: that it does not end by itself. poisonings: executions so far that were to kill it.
     """
 
     life: Life
-    poisoned: bool = False
+    lasts: bool = False
+    poisonings: int = 0
     pid: int = 0
     lives: int = 0
     is_done: bool = False
@@ -45,7 +51,10 @@ class Participant:
 
 @dataclass(slots=True)
 class Deaths:
-    """How they died. asked: by a kill -9 of ours; poisoned: by a request; others: of what."""
+    """How they died. asked: by a kill -9 of ours; poisoned: by a request; others: of what.
+
+    A death by a request is one of a server that has said that it executes such a one.
+    """
 
     asked: int = 0
     poisoned: int = 0
@@ -56,8 +65,10 @@ class Deaths:
 class Fleet:
     """The participants by name. `poll` it often; nothing happens in between."""
 
-    def __init__(self) -> None:
+    def __init__(self, board: Board, recorder: Recorder) -> None:
         self.participants: dict[str, Participant] = {}
+        self._board = board
+        self._recorder = recorder
         self.deaths = Deaths()
         self.is_tended = True
         self._ours, theirs = socket.socketpair()
@@ -70,9 +81,9 @@ class Fleet:
                 start_new_session=True,
             )
 
-    def begin(self, life: Life, *, poisoned: bool = False) -> None:
-        """Adds a participant, and begins its first life."""
-        self.participants[life.name] = Participant(life, poisoned)
+    def begin(self, life: Life, *, lasts: bool = False) -> None:
+        """Adds a participant, and begins its first life. lasts: it does not end by itself."""
+        self.participants[life.name] = Participant(life, lasts)
         self._begin(self.participants[life.name])
 
     def signal(self, name: str, number: signal.Signals) -> None:
@@ -99,7 +110,7 @@ class Fleet:
             raise OSError("the nursery of the participants has ended")
         *lines, self._waiting = (self._waiting + data).split(b"\n")
         for line in lines:
-            self._hear(msgspec.json.decode(line, type=News))
+            self.hear(msgspec.json.decode(line, type=News))
 
     def close(self) -> None:
         """Kills everyone, and ends the nursery."""
@@ -120,7 +131,8 @@ class Fleet:
     def _wish(self, wish: Wish) -> None:
         self._ours.sendall(msgspec.json.encode(wish) + b"\n")
 
-    def _hear(self, news: News) -> None:
+    def hear(self, news: News) -> None:
+        """Takes what has become of a participant; one that has died is begun again."""
         one = self.participants[news.name]
         if news.code is None:
             one.pid = news.pid
@@ -132,11 +144,14 @@ class Fleet:
             self._begin(one)
 
     def _count(self, one: Participant, news: News) -> None:
-        if news.asked:
+        row = one.life.row
+        before, one.poisonings = one.poisonings, self._board.of(row, Count.POISONED)
+        if news.code == -signal.SIGKILL and news.asked:
             self.deaths.asked += 1
-        elif news.code == -signal.SIGKILL and one.poisoned:
+        elif news.code == -signal.SIGKILL and one.poisonings > before:
             self.deaths.poisoned += 1
-        elif STARVED in one.excused:
+            self._recorder.record(Fault(what=POISON, target=one.life.name))
+        elif news.code != 0 and STARVED in one.excused:
             self.deaths.starved += 1
-        elif news.code != 0:
+        elif news.code != 0 or (self.is_tended and one.lasts):
             self.deaths.others.append(f"{one.life.actor} in life {one.lives}: code {news.code}")

@@ -10,12 +10,13 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from onceq.testing.events import Enqueued, ReplyEvent
+from onceq.testing.events import Enqueued, FinalState, ReplyEvent
 from onceq.testing.events.files import EVENTS_PATTERN, read
 from onceq.testing.history import check_files
 from onceq.testing.torture.doubts import Doubts, Resolution
+from onceq.testing.torture.life import ABORT_LIMIT, SPARK_CLIENT
 from onceq.testing.torture.recoveries import Marks, Recovery
 
 if TYPE_CHECKING:
@@ -25,15 +26,33 @@ if TYPE_CHECKING:
     from onceq.testing.events import Event
     from onceq.testing.events.files import StoredFinal
 
+FELT_NS: Final = 10_000_000_000
+"""How long after its event a fault may still be felt: none lasts longer than 6 s."""
+
+STATED: Final = FinalState(
+    places=(),
+    effects=(),
+    effects_each=1,
+    abort_limit=ABORT_LIMIT,
+    all_recorded=True,
+    unrecorded=(SPARK_CLIENT,),
+    slack=FELT_NS,
+)
+"""What is known of the end of every run: all participants record all that they do."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What was found. faults: by kind, as written down. took_s: reading and checking."""
+    """What was found. faults: by kind, as written down. took_s: reading and checking.
+
+    acknowledged: different requests.
+    """
 
     violations: list[str]
     doubts: Doubts
     recoveries: list[Recovery]
     faults: dict[str, int]
+    acknowledged: int
     events: int
     took_s: float
 
@@ -54,6 +73,7 @@ def judge(place: Path, final: StoredFinal) -> Judgement:
     doubts = resolution.resolve(final)
     violations = [str(one) for one in checked.violations]
     violations += [f"G6 doubt: {text}" for text in doubts.wrong]
+    violations += marks.late()
     violations += _booked_twice(final)
     violations += said.datagrams(final)
     violations += said.printed(place / "lines")
@@ -62,6 +82,7 @@ def judge(place: Path, final: StoredFinal) -> Judgement:
         doubts=doubts,
         recoveries=marks.recoveries(),
         faults=dict(Counter(fault.what for fault in marks.faults)),
+        acknowledged=checked.acknowledged,
         events=checked.events,
         took_s=took_s,
     )

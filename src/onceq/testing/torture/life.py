@@ -55,6 +55,8 @@ SPARK: Final = Queue(
     "spark", Order, Receipt, abort_limit=ABORT_LIMIT, backoff_ms=50, backoff_max_ms=2000
 )
 QUEUES: Final = {queue.name: queue for queue in (ORDERS, BULK, NOTES, SPARK)}
+SPARK_CLIENT: Final = "stream-spark"
+"""The client of Spark, whose tasks record no execution."""
 BATCH: Final = 25
 """What a crash of PostgreSQL finds claimed runs alone from then on: of larger ones, most of it."""
 

@@ -67,8 +67,8 @@ KINDS: Final = (
         longest_s=6.0,
         text="SIGSTOP beyond the execution limit",
     ),
-    Kind(name="cut client before", per_minute=40, target="cut", text="its COMMIT never arrives"),
-    Kind(name="cut client after", per_minute=40, target="cut", text="the answer never arrives"),
+    Kind(name="cut client before", per_minute=70, target="cut", text="its COMMIT never arrives"),
+    Kind(name="cut client after", per_minute=70, target="cut", text="the answer never arrives"),
     Kind(name="cut server before", per_minute=25, target="cut", text="its COMMIT never arrives"),
     Kind(name="cut server after", per_minute=25, target="cut", text="the answer never arrives"),
     Kind(
@@ -128,9 +128,9 @@ class Plan:
     spark: tuple[str, ...] | None = None
     broken: str | None = None
     clerks: int = 4
-    streams: int = 3
+    streams: int = 4
     servers: int = 3
-    batches: int = 4
+    batches: int = 5
 
     def __post_init__(self) -> None:
         if not 1 <= self.seconds <= 604_800:

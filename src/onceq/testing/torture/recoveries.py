@@ -1,8 +1,9 @@
 """How long each fault was felt: from the fault to the next reply.
 
 For a client, its own next reply; for a server, its own next execution, which is sooner answered
-for than replied to; for anything else the next reply to anybody. A fault after which nothing
-came, because the run ended, is not counted.
+for than replied to; for anything else, and for those that had nothing more to do, the next reply
+to anybody. A fault after which nothing came was felt until the last thing that was recorded. How
+long each may be felt is bounded (G12); the bounds hold on a machine that is busy with ten others.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ from typing import TYPE_CHECKING, Final
 from onceq.testing.events import Executed, Fault, ReplyEvent
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from onceq.testing.events import Event
 
 SPARK: Final = "-spark"
 OF_SPARK: Final = "(of Spark)"
 """A client of Spark waits for as long as Spark takes to begin: half a busy minute."""
+LIMIT_S: Final = 120.0
+SPARK_LIMIT_S: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +44,12 @@ class Marks:
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
+        self._last = 0
         self._marks: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
 
     def take(self, event: Event) -> None:
         """Takes an event."""
+        self._last = max(self._last, event.at)
         if isinstance(event, ReplyEvent):
             self._marks[event.registrant].append(event.at)
             self._marks[""].append(event.at)
@@ -53,15 +60,34 @@ class Marks:
 
     def recoveries(self) -> list[Recovery]:
         """Returns the recoveries by kind of fault."""
-        marks = {name: sorted(times) for name, times in self._marks.items()}
         felt: defaultdict[str, list[float]] = defaultdict(list)
-        for fault in self.faults:
-            times = marks.get(fault.target) or marks.get("", [])
-            index = bisect.bisect(times, fault.at)
-            if index < len(times):
+        for fault, until in self._felt():
+            if until is not None:
                 of = f" {OF_SPARK}" if fault.target.endswith(SPARK) else ""
-                felt[fault.what + of].append((times[index] - fault.at) / 1e6)
+                felt[fault.what + of].append((until - fault.at) / 1e6)
         return [_recovery(kind, sorted(found)) for kind, found in sorted(felt.items())]
+
+    def late(self) -> Iterator[str]:
+        """Yields the faults that were felt for longer than they may be (G12)."""
+        for fault, until in self._felt():
+            is_spark = until is None or SPARK[1:] in f"{fault.what} {fault.target}"
+            limit = SPARK_LIMIT_S if is_spark else LIMIT_S
+            took = ((self._last if until is None else until) - fault.at) / 1e9
+            if took > limit:
+                text = f"was felt for {took:.0f} s, at most {limit:.0f} s are allowed"
+                yield f"G12 {fault.what} {fault.target}: {text}"
+
+    def _felt(self) -> Iterator[tuple[Fault, int | None]]:
+        """Yields each fault, and when things went on."""
+        marks = {name: sorted(times) for name, times in self._marks.items()}
+        for fault in self.faults:
+            yield fault, _next(marks, fault.target, fault.at) or _next(marks, "", fault.at)
+
+
+def _next(marks: dict[str, list[int]], target: str, at: int) -> int | None:
+    times = marks.get(target, [])
+    index = bisect.bisect(times, at)
+    return times[index] if index < len(times) else None
 
 
 def _recovery(kind: str, found: list[float]) -> Recovery:

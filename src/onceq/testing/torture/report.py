@@ -48,10 +48,12 @@ class Progress:
 class Report:
     """What a run came to. All times in seconds, but where the name says otherwise.
 
-    acknowledged: requests and datagrams whose send had returned. kills: processes killed with -9,
-    by the conductor; crashes: of PostgreSQL. poisoned, starved: servers that a request, or the want
-    of memory, has killed. not_made: faults that could not be made, with why. unknown: commits.
-    found_after_s: when the first violation was seen, if one was.
+    acknowledged: different requests, as the checker counts them. kills: processes killed with -9,
+    by the conductor; crashes: from which PostgreSQL has recovered, as its log says. poisoned,
+    starved: servers that a request, or the want of memory, has killed. not_made: faults that could
+    not be made, with why. unknown: commits whose conclusion was compared with the truth;
+    unknown_others: those whose was not. found_after_s: when the first violation was seen, if one
+    was.
     """
 
     seed: int
@@ -68,6 +70,7 @@ class Report:
     poisoned: int
     starved: int
     unknown: dict[str, int]
+    unknown_others: dict[str, int]
     recoveries: list[Recovery]
     events: int
     events_per_s: int
@@ -77,7 +80,7 @@ class Report:
 
     @property
     def unknown_total(self) -> int:
-        """Unknown commits, all of them resolved where there is no violation."""
+        """Unknown commits whose conclusion was compared with the truth."""
         return sum(self.unknown.values())
 
     def to_builtins(self) -> dict[str, Any]:
@@ -107,6 +110,9 @@ class Report:
             "servers killed by a poison request": f"{self.poisoned:,}",
             "servers that memory ran out for": f"{self.starved:,}",
             "unknown commits resolved": f"{self.unknown_total:,} ({unknown})",
+            "unknown commits judged by the history alone": ", ".join(
+                f"{count} {name}" for name, count in self.unknown_others.items()
+            ),
             "history events checked": f"{self.events:,} ({self.events_per_s:,} a second)",
             "violations": f"{len(self.violations):,}",
         }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from onceq import Server
 from onceq.errors import InDoubt, OperatingError
 from onceq.server.lives import UNMENDABLE
-from onceq.testing.events import Doubted
+from onceq.testing.events import Aborted, Doubted
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 from onceq.testing.torture.board import Count
 from onceq.testing.torture.life import BATCH, BULK, NOTES, ORDERS, Living
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PAUSE_S: Final = 0.05
 STOP_TIMEOUT_S: Final = 5.0
+DEADLY: Final = frozenset({"poison", "sudden"})
 
 
 def single_server(life: Life) -> None:
@@ -72,7 +73,21 @@ class _Handler(LedgerHandler):
     def __call__(self, order: Order, context: Context) -> Receipt:
         self.latest.append(str(context.eid))
         self.living.board.add(self.living.life.row, Count.EXECUTED)
-        return super().__call__(order, context)
+        if order.kind in DEADLY:  # this process dies of it, if nothing else comes first
+            self.living.board.add(self.living.life.row, Count.POISONED)
+        try:
+            return super().__call__(order, context)
+        except Exception as error:
+            excused = not isinstance(error, ValueError)  # what `fail` raises
+            self.living.recorder.record(
+                Aborted(
+                    rid=context.rid,
+                    eid=str(context.eid),
+                    code=type(error).__name__,
+                    excused=excused,
+                )
+            )
+            raise
 
 
 class _Doubts(logging.Handler):

@@ -129,6 +129,13 @@ begin
     return q;
 end $$;
 
+-- What an end user gave with a request and gets back with its reply (C19), out of its properties.
+create or replace function onceq.end_user_of(p_properties jsonb) returns jsonb
+language sql immutable as $$
+    select case when p_properties ? 'onceq_end_user'
+        then jsonb_build_object('onceq_end_user', p_properties -> 'onceq_end_user') end
+$$;
+
 -- The turn of an element that waits for this moment.
 create or replace function onceq.turn_at(p_moment timestamptz) returns bigint
 language sql stable parallel safe as $$ select (date_part('epoch', p_moment) * 1000000)::bigint $$;

@@ -1,5 +1,5 @@
 -- The end of an element: its reply, its history row, or its return to a lane.
--- Tables: element, history (written), queue, registrant (read). Locks: the element's row, unless the
+-- Tables: element, history, attempt (written), queue, registrant, server (read). Locks: the element's row, unless the
 -- caller holds it.
 
 -- Concludes one element: removes it, and writes its reply, where one is owed, and its history row.
@@ -32,20 +32,24 @@ begin
     if x.reply_queue_id is not null then
         reply_eid := onceq.new_eid();
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
-                ack_rid, eid, correlation_id, enqueued_at, aborts, life, code, error, content_type, sha256, body)
+                ack_rid, eid, correlation_id, enqueued_at, aborts, life, code, error, content_type,
+                properties, sha256, body)
             values (x.reply_queue_id, 0, x.priority, 'reply', p_outcome, x.registrant_id, x.send_no, x.rid,
                 x.ack_rid, reply_eid, x.eid::text, moment, coalesce(p_aborts, x.aborts), x.life, p_code,
-                p_error, p_content_type, sha256(coalesce(p_reply, '')), coalesce(p_reply, ''));
+                p_error, p_content_type, case when x.properties is not null then onceq.end_user_of(x.properties) end,
+                sha256(coalesce(p_reply, '')), coalesce(p_reply, ''));
         if x.bell is not null then
             bells := array_remove(array[onceq.clerk_bell(x.registrant_id, x.bell, p_rings)], null);
         end if;
     end if;
     insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
-            aborts, role, outcome, eid, reply_eid, rid, correlation_id, code, error, sha256, body, reply)
+            aborts, role, outcome, eid, reply_eid, rid, correlation_id, code, error, sha256, body, reply,
+            started_at)
         values (moment, x.enqueued_at, x.send_no, coalesce(p_incarnation, p_server), x.queue_id,
             x.registrant_id, coalesce(p_aborts, x.aborts), x.role, p_outcome, x.eid, reply_eid, x.rid,
             x.correlation_id, p_code, p_error, x.sha256, case when x.keep_body then x.body end,
-            case when x.keep_body then p_reply end);
+            case when x.keep_body then p_reply end,
+            case when p_incarnation is not null then transaction_timestamp() end);
 end $$;
 
 -- The same for all of a batch that p_incarnation still claims, done, with one reply a seq: as sets.
@@ -65,16 +69,17 @@ begin
                 case when e.reply_queue_id is not null then onceq.new_eid() end as reply_eid
     ), replied as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
-                ack_rid, eid, correlation_id, enqueued_at, aborts, life, content_type, sha256, body)
+                ack_rid, eid, correlation_id, enqueued_at, aborts, life, content_type, properties, sha256, body)
             select reply_queue_id, 0, priority, 'reply', 'done', registrant_id, send_no, rid, ack_rid,
-                reply_eid, eid::text, moment, aborts, life, p_content_type, sha256(reply), reply
+                reply_eid, eid::text, moment, aborts, life, p_content_type,
+                case when properties is not null then onceq.end_user_of(properties) end, sha256(reply), reply
             from gone where reply_queue_id is not null
     ), recorded as (
         insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
-                aborts, role, outcome, eid, reply_eid, rid, correlation_id, sha256, body, reply)
+                aborts, role, outcome, eid, reply_eid, rid, correlation_id, sha256, body, reply, started_at)
             select moment, enqueued_at, send_no, p_incarnation, queue_id, registrant_id, aborts, role,
                 'done', eid, reply_eid, rid, correlation_id, sha256, case when keep_body then body end,
-                case when keep_body then reply end
+                case when keep_body then reply end, transaction_timestamp()
             from gone
     )
     select count(*), array_remove(array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell, true))
@@ -98,6 +103,16 @@ begin
     e.queue_id := (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id);
     insert into onceq.element overriding system value values (e.*);
 end $$;
+
+-- Records how an execution was aborted (Q4).
+create or replace function onceq.record_abort(
+    p_eid uuid, p_charge text, p_code text, p_error text, p_server bigint
+) returns void
+language sql volatile as $$
+    insert into onceq.attempt (ended_at, server, pid, eid, charge, code, error, host)
+        select onceq.now(), p_server, s.pid, p_eid, p_charge, p_code, p_error, s.host
+        from (select) one left join onceq.server s on s.incarnation = p_server
+$$;
 
 -- Returns a claimed element, charged as the evidence says (G7):
 --   charge       an abort of its own; the n-th fails it
@@ -123,6 +138,9 @@ begin
         if e.faults > 10 then
             p_charge := case when is_suspect then 'charge' else 'suspect' end;
         end if;
+    end if;
+    if p_charge <> 'release' then
+        perform onceq.record_abort(e.eid, p_charge, p_code, p_error, p_server);
     end if;
     if p_charge in ('charge', 'reject') then
         e.aborts := e.aborts + 1;

@@ -195,7 +195,8 @@ begin
 end $$;
 
 -- Runs again what failed (G3): as a new request, of new rid and eid, correlated with the old and
--- linked to it; only an element that owes no reply goes back as itself. To the queue that it failed
+-- linked to it; only an element that owes no reply goes back as itself, a reply that was held to its
+-- client. To the queue that it failed
 -- in; when history no longer tells, to the only one that has this error queue.
 create or replace function onceq.redrive(p_eid uuid, out eid uuid, out rid text)
 language plpgsql volatile as $$
@@ -204,6 +205,10 @@ declare
     home integer;
 begin
     perform onceq.be_durable();
+    select r.eid, r.rid into eid, rid from onceq.redrive_reply(p_eid) r;
+    if eid is not null then
+        return;
+    end if;
     select x.* into e from onceq.element x where x.eid = p_eid and x.role = 'failed' for update;
     if e.seq is null then
         return;

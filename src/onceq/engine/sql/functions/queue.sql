@@ -11,7 +11,7 @@ declare
     error_name text := coalesce(p_error_queue, p_name || '.error');
     error_id integer;
 begin
-    if p_name ~ '^reply-[0-9]+$' or error_name ~ '^reply-[0-9]+$' then
+    if p_name ~ '^reply-[0-9]+(\.error)?$' or error_name ~ '^reply-[0-9]+(\.error)?$' then
         raise exception 'queue names "reply-N" are those of clients'' own reply queues'
             using errcode = '23514', hint = 'choose another name';
     end if;

@@ -19,17 +19,15 @@ begin
 end $$;
 
 -- Begins a new life of a registrant (finding 1: the exclusive lock waits for ghosts of the
--- former life) and says where that life had come to.
+-- former life) and says where that life had come to. p_keep: of the replies that it kept, so many
+-- of the last stay; null leaves them.
 create or replace function onceq.connect(
-    p_name text, p_thread text,
+    p_name text, p_thread text, p_keep integer,
     out registrant_id integer, out epoch bigint, out reply_queue text, out was text,
     out s_rid text, out s_no bigint, out s_state text, out r_rid text, out ckpt bytea
 )
 language plpgsql volatile as $$
-declare
-    who onceq.registrant;
-    last_sent onceq.element;
-    last_received onceq.registration;
+declare who onceq.registrant;
 begin
     perform onceq.be_durable();
     perform onceq.current_life();  -- what a crash has taken is never shown
@@ -50,14 +48,30 @@ begin
         where r.registrant_id = connect.registrant_id;
     epoch := who.epoch + 1;
     reply_queue := 'reply-' || registrant_id;
-    select * into last_sent from onceq.element e
-        where e.registrant_id = connect.registrant_id and e.role in ('request', 'reply')
-          and e.send_no is not null order by e.send_no desc limit 1;
+    perform onceq.trim_kept(who.reply_queue_id, p_keep) where p_keep is not null;
+    select t.s_rid, t.s_no, t.s_state, t.r_rid, t.ckpt into s_rid, s_no, s_state, r_rid, ckpt
+        from onceq.session_tags(registrant_id, who.reply_queue_id) t;
+end $$;
+
+-- The tags of a client, or of one of its threads (BHM90 3): what it sent last and what it received
+-- last. What is kept although it was acknowledged is no longer its last send.
+create or replace function onceq.session_tags(
+    p_registrant integer, p_reply_queue integer,
+    out s_rid text, out s_no bigint, out s_state text, out r_rid text, out ckpt bytea
+)
+language plpgsql stable as $$
+declare
+    last_sent record;
+    last_received onceq.registration;
+begin
+    select e.rid, e.send_no, e.role::text, e.ack_rid into last_sent from onceq.element e
+        where e.registrant_id = p_registrant and e.role in ('request', 'reply')
+          and e.send_no is not null and e.lane <> 13 order by e.send_no desc limit 1;
     select * into last_received from onceq.registration r
-        where r.registrant_id = connect.registrant_id and r.queue_id = who.reply_queue_id
+        where r.registrant_id = p_registrant and r.queue_id = p_reply_queue
         order by r.registration_id desc limit 1;
-    if last_sent.seq is not null and last_sent.send_no >= coalesce(last_received.sent_no, 0) then
-        s_rid := last_sent.rid; s_no := last_sent.send_no; s_state := last_sent.role::text;
+    if last_sent.rid is not null and last_sent.send_no >= coalesce(last_received.sent_no, 0) then
+        s_rid := last_sent.rid; s_no := last_sent.send_no; s_state := last_sent.role;
     else
         s_rid := last_received.sent_rid; s_no := coalesce(last_received.sent_no, 0); s_state := 'done';
     end if;
@@ -75,8 +89,43 @@ language plpgsql volatile as $$
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
     return query select e.rid, e.send_no, e.role::text, e.eid from onceq.element e
-        where e.registrant_id = p_registrant and e.role in ('request', 'reply')
+        where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13
         order by e.send_no;
+end $$;
+
+-- How many that are.
+create or replace function onceq.count_outstanding(p_registrant integer, p_epoch bigint) returns bigint
+language plpgsql volatile as $$
+begin
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    return (select count(*) from onceq.element e
+        where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13);
+end $$;
+
+-- What the end user gave with a request, as text in UTF-8: from the request or its reply, and when
+-- both are gone from the record of its receive. Null when there was no end user.
+create or replace function onceq.end_user_text(p_registrant integer, p_rid text, p_queue_id integer)
+returns bytea
+language plpgsql volatile as $$
+declare found_one jsonb;
+begin
+    select onceq.end_user_of(e.properties) -> 'onceq_end_user' into found_one from onceq.element e
+        where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.lane <> 13;
+    if found then
+        return convert_to(found_one::text, 'UTF8');
+    end if;
+    return (select r.body from onceq.registration r where r.registrant_id = p_registrant
+        and r.queue_id = p_queue_id and r.rid = p_rid collate "C" order by r.registration_id desc limit 1);
+end $$;
+
+-- The end user of a registrant's request, if there was one (C19).
+create or replace function onceq.end_user(p_registrant integer, p_epoch bigint, p_rid text)
+returns jsonb
+language plpgsql volatile as $$
+begin
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    return convert_from(onceq.end_user_text(p_registrant, p_rid,
+        (select r.reply_queue_id from onceq.registrant r where r.registrant_id = p_registrant)), 'UTF8')::jsonb;
 end $$;
 
 -- Appends what the clerk received last, as the registration's tag, and deletes the row before.
@@ -97,9 +146,10 @@ begin
         raise exception 'the checkpoint has % bytes; at most % are taken', octet_length(p_ckpt), tag_max
             using errcode = 'OQ005';
     end if;
-    insert into onceq.registration (registrant_id, queue_id, kind, rid, send_no, eid, tag,
+    insert into onceq.registration (registrant_id, queue_id, kind, rid, send_no, eid, tag, body,
             sent_rid, sent_no)
-        values (p_registrant, queue, 'dequeue', p_rid, p_send_no, p_eid, p_ckpt, p_sent_rid, p_sent_no)
+        values (p_registrant, queue, 'dequeue', p_rid, p_send_no, p_eid, p_ckpt,
+            onceq.end_user_text(p_registrant, p_rid, queue), p_sent_rid, p_sent_no)
         returning registration_id into added;
     delete from onceq.registration
         where registrant_id = p_registrant and queue_id = queue and registration_id < added;
@@ -117,14 +167,14 @@ begin
     perform onceq.be_durable();
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, p_registrant);
     perform onceq.check_epoch(p_registrant, p_epoch);
+    perform onceq.record_receive(p_registrant, p_r_rid, null, null, p_ckpt, p_s_rid, p_s_no);
     delete from onceq.element where registrant_id = p_registrant and role = 'reply'
-        and rid = any (p_received);
+        and (rid = any (p_received) or lane = 13);
     select rid into open_rid from onceq.element
         where registrant_id = p_registrant and role in ('request', 'reply') limit 1;
     if open_rid is not null then
         raise exception 'request "%" is still outstanding', open_rid using errcode = 'OQ011';
     end if;
-    perform onceq.record_receive(p_registrant, p_r_rid, null, null, p_ckpt, p_s_rid, p_s_no);
     update onceq.registrant set state = 'disconnected', epoch = epoch + 1
         where registrant_id = p_registrant;
     return true;
@@ -138,7 +188,7 @@ create or replace function onceq.sent_before(
 language plpgsql volatile as $$
 declare known bytea;
 begin
-    select e.eid, case e.role when 'request' then 'queued' else 'replied' end,
+    select e.eid, case when e.role = 'request' then 'queued' when e.lane <> 13 then 'replied' end,
            case e.role when 'request' then e.sha256 end
         into eid, state, known
         from onceq.element e
@@ -163,7 +213,7 @@ create or replace function onceq.send(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea,
     p_send_no bigint, p_ack text[], p_priority smallint, p_not_before timestamptz,
     p_expires_at timestamptz, p_content_type text, p_properties jsonb, p_own_transaction boolean,
-    p_sleep boolean, out eid uuid, out state text, out bell text
+    p_sleep boolean, p_keep integer, out eid uuid, out state text, out bell text
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
@@ -212,8 +262,7 @@ begin
         update onceq.element e set turn = onceq.turn_at(p_not_before) where e.eid = send.eid;
     end if;
     if cardinality(p_ack) > 0 then
-        delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply'
-            and e.rid = any (p_ack);
+        perform onceq.free_replies(p_registrant, p_ack, p_keep);
     end if;
     if x.life is not null and p_own_transaction then
         perform set_config('synchronous_commit', 'off', true);
@@ -254,7 +303,7 @@ end $$;
 -- Sends many requests in one transaction, in the order given; the first acknowledges p_ack.
 create or replace function onceq.send_many(
     p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
-    p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean
+    p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean, p_keep integer
 ) returns table (eid uuid, state text, bell text)
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
@@ -277,21 +326,23 @@ begin
               and octet_length(x.body) <= q.body_bytes_max) s
         on conflict (registrant_id, rid) do nothing;
     get diagnostics sent = row_count;
-    if exists (select from unnest(p_rids) x (rid) join onceq.history h on h.rid = x.rid collate "C"
-               where h.registrant_id = p_registrant) then  -- of these, some were done before
+    -- Were some of these done before? Each is looked for by the index of rids: as a join, planned while
+    -- history was short, it would read all of history for each batch, ever after.
+    if exists (select from unnest(p_rids) x (rid), lateral (select from onceq.history h
+                   where h.rid = x.rid collate "C" and h.registrant_id = p_registrant offset 0) done) then
         delete from onceq.element e where e.eid = any (ids) and e.rid in (select h.rid from onceq.history h
             where h.registrant_id = p_registrant and h.rid = any (p_rids));
         sent := 0;
     end if;
     return query select b.eid, b.state, b.bell from onceq.end_send_many(p_registrant, p_epoch, p_queue,
-        p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent) b;
+        p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent, p_keep) b;
 end $$;
 
 -- Answers send_many. What its one statement did not insert, for whatever reason, is sent alone.
 create or replace function onceq.end_send_many(
     p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
     p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean,
-    p_ids uuid[], p_sent integer
+    p_ids uuid[], p_sent integer, p_keep integer
 ) returns table (eid uuid, state text, bell text)
 language plpgsql volatile as $$
 declare q onceq.queue;
@@ -303,7 +354,7 @@ begin
                 select x.eid, x.state, x.bell into eid, state, bell from onceq.send(p_registrant,
                     p_epoch, p_queue, p_rids[i], p_bodies[i], p_send_no + i - 1,
                     case when i = 1 then p_ack end, 4::smallint, null, null, p_content_type, null,
-                    p_own_transaction, false) x;
+                    p_own_transaction, false, p_keep) x;
             end if;
             return next;
         end loop;
@@ -317,8 +368,7 @@ begin
     end if;
     if cardinality(p_ack) > 0 and exists (select from onceq.element e
             where e.registrant_id = p_registrant and e.rid = p_rids[1] and e.eid = p_ids[1]) then
-        delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply'
-            and e.rid = any (p_ack);
+        perform onceq.free_replies(p_registrant, p_ack, p_keep);
     end if;
 end $$;
 
@@ -336,13 +386,14 @@ begin
     end loop;
 end $$;
 
--- The replies that wait for a registrant, oldest first, without those in p_skip; of one rid when
--- p_rid is given. With a checkpoint, the reply's rid and that checkpoint become stable first. A
+-- The replies that wait for a registrant, oldest first, without those in p_skip, and only those whose
+-- seq is greater than p_after; of one rid when p_rid is given, also when it was acknowledged and is
+-- kept. With a checkpoint, the reply's rid and that checkpoint become stable first. A
 -- plain read tests the epoch in its own snapshot, so it takes no lock. p_asleep: this session is
 -- registered as asleep; p_sleep: it falls asleep now. It wakes when there is a reply.
 create or replace function onceq.receive(
     p_registrant integer, p_epoch bigint, p_rid text, p_skip text[], p_limit integer,
-    p_ckpt bytea, p_s_rid text, p_s_no bigint, p_asleep boolean, p_sleep boolean
+    p_ckpt bytea, p_s_rid text, p_s_no bigint, p_asleep boolean, p_sleep boolean, p_after bigint
 ) returns setof onceq.element
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -357,7 +408,7 @@ begin
         perform onceq.be_durable();
         perform onceq.check_epoch(p_registrant, p_epoch);
         for e in select * from onceq.receive(p_registrant, p_epoch, p_rid, p_skip, p_limit, null, null,
-                null, p_asleep, p_sleep) loop
+                null, p_asleep, p_sleep, p_after) loop
             perform onceq.record_receive(p_registrant, e.rid, e.send_no, e.eid, p_ckpt, p_s_rid, p_s_no);
             return next e;
         end loop;
@@ -371,7 +422,7 @@ begin
             return query select x.* from onceq.element x where x.lane = 0 and x.queue_id = (
                     select r.reply_queue_id from onceq.registrant r
                     where r.registrant_id = p_registrant and r.epoch = p_epoch)
-                and x.rid not in (select unnest(p_skip)) order by x.turn limit p_limit;
+                and x.turn > p_after and x.rid not in (select unnest(p_skip)) order by x.turn limit p_limit;
         else
             return query select x.* from onceq.element x where x.registrant_id = (
                     select r.registrant_id from onceq.registrant r
@@ -395,9 +446,10 @@ end $$;
 
 -- Removes the replies that the client has recorded (C6), keeping the rid of the last as received;
 -- but what was received with a checkpoint, and is removed only now or still kept, keeps that place
--- when no other checkpoint is given (G6).
+-- when no other checkpoint is given (G6). The last p_keep of what was ever removed stay, for rereceive.
 create or replace function onceq.acknowledge(
-    p_registrant integer, p_epoch bigint, p_rids text[], p_ckpt bytea, p_s_rid text, p_s_no bigint
+    p_registrant integer, p_epoch bigint, p_rids text[], p_ckpt bytea, p_s_rid text, p_s_no bigint,
+    p_keep integer
 ) returns integer
 language plpgsql volatile as $$
 declare
@@ -410,12 +462,11 @@ begin
         join onceq.registrant a on a.registrant_id = r.registrant_id and a.reply_queue_id = r.queue_id
         where r.registrant_id = p_registrant order by r.registration_id desc limit 1;
     if p_ckpt is not null or last.tag is null or not exists (select from onceq.element e
-            where e.registrant_id = p_registrant and e.rid = last.rid and e.role = 'reply') then
+            where e.registrant_id = p_registrant and e.rid = last.rid and e.role = 'reply' and e.lane <> 13) then
         last.rid := p_rids[cardinality(p_rids)];
         last.tag := p_ckpt;
     end if;
-    delete from onceq.element where registrant_id = p_registrant and role = 'reply' and rid = any (p_rids);
-    get diagnostics removed = row_count;
     perform onceq.record_receive(p_registrant, last.rid, null, null, last.tag, p_s_rid, p_s_no);
+    removed := onceq.free_replies(p_registrant, p_rids, p_keep);
     return removed;
 end $$;

@@ -140,9 +140,10 @@ begin
         select g.*, case when reply_queue_id is not null then onceq.new_eid() end as reply_eid from gone g
     ), written as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no,
-                rid, ack_rid, eid, correlation_id, enqueued_at, aborts, content_type, sha256, body)
+                rid, ack_rid, eid, correlation_id, enqueued_at, aborts, content_type, properties, sha256, body)
             select reply_queue_id, 0, priority, 'reply', 'done', registrant_id, send_no,
                 rid, ack_rid, reply_eid, eid::text, moment, aborts, p_content_type,
+                onceq.end_user_of(properties),
                 sha256(coalesce(reply, '')), coalesce(reply, '')
             from ended where reply_queue_id is not null
     ), recorded as (

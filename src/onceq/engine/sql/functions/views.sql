@@ -30,11 +30,11 @@ left join onceq.queue eq on eq.queue_id = q.error_queue_id
 left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
--- A row for every place a rid can be (G4): queued, waiting, suspect, executing, replied, held in
--- an error queue, or finished. A request whose reply waits has two: its history and its reply.
+-- A row for every place a rid can be (G4): queued, waiting, suspect, executing, replied, kept after
+-- its acknowledgement, held in an error queue, or finished. A request whose reply waits has two: its history and its reply.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,
-       case when e.role = 'reply' then 'replied'
+       case when e.role = 'reply' then case e.lane when 13 then 'kept' else 'replied' end
             when e.role = 'failed' then 'held'
             when e.claimed_by is not null then 'executing'
             when e.lane = 10 and e.not_before > onceq.now() then 'waiting'

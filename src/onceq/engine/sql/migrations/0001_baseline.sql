@@ -10,7 +10,7 @@ create table onceq.repository (
     name             text not null,
     repository_id    uuid not null default gen_random_uuid(),
     schema_version   integer not null,
-    baseline_sha256  text not null,
+    tables_sha256    text not null,  -- of the migrations that it has
     functions_sha256 text not null,
     migrated_at      timestamptz not null default clock_timestamp(),
     settled          bigint not null default 0  -- bumped to give a doubt's answer a commit of its own

@@ -1,0 +1,243 @@
+"""Clients killed with -9 at every step of send, receive and process, and what became of each order.
+
+A part of the proof. This process is warm: it forks the clients, a few at a time, each with the
+step at which it is to die; some are killed at a moment of chance instead, in the middle of a step.
+Begun again with nothing but their name and their ledger, they must know the truth, and in the end
+every order was executed once and processed once.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+import select
+import signal
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NoReturn
+
+import psycopg
+
+import onceq
+from proof.clients.ground import ORDERS, REPOSITORY, Ground, append, prepared_ground
+from proof.clients.life import LEDGERS, NAIVE, NEVER, VARIANTS, Errand, live, rows_of
+from proof.goals import CLIENT_KILLS, KILLS
+from proof.part import Control, Limits, Measure, Order, Outcome, Part, Size
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+KILLED: Final = {Size.SMALL: 100, Size.PROOF: 2_000, Size.LONG: 40_000}
+CONTROL_KILLS: Final = 20
+ABREAST: Final = 3
+STEPS: Final = 70
+"""About as many steps as three requests have, with the connects before them."""
+AT_RANDOM: Final = 0.2
+"""The share of lives that end at a moment of chance."""
+LONGEST_S: Final = 0.15
+STUCK_S: Final = 60.0
+FAILED: Final = 70
+
+
+@dataclass(slots=True)
+class Living:
+    """A life that runs. until: when it is killed from outside; chosen: that this was planned."""
+
+    errand: Errand
+    handle: int
+    until: float
+    chosen: bool
+
+
+@dataclass(slots=True)
+class Trial:
+    """The lives of all clients on a ground."""
+
+    ground: Ground
+    chance: random.Random
+    say: Callable[[str, int, int], None]
+    kills: Counter[str] = field(default_factory=Counter[str])
+    violations: list[str] = field(default_factory=list[str])
+    living: dict[int, Living] = field(default_factory=dict[int, Living])
+
+    def run(self, variants: tuple[str, ...], kills: int) -> None:
+        """Kills clients until each variant has had its share, then lets each come to its end."""
+        share = -(-kills // len(variants))
+        waiting = list(variants)
+        while (waiting or self.living) and not self.violations:
+            while waiting and len(self.living) < ABREAST:
+                self._begin(waiting.pop(0), share)
+            self._wait()
+            for one in self._ended():
+                self.say(f"killing {one.variant}", self.kills.total(), share * len(variants))
+                if one.requests == NEVER:
+                    waiting.append(one.variant)
+        self._end_all()
+
+    def _begin(self, variant: str, share: int) -> None:
+        dies = self.kills[variant] < share
+        client = variant.replace(" ", "-")
+        at_random = dies and self.chance.random() < AT_RANDOM
+        death = self.chance.randint(1, STEPS) if dies and not at_random else 0
+        last = NEVER if dies else self.ground.meant(client) + 1
+        errand = Errand(self.ground, variant, client, death, last)
+        pid = forked(errand.ground, client, lambda: live(errand))
+        limit_s = self.chance.uniform(0, LONGEST_S) if at_random else STUCK_S
+        until = time.monotonic() + limit_s
+        self.living[pid] = Living(errand, os.pidfd_open(pid), until, at_random)
+
+    def _wait(self) -> None:
+        left = min(one.until for one in self.living.values()) - time.monotonic()
+        select.select([one.handle for one in self.living.values()], [], [], max(left, 0))
+        for pid, one in self.living.items():
+            if time.monotonic() >= one.until:
+                os.kill(pid, signal.SIGKILL)
+
+    def _ended(self) -> list[Errand]:
+        """Takes out those that have ended, and counts how."""
+        found: list[Errand] = []
+        for pid, one in list(self.living.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended == 0:
+                continue
+            os.close(one.handle)
+            del self.living[pid]
+            code = os.waitstatus_to_exitcode(status)
+            in_time = one.errand.steps.at > 0 and time.monotonic() < one.until
+            if code == -signal.SIGKILL and (one.chosen or in_time):
+                self.kills[one.errand.variant] += 1
+            elif code != 0:
+                self.violations.append(f"{one.errand.variant}: a client ended with {code}")
+            found.append(one.errand)
+        return found
+
+    def _end_all(self) -> None:
+        for pid, one in self.living.items():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(one.handle)
+        self.living.clear()
+
+    def judge(self, variant: str) -> tuple[int, Counter[str]]:
+        """Compares what was done with what should have been; returns orders, and states found."""
+        client = variant.replace(" ", "-")
+        errand = Errand(self.ground, variant, client, 0)
+        wanted = set(range(1, self.ground.meant(client) + 1))
+        executed = effects_of(self.ground, client)
+        processed = rows_of(errand, "processed")
+        works = variant in LEDGERS
+        worked = rows_of(errand, "worked") if works else []
+        once = {
+            "executed": (executed, wanted),
+            "processed": (processed, wanted),
+            "worked": (worked, {one for one in wanted if works and one % 3 == 1}),
+        }
+        for what, (numbers, all_of_them) in once.items():
+            counts = Counter(numbers)
+            twice = sorted(number for number, times in counts.items() if times > 1)
+            if twice or set(numbers) != all_of_them:
+                lost = sorted(all_of_them - set(numbers))
+                self.violations.append(f"{variant}: {what} twice {twice[:9]}, never {lost[:9]}")
+        path = self.ground.place / f"{client}.states"
+        states = path.read_text().splitlines() if path.exists() else []
+        self.violations += [line for line in states if line.startswith("WRONG")]
+        return len(wanted), Counter(states)
+
+
+def effects_of(ground: Ground, client: str) -> list[int]:
+    """Returns the numbers that the server has executed for a client."""
+    query = b"select number from effects where client = %s"
+    with psycopg.connect(ground.url) as connection:
+        return [number for (number,) in connection.execute(query, (client,))]
+
+
+def forked(ground: Ground, name: str, program: Callable[[], None]) -> int:
+    """Runs a program in a child; returns its pid. What it raises is put down."""
+    pid = os.fork()
+    if pid == 0:
+        _run(ground, name, program)
+    return pid
+
+
+def _run(ground: Ground, name: str, program: Callable[[], None]) -> NoReturn:
+    code = FAILED
+    try:
+        program()
+        code = 0
+    except BaseException:  # noqa: BLE001 # the boundary of a process: told, and judged by its code
+        append(ground.place / "said.txt", f"--- {name}\n{traceback.format_exc()}")
+    finally:
+        os._exit(code)
+
+
+def serve(ground: Ground) -> None:
+    """Serves the orders: one row for each, with no key, so that a double shows."""
+
+    def handle(order: str, context: onceq.Context) -> str:
+        client, number = order.split()
+        context.connection.execute(
+            "insert into effects values (%s, %s, %s)", (client, int(number), os.getpid())
+        )
+        return number
+
+    onceq.Server([ORDERS.handled_by(handle)]).run(ground.url, repository=REPOSITORY)
+
+
+def run(order: Order) -> Outcome:
+    """Kills clients of every variant, and judges."""
+    with prepared_ground(order.place) as ground:
+        gc.collect()
+        gc.freeze()
+        server = forked(ground, "server", lambda: serve(ground))
+        try:
+            trial = Trial(ground, random.Random(order.seed), order.say)
+            trial.run(VARIANTS, KILLED[order.size])
+            found = {one: trial.judge(one) for one in VARIANTS}
+            control = Trial(ground, random.Random(order.seed), order.say)
+            control.run((NAIVE,), CONTROL_KILLS)
+            naive = NAIVE.replace(" ", "-")
+            doubled = sum(times > 1 for times in Counter(effects_of(ground, naive)).values())
+        finally:
+            os.kill(server, signal.SIGKILL)
+            os.waitpid(server, 0)
+        said = ground.place / "said.txt"
+        told = [said.read_text()] if said.exists() else []
+    total = trial.kills.total()
+    return Outcome(
+        measures=[
+            Measure(what=CLIENT_KILLS, reached=total),
+            Measure(what=KILLS, reached=total),
+        ],
+        violations=[f"{what}; seed {order.seed}" for what in (*trial.violations, *told)],
+        controls=[Control(what=f"a client with {NAIVE}", broke=doubled, of=control.kills.total())],
+        page=page(trial, found),
+    )
+
+
+def page(trial: Trial, found: dict[str, tuple[int, Counter[str]]]) -> str:
+    """Returns the section of the report: a row for each variant."""
+    letters = ("A", "B", "C", "D", "ABD")
+    lines = [
+        "Clients of each variant were killed with -9 before and after every operation, and in the",
+        "middle of some. Each time the state that `recover` returned was compared with the truth,",
+        "read by SQL; in the end every order was executed once and processed once.",
+        "",
+        f"| variant | kills | orders | {' | '.join(letters[:4])} | A, B or D |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for variant, (orders, states) in found.items():
+        counts = " | ".join(str(states[letter]) for letter in letters)
+        lines.append(f"| {variant} | {trial.kills[variant]} | {orders} | {counts} |")
+    return "\n".join([*lines, ""])
+
+
+PART: Final = Part(
+    name="clients",
+    text="clients are killed at every step, with each kind of ledger and with none: they know",
+    run=run,
+    states=(CLIENT_KILLS, KILLS),
+    limits=Limits(small_s=120.0, proof_s=900.0),
+)

@@ -1,0 +1,1 @@
+"""One client with many requests outstanding, killed at random; see `proof.windows.part`."""

@@ -1,0 +1,207 @@
+"""AsyncClerk: `Clerk`, for asyncio. Made by `AsyncQueueManager.clerk`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceq.clerk import program, transactions
+from onceq.clerk.calls import Calls
+from onceq.engine.unwrap import AsyncCallers
+from onceq.errors import OnceqError, ReceiveTimeout
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+    from types import TracebackType
+    from typing import Self, Unpack
+
+    from onceq.clerk import recovery
+    from onceq.clerk.calls import ClerkOptions
+    from onceq.clerk.policy import Processed, ReplyPolicy
+    from onceq.clerk.session import Reply
+    from onceq.clerk.streaming import Stream
+    from onceq.engine.async_connection import AsyncLink
+    from onceq.model.client_state import Recovery
+    from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
+    from onceq.model.ops import Sent, ThreadTags
+    from onceq.model.queue import Queue
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class AsyncClerk(Calls[T, R]):
+    """`Clerk`, for asyncio: the same methods, awaited."""
+
+    def __init__(
+        self, link: AsyncLink, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
+    ) -> None:
+        super().__init__(name, queue, **options)
+        self._link = link
+        self._callers = AsyncCallers(link, link.repository)
+
+    async def connect(self) -> Self:
+        """See Clerk.connect."""
+        self._refuse_open()
+        await self._link.reconnect()
+        await self._link.run(program.connect(self._session))
+        return self
+
+    async def disconnect(self) -> None:
+        """See Clerk.disconnect."""
+        await self._link.run(self._settled(program.disconnect(self._session)))
+
+    async def send(
+        self,
+        rid: str,
+        request: T,
+        **attributes: Unpack[RequestAttributes],
+    ) -> Sent:
+        """See Clerk.send."""
+        return await self._link.run(self._send(rid, request, attributes))
+
+    async def send_one_way(
+        self, rid: str, request: T, **attributes: Unpack[RequestAttributes]
+    ) -> None:
+        """See Clerk.send_one_way."""
+        await self._link.run(self._send_one_way(rid, request, attributes))
+
+    async def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
+        """See Clerk.send_many."""
+        return await self._link.run(self._send_many(requests))
+
+    async def receive(
+        self,
+        checkpoint: bytes | None = None,
+        *,
+        timeout_s: float | None = None,
+        rid: str | None = None,
+        connection: Any = None,
+        on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None = None,
+    ) -> Reply[R]:
+        """See Clerk.receive; connection: an async one; on_timeout is awaited."""
+        while True:
+            try:
+                if connection is not None:
+                    return await self._receive_in(connection, checkpoint, timeout_s, rid)
+                return (await self._link.run(self._receive(checkpoint, timeout_s, rid, 1)))[0]
+            except ReceiveTimeout as late:
+                if on_timeout is None or await on_timeout(late) is not True:
+                    raise
+
+    async def _receive_in(
+        self, connection: Any, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
+    ) -> Reply[R]:
+        """Receives a reply in the transaction of the caller's connection."""
+        caller = await self._callers.driver(connection)
+        reply = await self._link.run(self._begin(rid, timeout_s))
+        try:
+            xid = await caller.perform(self._take(reply.rid, checkpoint))
+        except OnceqError:
+            await self._link.run(transactions.give_back(self._session, reply.rid))
+            raise
+        self._caller, self._session.taken = caller, (reply.rid, xid, checkpoint)
+        return reply
+
+    async def receive_many(
+        self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
+    ) -> list[Reply[R]]:
+        """See Clerk.receive_many."""
+        return await self._link.run(self._receive(checkpoint, timeout_s, None, limit))
+
+    def stream(
+        self,
+        requests: Iterable[tuple[str, T]],
+        *,
+        timeout_s: float | None = None,
+        on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None = None,
+    ) -> AsyncIterator[Reply[R]]:
+        """See Clerk.stream: `async for reply in clerk.stream(...)`."""
+        return self._streamed(self._stream(requests, timeout_s), on_timeout)
+
+    async def _streamed(
+        self,
+        stream: Stream[R],
+        on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None,
+    ) -> AsyncIterator[Reply[R]]:
+        while True:
+            try:
+                replies = await self._link.run(self._step(stream))
+            except ReceiveTimeout as late:
+                if on_timeout is None or await on_timeout(late) is not True:
+                    raise
+                continue
+            if not replies:
+                return
+            for reply in replies:
+                yield reply
+
+    async def rereceive(self, rid: str | None = None) -> Reply[R]:
+        """See Clerk.rereceive."""
+        return await self._link.run(self._rereceive(rid))
+
+    async def transceive(
+        self,
+        rid: str,
+        request: T,
+        *,
+        checkpoint: bytes | None = None,
+        timeout_s: float | None = None,
+    ) -> Reply[R]:
+        """See Clerk.transceive."""
+        await self.send(rid, request)
+        return await self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
+
+    async def process(
+        self,
+        handler: Callable[[Reply[R]], object],
+        policy: ReplyPolicy,
+        *,
+        timeout_s: float | None = None,
+    ) -> list[Processed[R]]:
+        """See Clerk.process; handler, device and whoever is asked may be awaitable."""
+        return await self._link.run(self._process(handler, policy, timeout_s))
+
+    async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
+        """See Clerk.acknowledge."""
+        return await self._link.run(self._acknowledge(rids, checkpoint))
+
+    async def where(self, rid: str | None = None) -> Whereabouts | None:
+        """See Clerk.where."""
+        return await self._link.run(self._where(rid))
+
+    async def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
+        """See Clerk.alert_late."""
+        return await self._link.run(self._alert_late(queue, late_s, rid))
+
+    async def threads(self) -> list[ThreadTags]:
+        """See Clerk.threads."""
+        return await self._link.run(self._threads())
+
+    async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
+        """See Clerk.cancel_last_request."""
+        return await self._link.run(self._cancel(timeout_s))
+
+    async def recover(
+        self,
+        rid: str | None = None,
+        *,
+        acknowledged: bool = False,
+        by: recovery.Basis = "session",
+    ) -> Recovery:
+        """See Clerk.recover."""
+        return await self._link.run(self._recover(rid, acknowledged=acknowledged, by=by))
+
+    async def close(self) -> None:
+        """See Clerk.close."""
+        await self._link.close()
+
+    async def __aenter__(self) -> Self:
+        return await self.connect()
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()

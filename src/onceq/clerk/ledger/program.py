@@ -1,0 +1,346 @@
+"""The Programs of a client with a ledger: connect, send, what was done with a reply, recover.
+
+Run by LedgerClerk and AsyncLedgerClerk. Transactions 0, 1 and 3 of BN09 figure 4.6, in the three
+ways in which a ledger and a repository can be joined (`Joint`). The repository decides: a rid that
+it knows was sent, whatever the ledger says, and a reply that the ledger has as dequeued was
+processed, whatever the reply queue holds. Source: BN09 4.3, CSEP 9.2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from msgspec.structs import asdict, replace
+
+from onceq import errors
+from onceq.clerk import program, receiving
+from onceq.model import admin_ops, ledger_ops, ops
+from onceq.model.ledger import Entry, Joint, LastRequest, Owner, rid_digest
+from onceq.model.recovery import NONE, Event, after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceq.clerk.session import Session
+
+T = TypeVar("T")
+
+TAKES_MAX: Final = 50
+"""How often a ledger that a dying life still holds is asked for; each time it waits a little."""
+UNSENT: Final = ("A", "E")
+OPEN: Final = ("B", "C")
+SENT: Final = "s"
+PROCESSED: Final = "d"
+
+
+@dataclass(slots=True, kw_only=True)
+class Unit:
+    """What one transaction is to do. request: to send; done: the rid whose reply was processed."""
+
+    request: LastRequest | None = None
+    done: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Kept:
+    """What a clerk knows of its session and of its ledger. Changed by the Programs only.
+
+    letter: of the states A to E, NONE without a request; None until `recover` has looked.
+    """
+
+    session: Session[Any, Any]
+    joint: Joint
+    repository: str
+    letter: str | None = None
+    entry: Entry = field(default_factory=Entry)
+    repository_hex: str = ""
+    is_working: bool = False
+
+    @property
+    def gid_prefix(self) -> str:
+        """How the names of this client's prepared transactions begin."""
+        return f"onceq:{self.repository_hex}:{self.session.registrant_id}:"
+
+    def gid(self, unit: Unit) -> str:
+        """Returns the name of a prepared transaction: what its outcome hangs on."""
+        kind, rid = (SENT, unit.request.rid) if unit.request else (PROCESSED, unit.done or "")
+        return f"{self.gid_prefix}{self.session.epoch}:{kind}:{rid_digest(rid)}"
+
+
+def connect(kept: Kept, life: str) -> ops.Program[None]:
+    """Begins a new life in the repository, then on the ledger; ends what was left prepared.
+
+    In this order: what a former life still ran in the repository has ended when its connect
+    returns, so that the registration says for good what was decided there.
+    """
+    kept.letter, kept.is_working = None, False
+    session = kept.session
+    yield from program.connect(session)
+    identity = yield from admin_ops.Identify()
+    kept.repository_hex = identity.hex
+    owner = Owner(
+        repository=kept.repository,
+        repository_id=identity,
+        registrant=session.name,
+        thread=session.thread,
+    )
+    take = ledger_ops.TakeLedger(
+        owner=owner, registrant_id=session.registrant_id, epoch=session.epoch, life=life
+    )
+    for number in range(1, TAKES_MAX + 1):
+        yield from _end_prepared(kept)
+        try:
+            kept.entry = yield from take
+        except errors.DeadlineExceeded:
+            if number == TAKES_MAX:
+                raise
+        else:
+            return
+
+
+def _end_prepared(kept: Kept) -> ops.Program[None]:
+    """Ends the transactions that a former life has left prepared, as the repository decided."""
+    session = kept.session
+    for gid in (yield from ledger_ops.ListPrepared(prefix=kept.gid_prefix)):
+        kind, digest = gid.split(":")[-2:]
+        rid = session.s_rid or ""
+        is_last = rid_digest(rid) == digest
+        freed = rid not in session.outstanding and rid not in session.received
+        yield from ledger_ops.EndPrepared(gid=gid, commit=is_last and (kind == SENT or freed))
+
+
+def ready(kept: Kept) -> str:
+    """Returns the state of the last request. Raises IllegalState before `recover`."""
+    if kept.letter is None:
+        raise errors.IllegalState("a client with a ledger calls recover() first, in each life")
+    return kept.letter
+
+
+def may_send(kept: Kept) -> None:
+    """Raises IllegalState where a request is still to be decided about, or outstanding."""
+    letter = ready(kept)
+    last = kept.entry.last_request
+    if letter in UNSENT and last is not None:
+        raise errors.IllegalState(
+            f"request {last.rid!r} is in state {letter}: resubmit() or discard() it first"
+        )
+    if letter in OPEN and kept.session.received:
+        letter = after("C", Event.PROCESSED)
+    after(letter, Event.CONSTRUCTED)
+
+
+def may_finish(kept: Kept, rid: str) -> None:
+    """Raises IllegalState where this is not the reply that was received last."""
+    ready(kept)
+    if rid not in kept.session.received:
+        raise errors.IllegalState(f"the reply to {rid!r} was not received in this session")
+
+
+def send(kept: Kept, request: LastRequest) -> ops.Program[None]:
+    """Sends a request: transaction 0, then transaction 1. Acknowledges the reply before (C17)."""
+    may_send(kept)
+    before = kept.entry
+    unit = Unit(request=request, done=_handed_out(kept))
+    if kept.joint is not Joint.ORDERED:
+        yield from _write(kept, _begun(before, unit))
+        kept.letter = "A"
+    yield from begin(kept)
+    try:
+        yield from conclude(kept, unit)
+    except errors.UsageError:  # the repository will never take it: no request, as before
+        yield from _write(kept, replace(before, last_dequeued=kept.entry.last_dequeued))
+        kept.letter = after("A", Event.DISCARDED) if before.last_request is None else "D"
+        raise
+
+
+def _handed_out(kept: Kept) -> str | None:
+    return kept.session.handed_out_last
+
+
+def finish(kept: Kept, rid: str) -> ops.Program[None]:
+    """Notes that a reply was processed: transaction 3."""
+    may_finish(kept, rid)
+    yield from begin(kept)
+    yield from conclude(kept, Unit(done=rid))
+
+
+def resubmit(kept: Kept) -> ops.Program[None]:
+    """Sends the request of the ledger, as it was constructed. IllegalState but in A and E."""
+    letter = ready(kept)
+    after(letter, Event.SUBMITTED)
+    request = kept.entry.last_request
+    if request is None or request.body is None:
+        raise errors.IllegalState("the ledger does not have the request: discard() it")
+    if letter == "E":  # what the repository has lost of it counts no more
+        yield from _write(kept, Entry(last_request=request))
+    yield from begin(kept)
+    yield from conclude(kept, Unit(request=request))
+
+
+def discard(kept: Kept) -> ops.Program[None]:
+    """Gives the request up, in the ledger: it was not submitted, or a person has decided (E).
+
+    After E only `recover` knows what the repository, as it is now, has outstanding.
+    """
+    letter = ready(kept)
+    following = after(letter, Event.DISCARDED)
+    yield from _write(kept, Entry())
+    kept.letter = None if letter == "E" else following
+
+
+def begin(kept: Kept) -> ops.Program[None]:
+    """Begins the transaction that the client's own work joins."""
+    if not kept.session.sure:
+        raise errors.IllegalState("the effect of the last call is unknown: connect() again")
+    if kept.is_working:
+        raise errors.IllegalState("a transaction is open: end its block first")
+    yield from ledger_ops.BeginLedger()
+    kept.is_working = True
+
+
+def roll_back(kept: Kept) -> ops.Program[None]:
+    """Ends the transaction; nothing of it happened."""
+    kept.is_working = False
+    yield from ledger_ops.RollbackLedger()
+
+
+def conclude(kept: Kept, unit: Unit) -> ops.Program[None]:
+    """Commits the transaction with what it is to do in the repository, joined as the ledger is."""
+    kept.is_working = False
+    if unit.request is not None and unit.done is None:
+        unit.done = _handed_out(kept)
+    yield from CONCLUDED[kept.joint](kept, unit)
+
+
+def _begun(entry: Entry, unit: Unit) -> Entry:
+    """Transaction 0, and the reply that was processed before it."""
+    request = entry.last_request if unit.request is None else unit.request
+    return replace(entry, last_request=request, last_dequeued=unit.done or entry.last_dequeued)
+
+
+def _ended(entry: Entry, unit: Unit) -> Entry:
+    """Transaction 1 or 3, whole."""
+    begun = _begun(entry, unit)
+    return begun if unit.request is None else replace(begun, last_enqueued=unit.request.rid)
+
+
+def _write(kept: Kept, entry: Entry) -> ops.Program[None]:
+    if entry != kept.entry:
+        yield from ledger_ops.WriteLedger(entry=entry)
+        kept.entry = entry
+
+
+def _in_repository(kept: Kept, unit: Unit) -> ops.Program[None]:
+    """Sends, or frees the reply: a send frees the one before it by itself."""
+    request = unit.request
+    if request is not None:
+        attributes = asdict(request.attributes)
+        own = kept.joint is not Joint.TOGETHER
+        body = request.body or b""
+        yield from program.send(
+            kept.session,
+            request.rid,
+            body,
+            attributes,  # type: ignore[arg-type] # the fields of SendAttributes
+            own_transaction=own,
+        )
+    elif unit.done is not None:
+        yield from receiving.acknowledge(kept.session, [unit.done], None)
+
+
+def _moved(kept: Kept, unit: Unit) -> None:
+    """Takes note of what has committed."""
+    letter = kept.letter or NONE
+    if unit.done is not None and letter in OPEN:
+        letter = after("C", Event.PROCESSED)
+    if unit.request is not None:
+        if letter not in UNSENT:
+            letter = after(letter, Event.CONSTRUCTED)
+        letter = after(letter, Event.SUBMITTED)
+    kept.letter = letter
+
+
+def _ordered(kept: Kept, unit: Unit) -> ops.Program[None]:
+    """Local first, then the repository, then local again. The reply goes with the next send."""
+    yield from _undone_on_failure(_write_and_commit(kept, _begun(kept.entry, unit)))
+    _moved(kept, Unit(done=unit.done))
+    if unit.request is not None:
+        kept.letter = "A"
+        yield from _in_repository(kept, unit)
+        _moved(kept, unit)
+        yield from _write(kept, _ended(kept.entry, unit))
+
+
+def _write_and_commit(kept: Kept, entry: Entry) -> ops.Program[None]:
+    if entry != kept.entry:
+        yield from ledger_ops.WriteLedger(entry=entry)
+    yield from ledger_ops.CommitLedger()
+    kept.entry = entry
+
+
+def _together(kept: Kept, unit: Unit) -> ops.Program[None]:
+    """One transaction of the repository's database."""
+
+    def steps() -> ops.Program[None]:
+        yield from ledger_ops.WriteLedger(entry=entry)  # first: it sees whether this is still open
+        yield from _in_repository(kept, unit)
+        kept.session.sure = False  # until the commit says so
+        yield from ledger_ops.CommitLedger()
+        kept.session.sure = True
+
+    entry = _ended(kept.entry, unit)
+
+    yield from _undone_on_failure(steps())
+    kept.entry = entry
+    _moved(kept, unit)
+
+
+def _two_phase(kept: Kept, unit: Unit) -> ops.Program[None]:
+    """The ledger's database prepares; the repository's commit, in one phase, is the decision.
+
+    What it leaves behind is the record of the decision: the rid of the last send, or that the reply
+    to it is gone. A next life reads it (`_end_prepared`); without it nothing was decided.
+    """
+    entry = _ended(kept.entry, unit)
+    if unit == Unit():
+        yield from _undone_on_failure(_write_and_commit(kept, entry))
+        return
+    gid = kept.gid(unit)
+
+    def prepared() -> ops.Program[None]:
+        yield from ledger_ops.WriteLedger(entry=entry)
+        yield from ledger_ops.PrepareLedger(gid=gid)
+
+    sure, kept.session.sure = kept.session.sure, False  # what is prepared, a next life must end
+    yield from _undone_on_failure(prepared())
+    kept.session.sure = sure
+    try:
+        yield from _in_repository(kept, unit)
+    except errors.OnceqError as error:
+        if error.outcome is errors.Outcome.NOTHING_HAPPENED:
+            kept.session.sure = False
+            yield from ledger_ops.EndPrepared(gid=gid, commit=False)
+            kept.session.sure = sure
+        raise
+    kept.session.sure = False
+    yield from ledger_ops.EndPrepared(gid=gid, commit=True)
+    kept.session.sure = True
+    kept.entry = entry
+    _moved(kept, unit)
+
+
+def _undone_on_failure(steps: ops.Program[T]) -> ops.Program[T]:
+    try:
+        return (yield from steps)
+    except errors.OnceqError as error:
+        if error.outcome is errors.Outcome.NOTHING_HAPPENED:
+            yield from ledger_ops.RollbackLedger()
+        raise
+
+
+CONCLUDED: Final[dict[Joint, Callable[[Kept, Unit], ops.Program[None]]]] = {
+    Joint.ORDERED: _ordered,
+    Joint.TOGETHER: _together,
+    Joint.TWO_PHASE: _two_phase,
+}

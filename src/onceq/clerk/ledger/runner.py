@@ -1,0 +1,135 @@
+"""Runs Programs on a link and a ledger: an Op goes to whichever of the two answers it.
+
+Used by LedgerClerk and AsyncLedgerClerk. Never retries; what failed is thrown into the Program.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceq.errors import CannotConnect, OnceqError
+from onceq.model.ledger_ops import LEDGER_OPS, Statement
+
+if TYPE_CHECKING:
+    from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Executor, Ledger
+    from onceq.engine.async_connection import AsyncLink
+    from onceq.engine.connection import Link
+    from onceq.model.ops import Op, Program
+
+T = TypeVar("T")
+
+
+class LedgerLink:
+    """A link, and the ledger beside it."""
+
+    def __init__(self, link: Link, ledger: Ledger[Any, Any]) -> None:
+        self._link = link
+        self._ledger = ledger
+        self._answers: Answers = ledger.answers()
+        self._executor: Executor | None = None
+
+    @property
+    def executor(self) -> Executor:
+        """What runs the ledger's statements. Raises CannotConnect when it is closed."""
+        if self._executor is None:
+            raise CannotConnect("this ledger is closed: connect() first")
+        return self._executor
+
+    def reconnect(self) -> None:
+        """Connects the link when it broke, and opens the ledger anew."""
+        self._close_ledger()
+        self._link.reconnect()
+        self._answers = self._ledger.answers()
+        self._executor = self._ledger.open(self._link)
+
+    def run(self, program: Program[T]) -> T:
+        """Runs a Program to its end; what an Op raises is thrown into it."""
+        try:
+            op = next(program)
+            while True:
+                try:
+                    answer = self.perform(op)
+                except OnceqError as error:
+                    op = program.throw(error)
+                else:
+                    op = program.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the Program's own type
+        finally:
+            program.close()
+
+    def perform(self, op: Op[Any]) -> Any:
+        """Performs one Op, wherever it belongs."""
+        if isinstance(op, Statement):
+            return self.executor.execute(op)
+        if isinstance(op, LEDGER_OPS):
+            return self.run(self._answers.answer(op))
+        return self._link.perform(op)
+
+    def _close_ledger(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.close()
+
+    def close(self) -> None:
+        """Closes both; idempotent."""
+        self._close_ledger()
+        self._link.close()
+
+
+class AsyncLedgerLink:
+    """`LedgerLink`, awaited."""
+
+    def __init__(self, link: AsyncLink, ledger: Ledger[Any, Any]) -> None:
+        self._link = link
+        self._ledger = ledger
+        self._answers: Answers = ledger.answers()
+        self._executor: AsyncExecutor | None = None
+
+    @property
+    def executor(self) -> AsyncExecutor:
+        """See LedgerLink.executor."""
+        if self._executor is None:
+            raise CannotConnect("this ledger is closed: connect() first")
+        return self._executor
+
+    async def reconnect(self) -> None:
+        """See LedgerLink.reconnect."""
+        await self._close_ledger()
+        await self._link.reconnect()
+        self._answers = self._ledger.answers()
+        self._executor = await self._ledger.open_async(self._link)
+
+    async def run(self, program: Program[T]) -> T:
+        """See LedgerLink.run."""
+        try:
+            op = next(program)
+            while True:
+                try:
+                    answer = await self.perform(op)
+                except OnceqError as error:
+                    op = program.throw(error)
+                else:
+                    op = program.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the Program's own type
+        finally:
+            program.close()
+
+    async def perform(self, op: Op[Any]) -> Any:
+        """See LedgerLink.perform."""
+        if isinstance(op, Statement):
+            return await self.executor.execute(op)
+        if isinstance(op, LEDGER_OPS):
+            return await self.run(self._answers.answer(op))
+        return await self._link.perform(op)
+
+    async def _close_ledger(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            await executor.close()
+
+    async def close(self) -> None:
+        """See LedgerLink.close."""
+        await self._close_ledger()
+        await self._link.close()

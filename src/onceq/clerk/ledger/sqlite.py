@@ -1,0 +1,211 @@
+"""A ledger in a local SQLite file, for clients that have no database (BN09 4.3, CSEP 9.2).
+
+Written before the send and after the receive, each write durable before what follows. What the
+client's own work writes into the same file commits with it. One file, one client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from onceq.clerk.ledger.kind import Ledger, Rows, read_entry, refuse_other_owner
+from onceq.errors import EnvironmentFault, Fenced, IllegalState, LedgerRefused
+from onceq.model import ledger_ops
+from onceq.model.ledger import Entry, Joint, encode_entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from onceq.engine.async_connection import AsyncLink
+    from onceq.engine.connection import Link
+    from onceq.model.ledger_ops import Statement
+    from onceq.model.ops import Op, Program
+
+BUSY_S: Final = 10.0
+VERSION: Final = 1
+TABLE: Final = (
+    "create table if not exists onceq_ledger (only_row integer primary key check (only_row = 1),"
+    " version integer not null, owner text not null, life text not null, entry text not null,"
+    " digest text not null)"
+)
+_NOT_A_LEDGER: Final = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+_BROKEN: Final = "put it aside, and start the client with a new one: nothing is lost, the \
+repository's session has the last request too"
+
+
+class SqliteLedger(Ledger[sqlite3.Connection, sqlite3.Connection]):
+    """A ledger in a SQLite file, which is made when it is not there.
+
+    path: on a local disk; a file with tables of the client's own will do. Raises LedgerRefused at
+    connect when it is torn, corrupt, no SQLite file, or another client's; EnvironmentFault when it
+    cannot be read or written.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    @property
+    def joint(self) -> Joint:
+        """See Ledger.joint."""
+        return Joint.ORDERED
+
+    def answers(self) -> SqliteAnswers:
+        """See Ledger.answers."""
+        return SqliteAnswers(f"ledger {str(self.path)!r}")
+
+    def open(self, link: Link) -> SqliteExecutor:
+        """See Ledger.open."""
+        del link
+        return SqliteExecutor(self.path)
+
+    async def open_async(self, link: AsyncLink) -> AsyncSqliteExecutor:
+        """See Ledger.open."""
+        del link
+        return AsyncSqliteExecutor(await asyncio.to_thread(SqliteExecutor, self.path))
+
+
+class SqliteAnswers:
+    """Answers for a ledger in SQLite. where: what errors call it."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._life = ""
+        self._is_open = False
+        self._table: dict[type[Op[Any]], Callable[[Any], Program[Any]]] = {
+            ledger_ops.TakeLedger: self._take,
+            ledger_ops.WriteLedger: self._write,
+            ledger_ops.BeginLedger: self._begin,
+            ledger_ops.CommitLedger: self._commit,
+            ledger_ops.RollbackLedger: self._rollback,
+            ledger_ops.ListPrepared: self._prepared,
+        }
+
+    def answer(self, op: Op[Any]) -> Program[Any]:
+        """See Answers.answer."""
+        return self._table[type(op)](op)
+
+    def _take(self, op: ledger_ops.TakeLedger) -> Program[Entry]:
+        owner = msgspec.json.encode(op.owner).decode()
+        text, digest = encode_entry(Entry())
+        yield from ledger_ops.Statement(text="begin immediate")
+        yield from ledger_ops.Statement(text=TABLE)
+        yield from ledger_ops.Statement(
+            text="insert into onceq_ledger values (1, ?, ?, '', ?, ?) on conflict do nothing",
+            parameters=(VERSION, owner, text, digest),
+        )
+        ((version, found, text, digest),) = yield from ledger_ops.Statement(
+            text="select version, owner, entry, digest from onceq_ledger"
+        )
+        if version != VERSION:
+            raise LedgerRefused(f"{self._where} was made by a newer onceq: upgrade this one")
+        refuse_other_owner(self._where, found, owner)
+        entry = read_entry(self._where, text, digest)
+        yield from ledger_ops.Statement(
+            text="update onceq_ledger set life = ?", parameters=(op.life,)
+        )
+        yield from ledger_ops.Statement(text="commit")
+        self._life, self._is_open = op.life, False
+        return entry
+
+    def _write(self, op: ledger_ops.WriteLedger) -> Program[None]:
+        text, digest = encode_entry(op.entry)
+        written = yield from ledger_ops.Statement(
+            text="update onceq_ledger set entry = ?, digest = ? where life = ? returning 1",
+            parameters=(text, digest, self._life),
+            joins=self._is_open,
+        )
+        if not written:
+            raise Fenced(f"{self._where}: a newer life of this client has it")
+
+    def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
+        yield from ledger_ops.Statement(text="begin immediate")
+        self._is_open = True
+
+    def _commit(self, _: ledger_ops.CommitLedger) -> Program[None]:
+        self._is_open = False
+        yield from ledger_ops.Statement(text="commit", joins=True)
+
+    def _rollback(self, _: ledger_ops.RollbackLedger) -> Program[None]:
+        self._is_open = False
+        yield from ledger_ops.Statement(text="rollback")
+
+    def _prepared(self, _: ledger_ops.ListPrepared) -> Program[list[str]]:
+        yield from ()
+        return []
+
+
+class SqliteExecutor:
+    """A connection to the file, in which transactions are begun by statements only."""
+
+    def __init__(self, path: Path) -> None:
+        self._where = f"ledger {str(path)!r}"
+        with self._translated():
+            self.connection = sqlite3.connect(
+                path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
+        try:
+            with self._translated():
+                self._prepare()
+        except BaseException:
+            self.connection.close()
+            raise
+
+    def _prepare(self) -> None:
+        """Checks the file, and sees that every commit is on the disk when it returns."""
+        if self.connection.execute("select count(*) from sqlite_schema").fetchone() == (0,):
+            self.connection.execute("pragma journal_mode = wal")
+        self.connection.execute("pragma synchronous = extra")
+        verdict = self.connection.execute("pragma quick_check(1)").fetchone()
+        if verdict != ("ok",):
+            raise LedgerRefused(f"{self._where} is torn or corrupt ({verdict}): {_BROKEN}")
+
+    def execute(self, op: Statement) -> Rows:
+        """See Executor.execute."""
+        if op.joins and not self.connection.in_transaction:
+            raise IllegalState("the block of `transaction` ended its transaction by itself")
+        if op.text == "rollback" and not self.connection.in_transaction:
+            return []
+        with self._translated():
+            return self.connection.execute(op.text, op.parameters).fetchall()
+
+    def close(self) -> None:
+        """See Executor.close."""
+        self.connection.close()
+
+    @contextmanager
+    def _translated(self) -> Generator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if code in _NOT_A_LEDGER:
+                raise LedgerRefused(
+                    f"{self._where} is torn, corrupt or no ledger ({error}): {_BROKEN}"
+                ) from error
+            raise EnvironmentFault(
+                f"{self._where} cannot be read or written ({error}): look at its directory, its "
+                "rights and the disk, then connect again"
+            ) from error
+
+
+class AsyncSqliteExecutor:
+    """`SqliteExecutor`, in a thread: a write waits for the disk."""
+
+    def __init__(self, inner: SqliteExecutor) -> None:
+        self._inner = inner
+        self.connection = inner.connection
+
+    async def execute(self, op: Statement) -> Rows:
+        """See Executor.execute."""
+        return await asyncio.to_thread(self._inner.execute, op)
+
+    async def close(self) -> None:
+        """See Executor.close."""
+        await asyncio.to_thread(self._inner.close)

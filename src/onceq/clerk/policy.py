@@ -1,0 +1,173 @@
+"""What becomes of a reply of which its client cannot say whether it was processed (spec C14).
+
+A table: a row a policy. Given to `Clerk.process`; see `docs/exactly-once-output.md`. A policy does
+nothing by itself: what it asks of the client's devices and people are Ops (`Act`).
+Source: BHM90 3; CSEP 9.2, non-undoable operations.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from onceq.errors import InvalidValue
+from onceq.model import names, ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
+
+    from onceq.clerk.device import Device
+    from onceq.clerk.session import Reply
+
+R = TypeVar("R")
+
+
+class Settled(enum.Enum):
+    """What a reply came to, when `process` has settled it.
+
+    PROCESSED: the handler has returned, in this call. BEFORE: an earlier attempt had processed it.
+    SKIPPED: an earlier attempt had begun, and nobody will ever know how far it came.
+    """
+
+    PROCESSED = "processed"
+    BEFORE = "processed before"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Processed(Generic[R]):
+    """A reply that needs nothing more, and what it came to."""
+
+    reply: Reply[R]
+    settled: Settled
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A row of the table.
+
+    mark: what is made stable before processing begins, as the checkpoint; None: nothing is.
+    frees: the reply is acknowledged as soon as it is processed; else the next send does that.
+    again: whether a reply in doubt is to be processed (policy, reply, checkpoint).
+    otherwise: what it came to when it is not.
+    """
+
+    mark: Callable[[ReplyPolicy], ops.Program[bytes]] | None
+    frees: bool
+    again: Callable[[ReplyPolicy, Reply[Any], bytes | None], ops.Program[bool]]
+    otherwise: Settled = Settled.BEFORE
+
+
+def _begun(_: ReplyPolicy) -> ops.Program[bytes]:
+    yield from ()
+    return b""
+
+
+def _state(policy: ReplyPolicy) -> ops.Program[bytes]:
+    return names.check_bytes("device's state", (yield from ops.Act(act=policy.asked)))
+
+
+def _decided(
+    _policy: ReplyPolicy, _reply: Reply[Any], _ckpt: bytes | None, *, again: bool
+) -> ops.Program[bool]:
+    yield from ()
+    return again
+
+
+def _undone(policy: ReplyPolicy, reply: Reply[Any], _: bytes | None) -> ops.Program[bool]:
+    yield from ops.Act(act=partial(policy.asked, reply))
+    return True
+
+
+def _unchanged(policy: ReplyPolicy, _: Reply[Any], ckpt: bytes | None) -> ops.Program[bool]:
+    return (yield from _state(policy)) == ckpt
+
+
+def _told(policy: ReplyPolicy, reply: Reply[Any], _: bytes | None) -> ops.Program[bool]:
+    answer = yield from ops.Act(act=partial(policy.asked, reply))
+    return not names.check_flag("the answer to `ask`", answer)
+
+
+_again = partial(_decided, again=True)
+_not_again = partial(_decided, again=False)
+
+RULES: dict[str, Rule] = {
+    "repeat": Rule(mark=None, frees=True, again=_again),
+    "undo": Rule(mark=_begun, frees=True, again=_undone),
+    "test": Rule(mark=_state, frees=False, again=_unchanged),
+    "ask": Rule(mark=_begun, frees=True, again=_told),
+    "skip": Rule(mark=_begun, frees=False, again=_not_again, otherwise=Settled.SKIPPED),
+}
+"""Policy to what it does. `test` frees nothing: its device can be asked, however late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyPolicy:
+    """What a client does with a reply that it may have processed already: one of five.
+
+    Made by the methods below. A client that comes back must come back with the policy that it died
+    with. act: what is asked of the client's side. late: the device is read after the receive.
+    """
+
+    name: str
+    act: Callable[..., Any] | None = None
+    late: bool = False
+
+    @property
+    def asked(self) -> Callable[..., Any]:
+        """What is asked of the client's side. InvalidValue: nothing was given."""
+        return _callable(f"`act` of policy {self.name!r}", self.act)
+
+    @property
+    def rule(self) -> Rule:
+        """The row of the table."""
+        return RULES[self.name]
+
+    @classmethod
+    def repeat(cls) -> Self:
+        """Processes it again: at least once. For outputs that bear the rid, or are idempotent."""
+        return cls(name="repeat")
+
+    @classmethod
+    def undo(cls, take_back: Callable[[Reply[Any]], object]) -> Self:
+        """Calls `take_back` with it, and processes it again.
+
+        take_back: undoes what the handler may have done with this reply: all, a part, or nothing.
+        """
+        return cls(name="undo", act=_callable("take_back", take_back))
+
+    @classmethod
+    def test(cls, device: Device, *, late: bool = False) -> Self:
+        """Asks the device: it is processed once and only once (C8).
+
+        late: reads the device after the reply has come, and logs that with a round trip of its
+        own: for a device that others use while the client waits. Else before, with the receive.
+        """
+        state = _callable("device.state", getattr(device, "state", None))
+        return cls(name="test", act=state, late=names.check_flag("late", late))
+
+    @classmethod
+    def ask(cls, was_processed: Callable[[Reply[Any]], object]) -> Self:
+        """Asks `was_processed`, a person or a program, with it; processes it if that says False."""
+        return cls(name="ask", act=_callable("was_processed", was_processed))
+
+    @classmethod
+    def skip(cls) -> Self:
+        """Leaves it: at most once. A reply whose processing was cut short is not processed."""
+        return cls(name="skip")
+
+
+def _callable(kind: str, value: object) -> Callable[..., Any]:
+    if not callable(value):
+        raise InvalidValue(f"{kind} is a function, not {type(value).__name__}")
+    return value
+
+
+def check_policy(value: object) -> ReplyPolicy:
+    """Returns a policy, or raises InvalidValue."""
+    if not isinstance(value, ReplyPolicy) or value.name not in RULES:
+        raise InvalidValue(f"a policy is a ReplyPolicy, not {type(value).__name__}")
+    return value

@@ -1,0 +1,91 @@
+"""The reply-processing loop as a Program: receive, process, and settle what was cut short.
+
+Run by Clerk and AsyncClerk. Between any two of its Ops the client may die: then the next life's
+connect tells which reply had been begun, and the policy what becomes of it.
+Source: BHM90 figure 2; CSEP 9.2, recovery procedure for state C.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceq.clerk import receiving
+from onceq.clerk.policy import Processed, Settled
+from onceq.clerk.session import perform
+from onceq.model import ops
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceq.clerk.policy import ReplyPolicy
+    from onceq.clerk.session import Reply, Session
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def process(
+    session: Session[T, R],
+    handler: Callable[[Reply[R]], object],
+    policy: ReplyPolicy,
+    timeout_s: float | None,
+) -> ops.Program[list[Processed[R]]]:
+    """Settles the reply in doubt, if there is one, then processes each that is outstanding."""
+    settled: list[Processed[R]] = []
+    if session.unsettled in session.received:
+        settled.append((yield from _resume(session, handler, policy)))
+    while session.outstanding or session.gone:  # each turn takes one, or raises
+        reply = yield from _next(session, policy, timeout_s)
+        settled.append((yield from _handle(session, handler, policy, reply)))
+    return settled
+
+
+def _resume(
+    session: Session[T, R], handler: Callable[[Reply[R]], object], policy: ReplyPolicy
+) -> ops.Program[Processed[R]]:
+    """Settles the reply whose processing was cut short, as the policy says."""
+    reply = yield from receiving.reread(session, session.unsettled or "")
+    if (yield from policy.rule.again(policy, reply, session.ckpt)):
+        return (yield from _handle(session, handler, policy, reply))
+    yield from _free(session, policy, reply)
+    return Processed(reply, policy.rule.otherwise)
+
+
+def _next(
+    session: Session[T, R], policy: ReplyPolicy, timeout_s: float | None
+) -> ops.Program[Reply[R]]:
+    """Receives the next reply, marked where the policy needs that."""
+    mark, late = policy.rule.mark, policy.late
+    ckpt = None if mark is None or late else (yield from mark(policy))
+    (reply,) = yield from receiving.receive(
+        session, ckpt=ckpt, rid=None, limit=1, timeout_s=timeout_s
+    )
+    if mark is not None and late:
+        yield from _log(session, reply, (yield from mark(policy)))
+    return reply
+
+
+def _log(session: Session[Any, Any], reply: Reply[Any], ckpt: bytes) -> ops.Program[None]:
+    """Makes stable that the processing of this reply begins, and the device's state before it."""
+    yield from perform(session, receiving.receive_op(session, rid=reply.rid, skip=[], ckpt=ckpt))
+    session.r_rid, session.ckpt = reply.rid, ckpt
+
+
+def _handle(
+    session: Session[T, R],
+    handler: Callable[[Reply[R]], object],
+    policy: ReplyPolicy,
+    reply: Reply[R],
+) -> ops.Program[Processed[R]]:
+    session.unsettled = reply.rid
+    yield from ops.Act(act=partial(handler, reply))
+    yield from _free(session, policy, reply)
+    return Processed(reply, Settled.PROCESSED)
+
+
+def _free(session: Session[Any, Any], policy: ReplyPolicy, reply: Reply[Any]) -> ops.Program[None]:
+    """Frees a reply that is settled, unless the next send does so at no cost."""
+    if policy.rule.frees or session.window > 1:
+        yield from receiving.acknowledge(session, [reply.rid], None)
+    session.unsettled = None

@@ -1,0 +1,200 @@
+"""The clerk's Programs about replies: receive, rereceive, acknowledge.
+
+Run as those of `onceq.clerk.program` are. A reply stays with the queue manager until the client
+has acknowledged it. Source: BHM90 figure 5; spec C1, C6.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceq import errors
+from onceq.clerk.session import Reply, Session, ask, check, perform, reply_of, settle
+from onceq.model import client_state, ops
+from onceq.model.client_state import Call, ClientState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceq.model.element import Element
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+FEW = 100
+SELDOM = 8
+"""How many replies may be handed out and not acknowledged before all of them are looked past, and
+then how often they are: at least once a call, and after each so many waits of at most 50 ms."""
+
+
+def receive(
+    session: Session[T, R],
+    *,
+    ckpt: bytes | None,
+    rid: str | None,
+    limit: int,
+    timeout_s: float | None,
+) -> ops.Program[list[Reply[R]]]:
+    """Returns the next replies, at least one; they stay with the queue manager until acknowledged.
+
+    Raises ReceiveTimeout when none came (nothing is lost), ReplyGone when none will ever come.
+    """
+    check(session, Call.RECEIVE)
+    look = partial(receive_op, session, rid=rid, limit=limit, ckpt=ckpt)
+    _refuse_gone(session, rid)
+    if rid is not None and rid not in session.outstanding:
+        raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
+    found: list[Element] = []
+    look_once = partial(_look, session, look, by_rid=rid is not None)
+    key = "reply" if session.rings and timeout_s != 0 else "receive"
+    session.rings = False  # once: what rings during another wait is not heard again
+    if key == "receive":
+        found = yield from _look(
+            session, look, sleep=timeout_s != 0, turn=0, by_rid=rid is not None
+        )
+    waits = 0
+    while not found:
+        if not (yield from ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s)):
+            raise errors.ReceiveTimeout(
+                f"no reply to {rid or session.s_rid!r} within {timeout_s} s: nothing is lost, "
+                "receive again; `onceq request show` says where the request is"
+            )
+        waits += 1
+        found = yield from look_once(sleep=True, turn=waits)
+    _hand_out(session, found, in_order=rid is None)
+    if ckpt is not None:
+        session.r_rid, session.ckpt = found[-1].rid, ckpt
+    arrived(session)
+    return [reply_of(session, element) for element in found]
+
+
+def receive_op(session: Session[Any, Any], **fields: Any) -> ops.Receive:
+    """Returns the Op that looks for the replies of a session."""
+    return ops.Receive(
+        registrant_id=session.registrant_id,
+        epoch=session.epoch,
+        s_rid=session.s_rid,
+        s_no=session.s_no,
+        **fields,
+    )
+
+
+def _look(
+    session: Session[Any, Any],
+    look: Callable[..., ops.Receive],
+    *,
+    sleep: bool,
+    turn: int,
+    by_rid: bool,
+) -> ops.Program[list[Element]]:
+    """Looks for replies; a session that finds some wakes, or does not fall asleep.
+
+    Behind those handed out already first: the list of what to leave out is short there. What
+    committed late is before them. Where the whole list is long, that is looked for at every
+    `SELDOM`-th turn only. turn: how often this receive has waited. by_rid: it asks for one.
+    """
+    yield from settle(session)
+    # After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
+    asleep, session.asleep = session.asleep, False
+    many = not by_rid and session.seen > 0 and len(session.received) > FEW
+    found: list[Element] = []
+    if many:
+        near = partial(look, after=session.seen, skip=list(session.beyond))
+        found = yield from perform(session, near(asleep=asleep, sleep=sleep and not asleep))
+        asleep = (asleep or sleep) and not found
+    if not found and (not many or turn % SELDOM == 0):
+        skip = [] if by_rid else list(session.received)
+        found = yield from perform(
+            session, look(skip=skip, asleep=asleep, sleep=sleep and not asleep)
+        )
+    session.asleep = (asleep or sleep) and not found
+    return found
+
+
+def _hand_out(session: Session[Any, Any], found: list[Element], *, in_order: bool) -> None:
+    """Takes note of replies that are handed out."""
+    for element in found:
+        session.outstanding.pop(element.rid, None)
+        session.received[element.rid] = None
+    if in_order:
+        session.seen = max(session.seen, found[-1].seq)
+        session.beyond = {rid: seq for rid, seq in session.beyond.items() if seq > session.seen}
+    else:
+        session.beyond.update({one.rid: one.seq for one in found if one.seq > session.seen})
+
+
+def _refuse_gone(session: Session[Any, Any], rid: str | None) -> None:
+    gone = rid if rid in session.gone else None
+    if rid is None and session.gone and not session.outstanding:
+        gone = session.gone[0]
+    if gone is not None:
+        session.gone.remove(gone)
+        arrived(session)
+        raise errors.ReplyGone(gone, "done", "done before; its reply is no longer kept", 0)
+
+
+def arrived(session: Session[Any, Any]) -> None:
+    """Takes note that nothing is outstanding any more, when that is so."""
+    if not session.outstanding and not session.gone:
+        session.state = client_state.after(session.state, Call.REPLY_ARRIVED)
+
+
+def rereceive(session: Session[T, R], rid: str | None = None) -> ops.Program[Reply[R]]:
+    """Returns the reply that the last receive returned, identical, any number of times (G5).
+
+    rid: that reply instead, if it was received and not acknowledged, or is one of those kept.
+    With others outstanding too (C6): what was received with a checkpoint by a former life, which
+    may have died before it had the reply, would otherwise be handed out to nobody.
+    """
+    kept = session.state is ClientState.REQ_SENT and session.received
+    call = Call.RERECEIVE_KEPT if kept else Call.RERECEIVE
+    check(session, call if rid is None else Call.RERECEIVE_BY_RID)
+    if rid in session.outstanding:
+        raise errors.IllegalState(f"{rid!r} was not received in this session: receive it")
+    rid = rid or session.handed_out_last or session.r_rid
+    return (yield from reread(session, rid or ""))
+
+
+def reread(session: Session[T, R], rid: str) -> ops.Program[Reply[R]]:
+    """Reads a reply that was handed out before. ReplyGone."""
+    found = yield from ask(session, receive_op(session, rid=rid, skip=[]))
+    if not found:
+        raise errors.ReplyGone(rid, "done", "its reply was acknowledged and is not kept", 0)
+    return reply_of(session, found[0])
+
+
+def acknowledge(
+    session: Session[Any, Any], rids: list[str], ckpt: bytes | None
+) -> ops.Program[int]:
+    """Frees replies that the client has recorded (C6); returns how many were still kept.
+
+    The last counts as received last; without a checkpoint, one that is kept or freed here and was
+    received with a checkpoint still does (G6).
+    """
+    following = check(session, Call.ACKNOWLEDGE)
+    unknown = [rid for rid in rids if rid not in session.received]
+    if unknown:
+        raise errors.IllegalState(f"{unknown[0]!r} was not received in this session")
+    if not rids:
+        return 0
+    removed = yield from perform(
+        session,
+        ops.Acknowledge(
+            registrant_id=session.registrant_id,
+            epoch=session.epoch,
+            rids=rids,
+            ckpt=ckpt,
+            s_rid=session.s_rid,
+            s_no=session.s_no,
+            keep=session.keep,
+        ),
+    )
+    keeps = session.r_rid in session.received or session.r_rid in session.outstanding
+    if ckpt is not None or session.ckpt is None or not keeps:
+        session.r_rid, session.ckpt = rids[-1], ckpt
+    for rid in rids:
+        session.received.pop(rid, None)
+        session.beyond.pop(rid, None)
+    session.state = session.state if session.received else following
+    return removed

@@ -1,0 +1,195 @@
+"""What a clerk knows of its session, and the replies that it hands out.
+
+Used by the clerk's Programs, which alone change a session, each after the answer that says so.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from onceq import errors
+from onceq.model import client_state, ops
+from onceq.model.client_state import ClientState
+from onceq.model.element import RequestOutcome
+from onceq.model.end_user import end_user_in
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from onceq.model.client_state import Call
+    from onceq.model.element import Element, EndUser
+    from onceq.model.queue import Queue
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+RAISED: dict[RequestOutcome, type[errors.ReplyError]] = {
+    RequestOutcome.FAILED: errors.RequestFailed,
+    RequestOutcome.CANCELLED: errors.Cancelled,
+    RequestOutcome.EXPIRED: errors.Expired,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[R]):
+    """A reply: to which rid, how the request ended, and its value.
+
+    attempts: executions that counted, the last included. end_user: as it was sent with the request.
+    `value` raises RequestFailed, Cancelled or Expired when that is how the request ended.
+    """
+
+    rid: str
+    eid: UUID
+    outcome: RequestOutcome
+    attempts: int
+    body: bytes
+    code: str | None
+    text: str | None
+    queue: Queue[Any, R] = field(repr=False)
+    end_user: EndUser | None = None
+
+    @property
+    def value(self) -> R:
+        """The decoded reply. Raises RequestFailed, Cancelled, Expired, or InvalidValue."""
+        raised = RAISED.get(self.outcome)
+        if raised is not None:
+            raise raised(self.rid, self.code or self.outcome.value, self.text or "", self.attempts)
+        return self.queue.decode_reply(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """A one-way send: its rid, and what the session said before of replies."""
+
+    rid: str
+    received: dict[str, None]
+    r_rid: str | None
+    ckpt: bytes | None
+
+
+@dataclass(slots=True, kw_only=True)
+class Session(Generic[T, R]):
+    """What a clerk knows of its session. Changed by the Programs only, after the answer.
+
+    window: how many requests may be outstanding. keep: how many replies stay with the queue
+    manager after their acknowledgement. outstanding: sent, no reply handed out yet. received:
+    replies handed out and not acknowledged, in that order. seen: the greatest seq of those handed
+    out in the order of their seqs; beyond: the seqs of those handed out by rid behind it. gone:
+    sent before, reply no longer kept.
+    asleep: registered, on its connection, as one to be rung when a reply comes. rings: it was so
+    before the request sent last was committed, so that its reply finds it asleep, and rings.
+    user: the end user of the request sent last.
+    taken: of the reply that a transaction of the client's has received: rid, xid, checkpoint.
+    unsettled: of the reply whose processing had begun when this life, or the former, was cut short.
+    sure: False after an operation whose effect is unknown, until the next connect. fenced: what
+    said that a newer life has connected, after which this one may do nothing. posted: a one-way
+    send whose answer was not read yet; the session is as if it were stable.
+    """
+
+    name: str
+    thread: str
+    queue: Queue[T, R]
+    window: int
+    keep: int = 0
+    state: ClientState = ClientState.DISCONNECTED
+    was: str = "new"
+    registrant_id: int = 0
+    epoch: int = 0
+    s_rid: str | None = None
+    s_no: int = 0
+    s_state: str | None = None
+    r_rid: str | None = None
+    user: EndUser | None = None
+    ckpt: bytes | None = None
+    outstanding: dict[str, None] = field(default_factory=dict[str, None])
+    received: dict[str, None] = field(default_factory=dict[str, None])
+    seen: int = 0
+    beyond: dict[str, int] = field(default_factory=dict[str, int])
+    gone: list[str] = field(default_factory=list[str])
+    asleep: bool = False
+    rings: bool = False
+    taken: tuple[str, int, bytes | None] | None = None
+    unsettled: str | None = None
+    sure: bool = True
+    fenced: errors.Fenced | None = None
+    posted: Posted | None = None
+
+    @property
+    def handed_out_last(self) -> str | None:
+        """The rid of the reply handed out last, of those not acknowledged."""
+        return next(reversed(self.received), None)
+
+
+def settle(session: Session[Any, Any]) -> ops.Program[None]:
+    """Reads the answer of a one-way send, if one is under way; raises what the send raises.
+
+    Then the session is unsure: only a new connect tells what it had come to before.
+    """
+    if session.posted is None:
+        return
+    posted, session.posted = session.posted, None
+    session.sure = False
+    answer = yield from _noted(session, ops.Posted())
+    if answer.state != "new":  # as of a send, only later: nothing was acknowledged
+        session.received, session.asleep = posted.received, False
+        session.r_rid, session.ckpt = posted.r_rid, posted.ckpt
+        session.received.pop(posted.rid, None)
+    if answer.state == "done":
+        session.outstanding.pop(posted.rid, None)
+        session.gone.append(posted.rid)
+    session.sure = True
+
+
+def ask(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
+    """Performs an operation after what is under way; notes when a newer life has fenced this."""
+    yield from settle(session)
+    return (yield from _noted(session, op))
+
+
+def _noted(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
+    try:
+        return (yield from op)
+    except errors.Fenced as error:
+        session.fenced = error
+        raise
+
+
+def perform(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
+    """Performs an operation that changes something, and notes when its effect is unknown."""
+    yield from settle(session)
+    session.sure = False
+    try:
+        answer = yield from _noted(session, op)
+    except errors.OnceqError as error:
+        session.sure = error.outcome is errors.Outcome.NOTHING_HAPPENED
+        raise
+    session.sure = True
+    return answer
+
+
+def check(session: Session[Any, Any], call: Call) -> ClientState:
+    """Returns the state after a call. IllegalState: the call is not legal now. Fenced: none is."""
+    if session.fenced is not None:
+        raise errors.Fenced(str(session.fenced))
+    if not session.sure:
+        raise errors.IllegalState(
+            f"the effect of the last call is unknown: connect() again before {call.value}"
+        )
+    return client_state.after(session.state, call)
+
+
+def reply_of(session: Session[T, R], element: Element) -> Reply[R]:
+    """Returns an element of the reply queue as the client gets it."""
+    outcome = element.outcome or RequestOutcome.DONE
+    return Reply(
+        element.rid,
+        element.eid,
+        outcome,
+        element.aborts + (outcome is RequestOutcome.DONE),
+        element.body,
+        element.code,
+        element.error,
+        session.queue,
+        end_user_in(element.properties),
+    )

@@ -1,0 +1,115 @@
+"""A stream of requests and their replies, as a Program for each step (spec C6).
+
+Run by `Clerk.stream` and `AsyncClerk.stream`. It sends ahead up to the window, and acknowledges a
+reply when the consumer has come back for another one after it: so what a crash cuts short is
+received again, and is never lost. Source: BHM90 11.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from onceq import errors
+from onceq.clerk import program, receiving
+from onceq.clerk.session import check
+from onceq.model.client_state import Call, ClientState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from onceq.clerk.session import Reply, Session
+    from onceq.model import ops
+
+R = TypeVar("R")
+
+SENT_AT_ONCE = 1000
+"""The most requests of one transaction; they are in memory until it has committed."""
+HANDED_AT_ONCE = 100
+"""The most replies that are in memory."""
+
+
+class Stream(Generic[R]):
+    """One pass over requests, (rid, body) each. timeout_s: of each wait for a reply."""
+
+    def __init__(
+        self,
+        session: Session[Any, R],
+        requests: Iterable[tuple[str, bytes]],
+        timeout_s: float | None,
+    ) -> None:
+        self._session = session
+        self._requests = iter(requests)
+        self._timeout_s = timeout_s
+        self._is_begun = False
+        self._is_over = False
+
+    def step(self) -> ops.Program[list[Reply[R]]]:
+        """Returns the next replies; none when all were sent, received and acknowledged.
+
+        Whatever it returned before has been processed: it is acknowledged. ReceiveTimeout: nothing
+        is lost, and another step waits on.
+        """
+        session = self._session
+        if not self._is_begun:
+            self._begin()
+        while True:
+            yield from self._acknowledge(everything=False)
+            sent = yield from self._send_ahead()
+            if not session.outstanding and sent == 0:
+                yield from self._acknowledge(everything=True)
+                return []
+            if not session.outstanding:
+                continue
+            more = sent > 0 and self._room() > 0
+            try:
+                return (
+                    yield from receiving.receive(
+                        session,
+                        ckpt=None,
+                        rid=None,
+                        limit=max(1, min(HANDED_AT_ONCE, session.window // 2)),
+                        timeout_s=0.0 if more else self._timeout_s,
+                    )
+                )
+            except errors.ReceiveTimeout:
+                if not more:
+                    raise
+
+    def _begin(self) -> None:
+        """What was handed out and is not acknowledged is handed out again."""
+        session = self._session
+        check(session, Call.WATCH)
+        if session.received:
+            session.outstanding = {**session.received, **session.outstanding}
+            session.received, session.seen, session.beyond = {}, 0, {}
+            session.state = ClientState.REQ_SENT
+        self._is_begun = True
+
+    def _room(self) -> int:
+        return self._session.window - program.in_window(self._session)
+
+    def _acknowledge(self, *, everything: bool) -> ops.Program[None]:
+        """Half a window at a time: each costs a commit. With a window of 1, the next send's."""
+        session = self._session
+        rids = list(session.received)
+        due = everything or (session.window > 1 and 2 * len(rids) >= session.window)
+        if rids and due:
+            yield from receiving.acknowledge(session, rids, None)
+
+    def _send_ahead(self) -> ops.Program[int]:
+        """Sends what there is room for, in one transaction; returns how many requests it took.
+
+        A rid that was done and acknowledged before, by a former life, has no reply any more.
+        """
+        session = self._session
+        room = self._room() if session.window > 1 or not session.outstanding else 0
+        count = 0 if self._is_over else min(room, SENT_AT_ONCE)
+        some = list(itertools.islice(self._requests, count))
+        self._is_over = self._is_over or len(some) < count
+        if some:
+            rids, bodies = [rid for rid, _ in some], [body for _, body in some]
+            yield from program.send_many(session, rids, bodies)
+            session.gone = []
+            receiving.arrived(session)
+        return len(some)

@@ -1,0 +1,127 @@
+"""Replies received in a transaction of the client's own (spec C15), as Programs.
+
+Run by Clerk and AsyncClerk. The clerk's own connection notes that a reply's processing begins, the
+client's connection takes it, and the client's commit is the decision. What became of it is asked
+before the clerk does anything else. Source: BHM90 2, the client's third transaction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from onceq import errors
+from onceq.clerk import receiving
+from onceq.clerk.session import perform
+from onceq.model import ops
+from onceq.model.client_state import ClientState
+from onceq.model.element import Fate
+
+if TYPE_CHECKING:
+    from onceq.clerk.session import Reply, Session
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def settled(session: Session[Any, Any], then: ops.Program[A]) -> ops.Program[A]:
+    """Settles the reply that was taken, if there is one, and runs a Program."""
+    if session.taken is not None:
+        yield from _settle(session)
+    return (yield from then)
+
+
+def begin(
+    session: Session[Any, R], rid: str | None, timeout_s: float | None
+) -> ops.Program[Reply[R]]:
+    """Receives a reply, the next or that to `rid`, and notes that it is processed. ReplyHeld."""
+    if session.taken is not None:
+        held = yield from _settle(session)
+        if held is not None:
+            raise held
+    (reply,) = yield from receiving.receive(
+        session, ckpt=None, rid=rid, limit=1, timeout_s=timeout_s
+    )
+    begun = yield from perform(
+        session,
+        ops.BeginReply(
+            registrant_id=session.registrant_id,
+            epoch=session.epoch,
+            rid=reply.rid,
+            s_rid=session.s_rid,
+            s_no=session.s_no,
+        ),
+    )
+    session.received.pop(reply.rid)
+    session.beyond.pop(reply.rid, None)
+    if not begun:
+        session.r_rid, session.ckpt = reply.rid, None
+        raise _held(reply.rid)
+    return reply
+
+
+def take_op(session: Session[Any, Any], rid: str, ckpt: bytes | None) -> ops.TakeReply:
+    """Returns the Op for the client's connection."""
+    return ops.TakeReply(
+        registrant_id=session.registrant_id,
+        epoch=session.epoch,
+        rid=rid,
+        ckpt=ckpt,
+        s_rid=session.s_rid,
+        s_no=session.s_no,
+    )
+
+
+def give_back(session: Session[Any, Any], rid: str) -> ops.Program[None]:
+    """Gives back a reply that was begun and that the client's connection did not take."""
+    _returned(session, rid)
+    yield from perform(session, _settle_op(session, rid, None, counts=False))
+
+
+def _settle(session: Session[Any, Any]) -> ops.Program[errors.ReplyHeld | None]:
+    """Takes note of how the transaction ended that took a reply. IllegalState: it has not.
+
+    Returns the error that says so when the reply is held from now on.
+    """
+    rid, xid, ckpt = session.taken or ("", 0, None)
+    fate = yield from perform(session, _settle_op(session, rid, xid))
+    if fate is Fate.RUNNING:
+        raise errors.IllegalState(
+            f"the transaction that received the reply to {rid!r} is still open: commit it, or roll "
+            "it back, first"
+        )
+    session.taken = None
+    if fate is Fate.RETURNED:
+        _returned(session, rid)
+        return None
+    session.r_rid, session.ckpt = rid, (ckpt if fate is Fate.LOST else None)
+    return _held(rid) if fate is Fate.FAILED else None
+
+
+def _settle_op(
+    session: Session[Any, Any], rid: str, xid: int | None, *, counts: bool = True
+) -> ops.SettleReply:
+    return ops.SettleReply(
+        registrant_id=session.registrant_id,
+        epoch=session.epoch,
+        rid=rid,
+        xid=xid,
+        counts=counts,
+        s_rid=session.s_rid,
+        s_no=session.s_no,
+    )
+
+
+def _returned(session: Session[Any, Any], rid: str) -> None:
+    """Takes note that a reply is outstanding again, before all others."""
+    session.outstanding = {rid: None, **session.outstanding}
+    session.state = ClientState.REQ_SENT
+
+
+def _held(rid: str) -> errors.ReplyHeld:
+    return errors.ReplyHeld(
+        rid,
+        "held",
+        "its processing was aborted too often; it is in the error queue of this client's reply "
+        "queue, and `redrive` gives it back",
+        0,
+    )

@@ -1,0 +1,49 @@
+"""The clerk's Programs that watch: where a request is, alerts, the tags of threads (spec C7, C9).
+
+Run as those of `onceq.clerk.program` are. They change nothing of the session.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceq.clerk.session import ask, check
+from onceq.model import ops
+from onceq.model.client_state import Call
+
+if TYPE_CHECKING:
+    from onceq.clerk.session import Session
+    from onceq.model.element import Whereabouts
+
+
+def where(session: Session[Any, Any], rid: str | None) -> ops.Program[Whereabouts | None]:
+    """Returns where a request is, the last one without a rid; None: it was never sent (C9)."""
+    check(session, Call.WATCH)
+    if rid is None and session.s_rid is None:
+        return None
+    op = ops.WhereIs(
+        registrant_id=session.registrant_id, epoch=session.epoch, rid=rid or session.s_rid or ""
+    )
+    return (yield from ask(session, op))
+
+
+def alert_late(
+    session: Session[Any, Any], queue: str, late_s: float, rid: str | None
+) -> ops.Program[list[str]]:
+    """Enqueues an alert, once, for each request that has had no reply for late_s (C9)."""
+    check(session, Call.WATCH)
+    op = ops.AlertLate(
+        registrant_id=session.registrant_id,
+        epoch=session.epoch,
+        rid=rid,
+        late_s=late_s,
+        queue=queue,
+    )
+    return (yield from ask(session, op))
+
+
+def threads(session: Session[Any, Any]) -> ops.Program[list[ops.ThreadTags]]:
+    """Returns the tags of every thread of this client (BHM90 5)."""
+    check(session, Call.WATCH)
+    op = ops.Threads(name=session.name, registrant_id=session.registrant_id, epoch=session.epoch)
+    return (yield from ask(session, op))

@@ -1,0 +1,102 @@
+"""The SQL files of a repository: its tables as a list of migrations, and its functions.
+
+Read by `migrate`, which applies them. A migration that was released is never changed, for
+repositories have it; the tables are changed by another one at the end of the list. The functions
+are replaced whole. In the files the repository's schema is written `onceq.`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.resources
+import re
+from typing import TYPE_CHECKING
+
+from onceq.model.names import check_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
+
+MIGRATIONS = ("0001_baseline", "0002_old_requests")
+FUNCTION_FILES = (
+    "base",
+    "bell",
+    "conclude",
+    "cursor",
+    "queue",
+    "request",
+    "outstanding",
+    "element",
+    "reply",
+    "server",
+    "registration",
+    "spark",
+    "spark_commit",
+    "views",
+    "old_requests",
+)
+_SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
+
+
+def _files() -> Traversable:
+    return importlib.resources.files("onceq.engine") / "sql"
+
+
+def function_sources() -> Iterator[tuple[str, str]]:
+    """Yields (file name, text) of the function files, in the order in which they are applied."""
+    for name in FUNCTION_FILES:
+        yield f"{name}.sql", (_files() / "functions" / f"{name}.sql").read_text("utf-8")
+
+
+def newest() -> int:
+    """Returns the version of the schema that these files make: the number of its migrations."""
+    return len(MIGRATIONS)
+
+
+def tables(since: int, until: int) -> str:
+    """Returns the SQL that brings the tables of a repository from one version to another."""
+    names = MIGRATIONS[since:until]
+    return "\n".join((_files() / "migrations" / f"{name}.sql").read_text("utf-8") for name in names)
+
+
+def tables_sha256(version: int) -> str:
+    """Returns the digest that says which tables a repository of this version has."""
+    return hashlib.sha256(tables(0, version).encode()).hexdigest()
+
+
+def functions_sha256() -> str:
+    """Returns the digest that says which functions a repository has."""
+    digest = hashlib.sha256()
+    for name, text in function_sources():
+        digest.update(f"{name}\0{text}\0".encode())
+    return digest.hexdigest()
+
+
+def in_schema(text: str, repository: str) -> str:
+    """Returns SQL text with the schema that it is written for replaced by the repository's."""
+    return _SCHEMA.sub(f"{repository}.", text)
+
+
+def render(repository: str) -> str:
+    """Returns the whole schema of a repository as one SQL script, for reading or for psql."""
+    check_repository(repository)
+    parts = [f"create schema if not exists {repository};"]
+    parts.append(tables(0, newest()))
+    parts.extend(text for _, text in function_sources())
+    return in_schema("\n".join(parts), repository)
+
+
+def script(repository: str) -> str:
+    """Returns `render`, and the row that says what was made: for psql, in one transaction."""
+    return f"begin;\n{render(repository)}\n{made(repository)}\ncommit;\n"
+
+
+def made(repository: str) -> str:
+    """Returns the SQL of the row that says which schema this is; all in it is ours."""
+    digests = f"'{tables_sha256(newest())}', '{functions_sha256()}'"
+    return (
+        f"insert into {repository}.repository"
+        " (name, schema_version, tables_sha256, functions_sha256)"
+        f" values ('{repository}', {newest()}, {digests});"
+    )

@@ -1,0 +1,97 @@
+"""Ops on a client's ledger. Values like those in `ops`; answered by the ledger, not the repository.
+
+A ledger answers each with a Program of what it stands on: `Statement` on a database of its own, or
+Ops of the repository. So a ledger too is written once, for sync and async. Source: BN09 4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from onceq.model.ledger import Entry, Owner
+from onceq.model.ops import Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement(Op[list[tuple[Any, ...]]]):
+    """SQL on the ledger's database; its rows.
+
+    commits: a lost answer leaves its effect unknown. joins: it belongs to the transaction that
+    BeginLedger began; IllegalState when that was ended by somebody else.
+    """
+
+    text: str
+    parameters: tuple[Any, ...] = ()
+    commits: bool = False
+    joins: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeLedger(Op[Entry]):
+    """Begins a life on a ledger, which refuses the writes of the former, and reads it.
+
+    life: a name that no other life has. registrant_id, epoch: in the repository. LedgerRefused
+    (torn, corrupt, another's), DeadlineExceeded (a former life holds it: ask again).
+    """
+
+    owner: Owner
+    registrant_id: int
+    epoch: int
+    life: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteLedger(Op[None]):
+    """Replaces what the ledger holds; durable at once, or with the transaction. Fenced."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BeginLedger(Op[None]):
+    """Begins a transaction where the ledger is; the client's own work joins it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitLedger(Op[None]):
+    """Commits it. InDoubt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackLedger(Op[None]):
+    """Rolls it back; succeeds when there is nothing to roll back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrepareLedger(Op[None]):
+    """Prepares it under this name: from now on the repository decides. InDoubt."""
+
+    gid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndPrepared(Op[None]):
+    """Ends a prepared transaction as the repository has decided. InDoubt."""
+
+    gid: str
+    commit: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListPrepared(Op[list[str]]):
+    """The names of prepared transactions that begin so; none where nothing is ever prepared."""
+
+    prefix: str = field(default="")
+
+
+LEDGER_OPS = (
+    TakeLedger,
+    WriteLedger,
+    BeginLedger,
+    CommitLedger,
+    RollbackLedger,
+    PrepareLedger,
+    EndPrepared,
+    ListPrepared,
+)

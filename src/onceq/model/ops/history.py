@@ -1,0 +1,35 @@
+"""Requests that have ended, and how each of their executions was aborted (spec C10). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from onceq.model.element import Attempt, OldRequest
+from onceq.model.ops.base import Op
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindRequests(Op[list[OldRequest]]):
+    """Requests that have ended, the latest first; a page begins behind (after_at, after_eid).
+
+    None finds any. since is included, until is not. At most `limit` rows.
+    """
+
+    rid: str | None = None
+    registrant: str | None = None
+    queue: str | None = None
+    outcome: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after_at: datetime | None = None
+    after_eid: UUID | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListAttempts(Op[list[Attempt]]):
+    """How each execution of an element that did not finish was aborted, the earliest first."""
+
+    eid: UUID

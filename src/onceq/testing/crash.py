@@ -1,0 +1,136 @@
+"""A crash at a place that has a name: a callable runs in a child process, and dies there.
+
+Used by the pytest plugin. The places are those of `onceq.engine.faultpoints`; docs/fault-points.md
+lists them. The child is forked, so that the callable may be any; it must open its own connections,
+and never uses the parent's.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import select
+import signal
+import tempfile
+import traceback
+import warnings
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from onceq.engine import faultpoints
+from onceq.engine.async_driver import AsyncPostgresDriver
+from onceq.engine.driver import PostgresDriver
+from onceq.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+HOW: Final = ("kill", "raise")
+ENDED, PLANNED = b"ended", b"planned"
+
+
+class NotCrashed(AssertionError):
+    """The callable did not die at the place; the message says what it did instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """A child that died as planned. reached: how often it had come to each place by then."""
+
+    point: str
+    reached: Mapping[str, int]
+
+
+def check_point(point: str) -> str:
+    """Returns a name of a place. Raises InvalidValue, which lists them all."""
+    if point in faultpoints.POINTS:
+        return point
+    close = difflib.get_close_matches(point, faultpoints.POINTS, n=3, cutoff=0.4)
+    meant = f"; is {' or '.join(close)} meant?" if close else ""
+    raise InvalidValue(
+        f"there is no crash point {point!r}{meant}\nThere are: {', '.join(faultpoints.POINTS)}"
+    )
+
+
+def crash_at(
+    point: str,
+    call: Callable[[], object],
+    *,
+    occurrence: int = 1,
+    how: str = "kill",
+    timeout_s: float = 30.0,
+) -> Crash:
+    """Runs a callable in a child process, which dies at a place; returns when it is dead.
+
+    occurrence: at the how manyth time it comes there. how: kill (-9), or raise: an exception that
+    nothing in onceq handles, which also ends the child. Raises InvalidValue (there is no such
+    place), NotCrashed (it ended, raised something else, or did nothing of the kind in time).
+    """
+    check_point(point)
+    if how not in HOW:
+        raise InvalidValue(f"how is one of {HOW}, not {how!r}")
+    with tempfile.TemporaryDirectory(prefix="onceq-crash-") as directory:
+        plan = f"{point} {occurrence} {how} {directory}"
+        end, said = _run_child(plan, call, timeout_s)
+        reached = {path.name: path.stat().st_size for path in Path(directory).iterdir()}
+    if end == (-signal.SIGKILL if how == "kill" else 0) and said == (
+        b"" if how == "kill" else PLANNED
+    ):
+        return Crash(point, reached)
+    came = ", ".join(f"{name} x{count}" for name, count in reached.items()) or "no place"
+    did = {b"": f"died of {end}", ENDED: "ended", PLANNED: "raised as planned"}
+    what = did.get(said) or f"raised: {said.decode(errors='replace')}"
+    raise NotCrashed(
+        f"the callable did not die at {point}, time {occurrence}: it {what}\nIt came to: {came}"
+    )
+
+
+def _run_child(plan: str, call: Callable[[], object], timeout_s: float) -> tuple[int, bytes]:
+    """Returns the child's end, as subprocess has it, and what it said before."""
+    ear, mouth = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # other threads: the child needs none
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(ear)
+            os.write(mouth, _live(plan, call))
+        finally:
+            os._exit(0)
+    os.close(mouth)
+    try:
+        said = _listen(ear, pid, timeout_s)
+    finally:
+        os.close(ear)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)  # it has ended, or it will never
+        _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), said
+
+
+def _live(plan: str, call: Callable[[], object]) -> bytes:
+    """Is the child's life; returns how the callable ended, if it did."""
+    faultpoints.arm(plan)
+    for driver in (PostgresDriver, AsyncPostgresDriver):
+        faultpoints.pointed(driver)
+    try:
+        call()
+    except faultpoints.PlannedFault:
+        return PLANNED
+    except BaseException:  # noqa: BLE001 # it is told to the parent
+        return traceback.format_exc().encode(errors="replace")[-4000:]
+    return ENDED
+
+
+def _listen(ear: int, pid: int, timeout_s: float) -> bytes:
+    """Returns what the child says until its end. Raises NotCrashed when that does not come."""
+    said = b""
+    while True:
+        if not select.select([ear], [], [], timeout_s)[0]:
+            raise NotCrashed(f"the callable neither died nor ended in {timeout_s} s (pid {pid})")
+        part = os.read(ear, 65536)
+        if not part:
+            return said
+        said += part

@@ -1,0 +1,65 @@
+"""Which of the faults of a run could have touched an element: what excuses it, and no more (G7).
+
+Private to the checker. A fault that names a server touches what that server has executed; one that
+names a client touches no execution; any other may touch whatever ran at its time. One whose time
+is not known (at 0) may have been at any time.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+CLIENTS = "client"
+"""The target of a fault that clients alone feel."""
+
+
+def name_of(actor: str) -> str:
+    """Returns the participant of an actor, as faults name it: the last word."""
+    return actor.rpartition(" ")[2]
+
+
+class Injected:
+    """The faults of a run, by whom they touched. `sort` them once, when all were added."""
+
+    def __init__(self) -> None:
+        self._at: defaultdict[str, list[int]] = defaultdict(list)
+
+    def add(self, target: str, at: int) -> None:
+        """Adds a fault."""
+        self._at[name_of(target)].append(at)
+
+    def sort(self, servers: Iterable[str], clients: Iterable[str]) -> None:
+        """Drops those of clients, and puts together those that name no server."""
+        known = {name_of(one) for one in servers}
+        for name in {CLIENTS, *map(name_of, clients)} - known:
+            self._at.pop(name, None)
+        for name in [name for name in self._at if name and name not in known]:
+            self._at[""] += self._at.pop(name)
+        for times in self._at.values():
+            times.sort()
+
+    def touching(self, actors: Iterable[str], begin: int, end: int) -> int:
+        """Returns how many may have touched what these executed, within these times."""
+        names = {"", *map(name_of, actors)}
+        return sum(_within(self._at.get(name, []), begin, end) for name in names)
+
+    def unheard(self, most: int) -> int:
+        """Returns how many servers may have died with an element of which they had said nothing.
+
+        Nobody tells which. It is the death within one moment, so that more than `most` for one
+        element are no chance, unless the time of the faults is not known.
+        """
+        untimed = sum(bisect.bisect_right(times, 0) for times in self._at.values())
+        return untimed + min(most, sum(map(len, self._at.values())) - untimed)
+
+
+def _within(times: list[int], begin: int, end: int) -> int:
+    untimed = bisect.bisect_right(times, 0)
+    return untimed + max(
+        0, bisect.bisect_right(times, end) - bisect.bisect_left(times, max(begin, 1))
+    )

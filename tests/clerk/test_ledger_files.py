@@ -1,0 +1,118 @@
+"""A ledger in a file that is torn, corrupt, or not this client's: a clear error, nothing lost."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import onceq
+from onceq.errors import EnvironmentFault, LedgerRefused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RAW = onceq.Queue("raw", bytes, bytes)
+
+
+@pytest.fixture
+def path(qm: onceq.QueueManager, tmp_path: Path) -> Path:
+    """The ledger of ann, whose request 1 was sent."""
+    qm.declare(RAW)
+    with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(tmp_path / "ann.ledger")) as clerk:
+        clerk.recover()
+        clerk.send("1", b"x" * 10_000)
+    return tmp_path / "ann.ledger"
+
+
+def _torn(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+
+
+def _overwritten(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[4096 : 4096 + 200] = bytes(200)
+    path.write_bytes(content)
+
+
+def _other_content(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("""update onceq_ledger set entry = replace(entry, '"1"', '"2"')""")
+    connection.close()
+
+
+def _text(path: Path) -> None:
+    path.write_text("rid,body\n1,x\n" * 100)
+
+
+def _newer(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("update onceq_ledger set version = 2")
+    connection.close()
+
+
+@pytest.mark.parametrize("spoil", [_torn, _overwritten, _other_content, _text, _newer])
+def test_what_cannot_be_read_is_refused_and_nothing_is_lost(
+    qm: onceq.QueueManager, path: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(path)
+    there = path.read_bytes()
+    ledger = onceq.SqliteLedger(path)
+    clerk = qm.clerk("ann", RAW, ledger=ledger)
+    with pytest.raises(LedgerRefused, match=r"ann\.ledger"):
+        clerk.connect()
+    clerk.close()
+    assert path.read_bytes() == there
+    with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(path.with_name("new"))) as anew:
+        found = anew.recover()
+        assert isinstance(found, onceq.Submitted)
+        assert found.rid == "1"
+
+
+def test_the_ledger_of_another_is_refused(qm: onceq.QueueManager, path: Path) -> None:
+    bob = qm.clerk("bob", RAW, ledger=onceq.SqliteLedger(path))
+    with pytest.raises(LedgerRefused, match="another client"):
+        bob.connect()
+    bob.close()
+    with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(path)) as ann:
+        assert isinstance(ann.recover(), onceq.Submitted)
+
+
+def test_an_older_copy_of_the_ledger_is_brought_up_to_the_session(
+    qm: onceq.QueueManager, path: Path
+) -> None:
+    copy = path.read_bytes()
+    with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(path)) as clerk:
+        clerk.recover()
+        clerk.cancel_last_request()
+        clerk.done(clerk.receive(timeout_s=30))
+        clerk.send("2", b"y")
+    path.write_bytes(copy)
+    with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(path)) as clerk:
+        found = clerk.recover()
+        assert isinstance(found, onceq.Submitted)
+        assert found.rid == "2"
+
+
+def test_a_file_that_cannot_be_written_is_said(qm: onceq.QueueManager, tmp_path: Path) -> None:
+    qm.declare(RAW)
+    clerk = qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(tmp_path / "none" / "ann.ledger"))
+    with pytest.raises(EnvironmentFault, match="directory"):
+        clerk.connect()
+    clerk.close()
+
+
+def test_the_clients_own_file_will_do(qm: onceq.QueueManager, tmp_path: Path) -> None:
+    qm.declare(RAW)
+    own = sqlite3.connect(tmp_path / "shop.db")
+    own.execute("create table baskets (number integer)")
+    own.close()
+    with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(tmp_path / "shop.db")) as clerk:
+        clerk.recover()
+        with clerk.transaction() as work:
+            work.connection.execute("insert into baskets values (1)")
+            work.send("1", b"x")
+        assert isinstance(clerk.recover(), onceq.Submitted)

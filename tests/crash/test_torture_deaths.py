@@ -1,0 +1,83 @@
+"""What torture says of a process that has died: only what was done to it is no finding."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceq.testing.events import Fault, Recorder, load
+from onceq.testing.torture.board import Board, Count
+from onceq.testing.torture.fleet import STARVED, Fleet, Participant
+from onceq.testing.torture.life import Life
+from onceq.testing.torture.nursery import FAILED, News
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KILLED = -int(signal.SIGKILL)
+NAME = "server-0"
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Board:
+    return Board(tmp_path / "board")
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, board: Board) -> Iterator[Fleet]:
+    """A fleet of one server, of which only the news are heard."""
+    with Recorder(tmp_path / "conductor.events") as recorder:
+        fleet = Fleet(board, recorder)
+        fleet.is_tended = False
+        life = Life(
+            kind="server",
+            name=NAME,
+            life=1,
+            row=0,
+            conninfo="",
+            repository="r",
+            place=str(tmp_path),
+            seed=1,
+        )
+        fleet.participants[NAME] = Participant(life, lasts=True)
+        yield fleet
+        fleet.close()
+
+
+def news(code: int, *, asked: bool = False) -> News:
+    return News(name=NAME, pid=1, code=code, asked=asked)
+
+
+def test_a_kill_that_was_asked_for(fleet: Fleet) -> None:
+    fleet.hear(news(KILLED, asked=True))
+    assert (fleet.deaths.asked, fleet.deaths.others) == (1, [])
+
+
+def test_a_kill_does_not_hide_what_a_server_had_died_of(fleet: Fleet) -> None:
+    fleet.hear(news(FAILED, asked=True))
+    assert (fleet.deaths.asked, len(fleet.deaths.others)) == (0, 1)
+
+
+def test_only_who_executes_poison_dies_of_it(fleet: Fleet, board: Board, tmp_path: Path) -> None:
+    fleet.hear(news(KILLED))
+    assert (fleet.deaths.poisoned, len(fleet.deaths.others)) == (0, 1)
+    board.add(0, Count.POISONED)
+    fleet.hear(news(KILLED))
+    assert (fleet.deaths.poisoned, len(fleet.deaths.others)) == (1, 1)
+    assert [type(one) for one in load([tmp_path / "conductor.events"])] == [Fault]
+    fleet.hear(news(KILLED))
+    assert (fleet.deaths.poisoned, len(fleet.deaths.others)) == (1, 2)
+
+
+def test_a_starved_server_that_ends_well_has_ended_unasked(fleet: Fleet) -> None:
+    fleet.participants[NAME].excused.add(STARVED)
+    fleet.hear(news(FAILED))
+    assert (fleet.deaths.starved, fleet.deaths.others) == (1, [])
+    fleet.hear(news(0))  # it was asked to: nobody is tended any more
+    assert (fleet.deaths.starved, fleet.deaths.others) == (1, [])
+    fleet.is_tended = True
+    fleet.hear(news(0))
+    assert (fleet.deaths.starved, len(fleet.deaths.others)) == (1, 1)

@@ -1,0 +1,24 @@
+"""A file of 20,000 rows, submitted and collected with six kills: the proof's part, small."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from proof import goals
+from proof.large_file import PART
+from proof.part import Order, Size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.timeout(180)
+def test_a_large_file_in_the_small_size(tmp_path: Path) -> None:
+    order = Order(size=Size.SMALL, seed=1, place=tmp_path, say=lambda *_: None)
+    outcome = PART.run(order)
+    assert outcome.violations == []
+    reached = {measure.what: measure.reached for measure in outcome.measures}
+    assert (reached[goals.FILE_ROWS], reached[goals.KILLS]) == (20_000, 6)
+    assert reached["peak MB of submit"] > 0

@@ -1,0 +1,54 @@
+"""What proves that a control of torture was found, and what does not; which faults were made."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from onceq.testing.torture import Report
+from onceq.testing.torture.plan import BY_NAME, CONTROLS
+from proof.torture import is_proved, unmade
+
+DEATH = "death: notes notes-0 in life 3: code 70; see said.txt"
+
+
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        ("fence", "G2: the effect of clerk-0.1.7 is there 2 times"),
+        ("fence", "G2 stream-0.9: its effect 'stream-0.9' committed 2 times"),
+        ("fence", "G2 stream-0.9: 2 effects are there, not 1"),
+        ("fence", "G8: clerk-2.2.5 is cancelled and its effect is there"),
+        ("fence", "G8 clerk-2.2.5: was killed, and its effect is there"),
+        ("clerk", "G2: clerk-0.1.7 was ordered once, booked by 2 requests"),
+        ("clerk", "G2 clerk-0.1.7: was ordered once, and booked by several requests"),
+    ],
+)
+def test_what_the_controls_break(broken: str, text: str) -> None:
+    assert is_proved(broken, [DEATH, text])
+    (other,) = set(CONTROLS) - {broken}
+    assert not is_proved(other, [text])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DEATH,
+        "G12 clerk-0: did not come to its end within 300 s",
+        "G2 clerk-0.1: is done and its effect is not there",
+        "G4 n: an acknowledged datagram is in 0 places",
+    ],
+)
+@pytest.mark.parametrize("broken", CONTROLS)
+def test_what_proves_nothing(broken: str, text: str) -> None:
+    assert not is_proved(broken, [text])
+
+
+def test_a_kind_of_fault_that_was_never_made_is_named() -> None:
+    values: dict[str, Any] = dict.fromkeys((one.name for one in fields(Report)), 0)
+    made = dict.fromkeys(BY_NAME, 1) | {"fill disk": 0, "end session": 0}
+    values |= {"faults": made, "not_made": ["fill disk, 2 times: not as root"]}
+    report = Report(**values)
+    assert unmade(report) == ["G12: no fault 'end session' was made, and nothing says why"]

@@ -1,0 +1,27 @@
+"""What was released stays: repositories have it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from onceq.engine import schema
+from tests.tidy.source_tree import ROOT
+
+RELEASED = {
+    "0001_baseline": "475d100be9527785b475d5140e619f93248302bf4b43b10de64268a491417ff9",
+}
+"""The digest of each migration that a release brought. A line is added by a release, and kept."""
+
+
+def test_released_migrations_are_never_changed() -> None:
+    folder = ROOT / "src/onceq/engine/sql/migrations"
+    found = {p.stem: hashlib.sha256(p.read_bytes()).hexdigest() for p in folder.glob("*.sql")}
+    assert {name: found.get(name) for name in RELEASED} == RELEASED, (
+        "a migration that was released was changed: change the tables by another one"
+    )
+
+
+def test_the_list_of_migrations_is_that_of_the_files() -> None:
+    folder = ROOT / "src/onceq/engine/sql/migrations"
+    assert list(schema.MIGRATIONS) == sorted(p.stem for p in folder.glob("*.sql"))
+    assert [int(name[:4]) for name in schema.MIGRATIONS] == list(range(1, schema.newest() + 1))
