@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 KILLED: Final = {Size.SMALL: 100, Size.PROOF: 2_000, Size.LONG: 40_000}
 CONTROL_KILLS: Final = 20
+CONTROL: Final = f"a client with {NAIVE}"
 ABREAST: Final = 3
 STEPS: Final = 70
 """About as many steps as three requests have, with the connects before them."""
@@ -212,7 +213,7 @@ def run(order: Order) -> Outcome:
             Measure(what=KILLS, reached=total),
         ],
         violations=[f"{what}; seed {order.seed}" for what in (*trial.violations, *told)],
-        controls=[Control(what=f"a client with {NAIVE}", broke=doubled, of=control.kills.total())],
+        controls=[Control(what=CONTROL, broke=doubled, of=control.kills.total())],
         page=page(trial, found),
     )
 
@@ -239,5 +240,6 @@ PART: Final = Part(
     text="clients are killed at every step, with each kind of ledger and with none: they know",
     run=run,
     states=(CLIENT_KILLS, KILLS),
+    controls={CONTROL: 0.25},
     limits=Limits(small_s=120.0, proof_s=900.0),
 )

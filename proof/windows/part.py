@@ -165,6 +165,11 @@ def _count(connection: psycopg.Connection[Any], query: str) -> int:
     return 0 if row is None else int(row[0])
 
 
+AGAIN: Final = "a reply received after its acknowledgement"
+NOTHING: Final = "a connect that shows nothing"
+ANOTHER: Final = "another reply to the same rid"
+
+
 def _controls(lines: list[Line]) -> list[Control]:
     """What the judge must find in a log that is broken at one place."""
     handed = next(line for line in lines if line.what == "received")
@@ -173,9 +178,9 @@ def _controls(lines: list[Line]) -> list[Control]:
     shown = Line(what="connected", rids=[])
     other = Line(what="received", rids=handed.rids, digest="another")
     wrong = {
-        "a reply received after its acknowledgement": [*lines, again],
-        "a connect that shows nothing": [*lines[: lines.index(freed)], shown],
-        "another reply to the same rid": [*lines[: lines.index(freed)], other],
+        AGAIN: [*lines, again],
+        NOTHING: [*lines[: lines.index(freed)], shown],
+        ANOTHER: [*lines[: lines.index(freed)], other],
     }
     return [
         Control(what=what, broke=int(bool(judge(broken).violations)), of=1)
@@ -188,5 +193,6 @@ PART = Part(
     text="one client with thousands of requests outstanding, received in random order, killed",
     run=windows,
     states=(goals.OUTSTANDING, goals.KILLS),
+    controls=dict.fromkeys((AGAIN, NOTHING, ANOTHER), 1.0),
     limits=Limits(small_s=180.0, proof_s=600.0, long_s=3600.0),
 )

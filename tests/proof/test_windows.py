@@ -10,7 +10,7 @@ from proof import goals
 from proof.part import Order, Size
 from proof.windows.client import Line
 from proof.windows.judge import judge
-from proof.windows.part import windows
+from proof.windows.part import PART, windows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,6 +23,7 @@ def test_a_thousand_outstanding_requests_survive_ten_kills(tmp_path: Path) -> No
     reached = {one.what: one.reached for one in outcome.measures}
     assert reached[goals.OUTSTANDING] == 1000
     assert reached[goals.KILLS] == 10
+    assert {control.what for control in outcome.controls} == set(PART.controls)
     assert all(control.is_met for control in outcome.controls)
 
 
