@@ -79,7 +79,7 @@ def make_queue(place: Place, r: Rubbish) -> Any:
     """A queue as a value; and declared when it is one."""
     settings = r.keywords(SETTINGS | {"unknown": 1} if r.likely(0.05) else SETTINGS)
     name = r.either("scratch")
-    r.expect(legal.both(legal.queue_name(name), legal.settings(settings)))
+    r.expect(legal.both(legal.queue_name_of_ours(name), legal.settings(settings)))
     queue: Queue[Any, Any] = Queue(name, bytes, bytes, **settings)
     place.qm.create(queue)
     return place.qm.destroy(queue.name)
@@ -107,7 +107,9 @@ def alter(place: Place, r: Rubbish) -> None:
         r.expect(legal=False)
     place.qm.alter(ops.AlterQueue(queue=name, **changes, **started))
     place.qm.alter(
-        ops.AlterQueue(queue="typed", abort_limit=5, body_bytes_max=65_536, tag_bytes_max=65_536)
+        ops.AlterQueue(
+            queue="typed", abort_limit=5, body_bytes_max=legal.TYPED_BYTES, tag_bytes_max=65_536
+        )
     )
 
 
@@ -127,7 +129,7 @@ def enqueue(place: Place, r: Rubbish) -> Any:
         r.expect(_sent(legal.octets(body, legal.BODY_BYTES), given))
         return place.qm.enqueue(ORDERS, body, **given)
     value = r.either({"a": 1}, 0.3)
-    r.expect(_sent(legal.encodable(dict, value), given))
+    r.expect(_sent(legal.typed(value), given))
     return place.qm.enqueue(TYPED, value, **given)
 
 
@@ -210,13 +212,19 @@ def tagged(place: Place, r: Rubbish) -> Any:
     tag = r.sized(b"tag", legal.TAG_BYTES)
     named = legal.queue_name(queue)
     of_tag = legal.optional(tag, lambda v: legal.octets(v, legal.TAG_BYTES))
+    of_tag_taken = of_tag or (
+        None if legal.octets(tag) else False
+    )  # of an element, if there is one
     of_body = legal.octets(body, legal.BODY_BYTES)
     calls: list[tuple[bool | None, Callable[[], Any]]] = [
         (
             legal.both(named, of_body, of_tag),
             lambda: place.qm.enqueue_tagged(queue, place.handle, body, tag),
         ),
-        (legal.both(named, of_tag), lambda: place.qm.dequeue_tagged(queue, place.handle, tag)),
+        (
+            legal.both(named, of_tag_taken),
+            lambda: place.qm.dequeue_tagged(queue, place.handle, tag),
+        ),
         (named, lambda: place.qm.read_last(queue, place.handle)),
     ]
     expected, call = r.chance.choice(calls)

@@ -18,6 +18,7 @@ from typing import Any, Final
 
 BODY_BYTES: Final = 1024 * 1024
 TAG_BYTES: Final = 64 * 1024
+TYPED_BYTES: Final = 65_536
 ID_BYTES: Final = 200
 QUEUE_CHARACTERS: Final = 63
 REPOSITORY_CHARACTERS: Final = 41
@@ -65,6 +66,12 @@ def queue_name(value: object) -> bool:
         and 1 <= len(value) <= QUEUE_CHARACTERS
         and all(c in allowed for c in value)
     )
+
+
+def queue_name_of_ours(value: object) -> bool:
+    """A queue's name that is none of a client's reply queue, "reply-" and a number."""
+    kind, _, number = str(value).partition("-")
+    return queue_name(value) and not (kind == "reply" and number.isdecimal())
 
 
 def repository_name(value: object) -> bool:
@@ -178,6 +185,15 @@ def search(given: Mapping[str, Any]) -> bool:
         optional(given[name], identifier) for name in ("rid", "registrant", "state", "queue")
     )
     return texts and optional(given["eid"], eid) and whole(given["limit"], 1, 2**31 - 1)
+
+
+def typed(value: object) -> bool | None:
+    """What fits into the queue of dictionaries, whose bodies are limited; large ones are unjudged.
+
+    A character is at most six bytes of JSON.
+    """
+    fits = 6 * len(repr(value)) < TYPED_BYTES
+    return both(encodable(dict, value), fits or None)
 
 
 def settings(given: Mapping[str, Any]) -> bool:

@@ -60,8 +60,15 @@ def test_what_is_no_table_is_named(here: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["url = 1", 'host = "x"', "not = [toml", f"url = {DEEP}", 'url = "embedded:~nobody-here/x"'],
-    ids=["a number", "an unknown key", "no TOML", "too deep", "nobody's home"],
+    [
+        "url = 1",
+        'host = "x"',
+        "not = [toml",
+        f"url = {DEEP}",
+        'url = "embedded:~nobody-here/x"',
+        r'url = "embedded:~\u0000"',
+    ],
+    ids=["a number", "an unknown key", "no TOML", "too deep", "nobody's home", "a NUL"],
 )
 def test_a_wrong_file_is_named(here: Path, text: str) -> None:
     (here / "onceq.toml").write_text(text)

@@ -96,7 +96,7 @@ def _checked(found: object, path: Path) -> dict[str, str]:
     if url.startswith(EMBEDDED):
         try:
             place = path.parent / Path(url.removeprefix(EMBEDDED)).expanduser()
-        except RuntimeError as error:  # a home directory that is not known
+        except (RuntimeError, ValueError) as error:  # no home directory is known; a NUL
             raise InvalidValue(f"{path}: url = {url!r}: {error}") from None
         return {**table, "url": f"{EMBEDDED}{place}"}
     return table
