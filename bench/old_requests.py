@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -27,7 +28,6 @@ from bench.results import Result, Slice
 from bench.workers.base import BODY
 from bench.workers.onceq_worker import init
 from onceq.engine.embedded import open_embedded
-from onceq.model import ops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     from bench.scene import Scene
     from onceq import Context
+    from onceq.model.element import Search
+
+    Look = Callable[[], object]
 
 ROWS = 5_000_000
 CLIENTS = 1000
@@ -46,6 +49,7 @@ PAGE = 100
 TARGET_MS = 5.0
 BATCH = 100
 SERVED_S = 120.0
+FAILED = onceq.RequestOutcome.FAILED
 WORK = onceq.Queue("work-0", bytes, bytes)
 INDEXES = ("history_of_registrant", "history_of_queue")
 COPY = """
@@ -109,39 +113,53 @@ def _ids(connection: psycopg.Connection[Any], query: str) -> dict[str, int]:
     return dict(connection.execute(query.encode()).fetchall())
 
 
-def _ways(past: Past, chance: random.Random) -> dict[str, Callable[[], ops.Op[Any]]]:
-    """Return each way to look, by name, as what makes an Op of chance."""
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks, for requests of chance."""
 
-    def client() -> str:
-        return f"client-{chance.randrange(CLIENTS)}"
+    qm: onceq.QueueManager
+    past: Past
+    chance: random.Random
 
-    def hour() -> dict[str, Any]:
-        since = past.at(chance.randrange(past.rows))
+    def client(self) -> str:
+        return f"client-{self.chance.randrange(CLIENTS)}"
+
+    def number(self) -> int:
+        return self.chance.randrange(self.past.rows)
+
+    def hour(self) -> Search:
+        since = self.past.at(self.number())
         return {"since": since, "until": since + dt.timedelta(hours=1), "limit": PAGE}
 
-    def number() -> int:
-        return chance.randrange(past.rows)
+    def end(self) -> onceq.OldRequest:
+        """Return what may be the last of a page."""
+        (found,) = self.qm.find(rid=f"r{self.number()}")
+        return found
 
-    return {
-        "rid": lambda: ops.LookUp(rid=f"r{number()}"),
-        "eid": lambda: ops.LookUp(eid=uuid.UUID(int=number())),
-        "aborts": lambda: ops.ListAttempts(eid=uuid.UUID(int=number())),
-        "find by rid": lambda: ops.FindRequests(rid=f"r{number()}"),
-        "client": lambda: ops.FindRequests(registrant=client(), limit=PAGE),
-        "client and time": lambda: ops.FindRequests(registrant=client(), **hour()),
-        "client, failed": lambda: ops.FindRequests(registrant=client(), outcome="failed"),
-        "queue, failed, time": lambda: ops.FindRequests(
-            queue=chance.choice(QUEUES), outcome="failed", **hour()
-        ),
-        "time": lambda: ops.FindRequests(**hour()),
-        "a later page": lambda: ops.FindRequests(
-            registrant=client(), after_at=past.at(number()), after_eid=uuid.UUID(int=0), limit=PAGE
-        ),
-    }
+    def look(self, **where: Any) -> Look:
+        return partial(self.qm.lookup, **where)
+
+    def find(self, search: Search) -> Look:
+        return partial(self.qm.find, **search)
 
 
-CHANCE = random.Random(1)  # noqa: S311 - seeded choices, no secrets
-WAYS = tuple(_ways(Past(1), CHANCE))
+WAYS: dict[str, Callable[[Asker], Look]] = {
+    "rid": lambda one: one.look(rid=f"r{one.number()}"),
+    "eid": lambda one: one.look(eid=uuid.UUID(int=one.number())),
+    "aborts": lambda one: partial(one.qm.attempts, uuid.UUID(int=one.number())),
+    "find by rid": lambda one: one.find({"rid": f"r{one.number()}"}),
+    "client": lambda one: one.find({"registrant": one.client(), "limit": PAGE}),
+    "client and time": lambda one: one.find({"registrant": one.client(), **one.hour()}),
+    "client, failed": lambda one: one.find({"registrant": one.client(), "outcome": FAILED}),
+    "queue, failed, time": lambda one: one.find(
+        {"queue": one.chance.choice(QUEUES), "outcome": FAILED, **one.hour()}
+    ),
+    "time": lambda one: one.find(one.hour()),
+    "a later page": lambda one: one.find(
+        {"registrant": one.client(), "after": one.end(), "limit": PAGE}
+    ),
+}
+"""Each way to look, by name: what draws whom to look for, and returns the call that is timed."""
 NAMES = (*(f"old-requests/{way}" for way in WAYS), "old-requests/finish")
 
 
@@ -152,23 +170,25 @@ def run(scene: Scene) -> None:
         past = Past(rows)
         with psycopg.connect(conninfo) as connection:
             past.fill(connection)
-        for way, make in _ways(past, CHANCE).items():
+        asker = Asker(qm, past, random.Random(1))  # noqa: S311 - seeded choices, no secrets
+        for way in WAYS:
             scene.told.started(f"old-requests/{way}")
-            scene.told.found(_looked(way, make, qm, rows))
+            scene.told.found(_looked(way, asker))
     scene.told.started("old-requests/finish")
     scene.told.found(_cost(scene))
 
 
-def _looked(way: str, make: Callable[[], ops.Op[Any]], qm: onceq.QueueManager, rows: int) -> Result:
-    link = qm._link  # noqa: SLF001 - an Op without its method's checks, which cost nothing here
-    link.perform(make())
-    before = _scans(qm.located.conninfo)
+def _looked(way: str, asker: Asker) -> Result:
+    draw, rows, conninfo = WAYS[way], asker.past.rows, asker.qm.located.conninfo
+    draw(asker)()
+    before = _scans(conninfo)
     took: list[float] = []
     for _ in range(LOOKS):
+        look = draw(asker)
         began = time.perf_counter()
-        link.perform(make())
+        look()
         took.append((time.perf_counter() - began) * 1000)
-    scans = _scans(qm.located.conninfo) - before
+    scans = _scans(conninfo) - before
     took.sort()
     return Result(
         name=f"old-requests/{way}",
