@@ -7,6 +7,7 @@ between, and nobody else.
 
 from __future__ import annotations
 
+import abc
 import os
 import signal
 import sqlite3
@@ -123,7 +124,7 @@ def _send_anew(errand: Errand, qm: onceq.QueueManager) -> None:
             number += 1
 
 
-class _Living:
+class _Living(abc.ABC):
     """What all variants do alike."""
 
     def __init__(self, errand: Errand, qm: onceq.QueueManager) -> None:
@@ -132,9 +133,9 @@ class _Living:
         self.client = errand.client
         self._eye = psycopg.connect(errand.ground.url, autocommit=True)
 
+    @abc.abstractmethod
     def is_processed(self, number: int) -> bool:
         """Returns whether the reply was processed, by where that is put down."""
-        raise NotImplementedError
 
     def true_state(self, number: int) -> str:
         """Returns the truth about a request."""

@@ -168,9 +168,10 @@ def _run(ground: Ground, name: str, program: Callable[[], None]) -> NoReturn:
     try:
         program()
         code = 0
-    except BaseException:  # noqa: BLE001 # the boundary of a process: told, and judged by its code
+    except BaseException:
         append(ground.place / "said.txt", f"--- {name}\n{traceback.format_exc()}")
-    finally:
+        raise
+    finally:  # the child ends here, whatever was raised
         os._exit(code)
 
 

@@ -86,9 +86,11 @@ def life(run: Callable[[], None]) -> int:
         try:
             run()
             code = 0
-        except BaseException:  # noqa: BLE001 # the parent judges the exit code
+        except BaseException:
             traceback.print_exc()
-        os._exit(code)
+            raise
+        finally:  # the child ends here, whatever was raised; the parent judges its code
+            os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 

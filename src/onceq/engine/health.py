@@ -64,8 +64,7 @@ class DatabaseFacts:
 def database_facts(connection: psycopg.Connection[Any]) -> DatabaseFacts:
     """Returns what is known of the database. EnvironmentFault."""
     with translated(), connection.cursor(row_factory=class_row(DatabaseFacts)) as cursor:
-        found = cursor.execute(_DATABASE).fetchone()
-    assert found is not None  # noqa: S101 # a select without from has a row
+        (found,) = cursor.execute(_DATABASE)
     return found
 
 

@@ -5,6 +5,7 @@ Used by `onceq.clerk.ledger`. They run statements, and say what an error of one 
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 from dataclasses import dataclass
@@ -69,13 +70,13 @@ def _failed(
     return session.failure(error, connection, committing=op.commits)
 
 
-class _Executes:
+class _Executes(abc.ABC):
     """Runs statements on a connection."""
 
     @property
+    @abc.abstractmethod
     def connection(self) -> psycopg.Connection[Any]:
         """The connection; what the client's own work is given."""
-        raise NotImplementedError
 
     def execute(self, op: Statement) -> Rows:
         """Runs a statement and returns its rows."""
@@ -90,13 +91,13 @@ class _Executes:
             raise _failed(error, connection, op) from error
 
 
-class _ExecutesAsync:
+class _ExecutesAsync(abc.ABC):
     """`_Executes`, awaited."""
 
     @property
+    @abc.abstractmethod
     def connection(self) -> psycopg.AsyncConnection[Any]:
         """The connection; what the client's own work is given."""
-        raise NotImplementedError
 
     async def execute(self, op: Statement) -> Rows:
         """Runs a statement and returns its rows."""

@@ -7,13 +7,14 @@ they only bound waits.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from onceq.engine.driver import connect
 from onceq.errors import InvalidValue
 
 if TYPE_CHECKING:
+    from datetime import datetime
     from typing import Self
 
 CLOCK = "clock_timestamp()"
@@ -36,8 +37,7 @@ class Clock:
 
     def now(self) -> datetime:
         """Returns the repository's time."""
-        found = self._one(f"select {self._repository}.now()")
-        assert isinstance(found, datetime)  # noqa: S101 # what the function returns
+        found: datetime = self._one(f"select {self._repository}.now()")
         return found
 
     def advance(self, by: float | timedelta) -> datetime:

@@ -96,8 +96,8 @@ def _run_child(plan: str, call: Callable[[], object], timeout_s: float) -> tuple
     if pid == 0:
         try:
             os.close(ear)
-            os.write(mouth, _live(plan, call))
-        finally:
+            _live(plan, call, mouth)
+        finally:  # the child ends here, whatever was raised
             os._exit(0)
     os.close(mouth)
     try:
@@ -110,18 +110,21 @@ def _run_child(plan: str, call: Callable[[], object], timeout_s: float) -> tuple
     return os.waitstatus_to_exitcode(status), said
 
 
-def _live(plan: str, call: Callable[[], object]) -> bytes:
-    """Is the child's life; returns how the callable ended, if it did."""
+def _live(plan: str, call: Callable[[], object], mouth: int) -> None:
+    """Is the child's life; says how the callable ended, if it did."""
     faultpoints.arm(plan)
     for driver in (PostgresDriver, AsyncPostgresDriver):
         faultpoints.pointed(driver)
+    said = ENDED
     try:
         call()
     except faultpoints.PlannedFault:
-        return PLANNED
-    except BaseException:  # noqa: BLE001 # it is told to the parent
-        return traceback.format_exc().encode(errors="replace")[-4000:]
-    return ENDED
+        said = PLANNED
+    except BaseException:
+        said = traceback.format_exc().encode(errors="replace")[-4000:]
+        raise
+    finally:
+        os.write(mouth, said)
 
 
 def _listen(ear: int, pid: int, timeout_s: float) -> bytes:

@@ -148,12 +148,11 @@ class Drain:
         query = DUE.format(self._repository).encode()
         end = time.monotonic() + timeout_s
         while not running.done():
-            row = connection.execute(query, (queues,)).fetchone()
-            assert row is not None  # noqa: S101 # a count
-            if row[0] == 0:
+            ((count, left),) = connection.execute(query, (queues,))
+            if count == 0:
                 return None
             if time.monotonic() > end:
-                return str(row[1])
+                return str(left)
             time.sleep(LOOK_S)
         return None
 
