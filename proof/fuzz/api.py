@@ -79,7 +79,7 @@ def make_queue(place: Place, r: Rubbish) -> Any:
     """A queue as a value; and declared when it is one."""
     settings = r.keywords(SETTINGS | {"unknown": 1} if r.likely(0.05) else SETTINGS)
     name = r.either("scratch")
-    r.expect(legal.both(legal.queue_name_of_ours(name), legal.settings(settings)))
+    r.legal = legal.both(legal.queue_name_of_ours(name), legal.settings(settings))
     queue: Queue[Any, Any] = Queue(name, bytes, bytes, **settings)
     place.qm.create(queue)
     return place.qm.destroy(queue.name)
@@ -89,7 +89,7 @@ def handle_queue(place: Place, r: Rubbish) -> Any:
     """Options of a handler."""
     del place
     options = r.keywords({"batch": 3, "isolation": "serializable", "effects": True})
-    r.expect(legal.options(options))
+    r.legal = legal.options(options)
     return ORDERS.handled_by(print, **options)
 
 
@@ -104,7 +104,7 @@ def alter(place: Place, r: Rubbish) -> None:
     flags = all(legal.optional(one, legal.flag) for one in started.values())
     one_by_one = [legal.settings(legal.DEFAULT_BACKOFF_MS_MAX | {k: given[k]}) for k in given]
     if not (legal.queue_name(name) and flags and all(one_by_one)):
-        r.expect(legal=False)
+        r.legal = False
     place.qm.alter(ops.AlterQueue(queue=name, **changes, **started))
     place.qm.alter(
         ops.AlterQueue(
@@ -117,7 +117,7 @@ def name_queue(place: Place, r: Rubbish) -> Any:
     """A queue's name."""
     calls: list[Callable[[Any], Any]] = [place.qm.show, place.qm.start, place.qm.destroy]
     call, name = r.chance.choice(calls), r.value()
-    r.expect(legal.queue_name(name))
+    r.legal = legal.queue_name(name)
     return call(name)
 
 
@@ -126,14 +126,14 @@ def enqueue(place: Place, r: Rubbish) -> Any:
     given = attributes(r)
     if r.likely(0.5):
         body = r.sized(b"x", legal.BODY_BYTES, 0.7)
-        r.expect(_sent(legal.octets(body, legal.BODY_BYTES), given))
+        r.legal = _sent(body=legal.octets(body, legal.BODY_BYTES), given=given)
         return place.qm.enqueue(ORDERS, body, **given)
     value = r.either({"a": 1}, 0.3)
-    r.expect(_sent(legal.typed(value), given))
+    r.legal = _sent(body=legal.typed(value), given=given)
     return place.qm.enqueue(TYPED, value, **given)
 
 
-def _sent(body: bool | None, given: dict[str, Any]) -> bool | None:  # noqa: FBT001 # an answer
+def _sent(*, body: bool | None, given: dict[str, Any]) -> bool | None:
     """Whether body and attributes are legal; texts of properties are PostgreSQL's to judge."""
     unjudged = None if {"properties", "not_before", "expires_at"} & given.keys() else True
     return legal.both(body, legal.attributes(given), unjudged)
@@ -157,7 +157,7 @@ def attributes(r: Rubbish) -> Any:
 def enqueue_many(place: Place, r: Rubbish) -> Any:
     """Many bodies."""
     many: Any = r.either([r.either(b"x", 0.8) for _ in range(3)], 0.8)
-    r.expect(legal.several(many) and all(legal.octets(one, legal.BODY_BYTES) for one in many))
+    r.legal = legal.several(many) and all(legal.octets(one, legal.BODY_BYTES) for one in many)
     return place.qm.enqueue_many(ORDERS, many)
 
 
@@ -165,7 +165,7 @@ def dequeue(place: Place, r: Rubbish) -> Any:
     """What to dequeue, and how long to wait."""
     timeout = r.chance.choice((0, 0.0, -1, -1e9, 0.0))
     queue, eid = r.either("orders"), r.either(None)
-    r.expect(legal.both(legal.queue_name(queue), legal.optional(eid, legal.eid)))
+    r.legal = legal.both(legal.queue_name(queue), legal.optional(eid, legal.eid))
     return place.qm.dequeue(queue, eid=eid, timeout_s=timeout)
 
 
@@ -178,7 +178,7 @@ def name_element(place: Place, r: Rubbish) -> Any:
         place.qm.resolve,
     ]
     call, eid = r.chance.choice(calls), r.either(r.eid(), 0.2)
-    r.expect(legal.eid(eid) or (None if call == place.qm.resolve else False))
+    r.legal = legal.eid(eid) or (None if call == place.qm.resolve else False)
     return call(eid)
 
 
@@ -186,7 +186,7 @@ def look_up(place: Place, r: Rubbish) -> Any:
     """What to look for."""
     likely = {"rid": "1", "eid": r.eid(), "registrant": "x", "state": "queued", "queue": "orders"}
     search = r.keywords(likely | {"limit": 3})
-    r.expect(legal.search({**dict.fromkeys(likely), "limit": 1, **search}))
+    r.legal = legal.search({**dict.fromkeys(likely), "limit": 1, **search})
     return place.qm.lookup(**search)
 
 
@@ -195,13 +195,11 @@ def register(place: Place, r: Rubbish) -> Any:
     options = r.keywords({"thread": "t", "stable": True}, 0.6)
     queue, name = r.either("orders", 0.8), r.either("someone", 0.3)
     thread = options.get("thread", "")
-    r.expect(
-        legal.both(
-            legal.queue_name(queue),
-            legal.identifier(name),
-            thread == "" or legal.identifier(thread),
-            legal.flag(options.get("stable", True)),
-        )
+    r.legal = legal.both(
+        legal.queue_name(queue),
+        legal.identifier(name),
+        thread == "" or legal.identifier(thread),
+        legal.flag(options.get("stable", True)),
     )
     return place.qm.register(queue, name, **options)
 
@@ -227,8 +225,7 @@ def tagged(place: Place, r: Rubbish) -> Any:
         ),
         (named, lambda: place.qm.read_last(queue, place.handle)),
     ]
-    expected, call = r.chance.choice(calls)
-    r.expect(expected)
+    r.legal, call = r.chance.choice(calls)
     return call()
 
 
@@ -236,12 +233,10 @@ def connect(place: Place, r: Rubbish) -> Any:
     """A client's name, its thread and its window."""
     name, options = r.either("someone", 0.2), r.keywords({"thread": "t", "window": 2}, 0.7)
     thread = options.get("thread", "")
-    r.expect(
-        legal.both(
-            legal.identifier(name),
-            thread == "" or legal.identifier(thread),
-            legal.whole(options.get("window", 1), 1, 1) or None,
-        )
+    r.legal = legal.both(
+        legal.identifier(name),
+        thread == "" or legal.identifier(thread),
+        legal.whole(options.get("window", 1), 1, 1) or None,
     )
     link: Any = _Kept(place.link)
     return Clerk(link, name, ORDERS, **options).connect()
@@ -252,11 +247,11 @@ def send(place: Place, r: Rubbish) -> Any:
     clerk = place.clerk
     if r.likely(0.2):
         pairs: Any = r.either([(r.either("1"), r.either(b"x")), (r.text(), b"y")], 0.8)
-        r.expect(legal.several(pairs) and all(map(_is_sendable, pairs)))
+        r.legal = legal.several(pairs) and all(map(_is_sendable, pairs))
         return clerk.send_many(pairs)
     chosen = {k: v for k, v in attributes(r).items() if k not in {"rid", "correlation_id"}}
     rid, body = r.either(r.text(), 0.7), r.sized(b"x", legal.BODY_BYTES, 0.8)
-    r.expect(_sent(_is_sendable((rid, body)), chosen))
+    r.legal = _sent(body=_is_sendable((rid, body)), given=chosen)
     return clerk.send(rid, body, **chosen)
 
 
@@ -288,8 +283,7 @@ def receive(place: Place, r: Rubbish) -> Any:
         (None, clerk.disconnect),
         (None, clerk.connect),
     ]
-    expected, call = r.chance.choice(calls)
-    r.expect(expected)
+    r.legal, call = r.chance.choice(calls)
     return call()
 
 

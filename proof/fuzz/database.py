@@ -159,7 +159,7 @@ class Database:
         """Returns a call whose legal values are known: a body, a priority."""
         size = r.chance.choice(BODIES) if r.likely(0.1) else 2
         priority = r.chance.choice((-32_768, -1, 0, 4, 9, 10, 32_767, None))
-        r.expect(size <= legal.BODY_BYTES and legal.whole(priority, 0, 9))
+        r.legal = size <= legal.BODY_BYTES and legal.whole(priority, 0, 9)
         body = f"convert_to(repeat('x', {size}), 'UTF8')"
         at = "null" if priority is None else f"'{priority}'"
         rest = "null, null, null, null, null, true"

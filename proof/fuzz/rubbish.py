@@ -45,17 +45,13 @@ class Odd:
 class Rubbish:
     """One source of rubbish; a seed is for ever the same.
 
-    legal: whether what was drawn is legal, once `expect` was told; None: it is not judged.
+    legal: whether what was drawn is legal, set before the call is made; None: it is not judged.
     """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
         self.legal: bool | None = None
         self.chance = random.Random(seed)  # a seed makes it repeatable
-
-    def expect(self, legal: bool | None) -> None:  # noqa: FBT001 # the one thing it is told
-        """Is told, before the call is made, whether what was drawn is legal."""
-        self.legal = legal
 
     def likely(self, probability: float) -> bool:
         """Returns True as often as told."""

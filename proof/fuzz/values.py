@@ -102,7 +102,7 @@ def check_names(r: Rubbish) -> Any:
     """Names, numbers, attributes: each check of `names`."""
     rule = r.chance.choice(RULES)
     value = rule.draw(r)
-    r.expect(rule.legal(value))
+    r.legal = rule.legal(value)
     return getattr(names, rule.check)(*rule.before, value, *rule.after)
 
 
@@ -110,7 +110,7 @@ def check_settings(r: Rubbish) -> Any:
     """Settings of a queue."""
     known: dict[str, Any] = {**SETTINGS, "unknown": 1} if r.likely(0.05) else SETTINGS
     given = r.keywords(known, 0.8)
-    r.expect(legal.settings(given))
+    r.legal = legal.settings(given)
     try:
         return QueueSettings(**given)
     except TypeError as error:  # as a Queue does: a setting that nobody knows
@@ -120,7 +120,7 @@ def check_settings(r: Rubbish) -> Any:
 def check_options(r: Rubbish) -> Any:
     """Options of a handler."""
     given = r.keywords({"batch": 3, "isolation": "serializable", "effects": True}, 0.6)
-    r.expect(legal.options(given))
+    r.legal = legal.options(given)
     return ORDERS.handled_by(print, **given)
 
 
@@ -129,10 +129,10 @@ def code(r: Rubbish) -> Any:
     kind = r.chance.choice(TYPES)
     if r.likely(0.5):
         data, strict = r.data(), r.likely(0.5)
-        r.expect(legal.decodable(kind, data, strict=strict))
+        r.legal = legal.decodable(kind, data, strict=strict)
         return decode(kind, data, "request", strict=strict)
     value = r.value()
-    r.expect(legal.encodable(kind, value))
+    r.legal = legal.encodable(kind, value)
     return encode(kind, value, "request")
 
 
@@ -144,7 +144,7 @@ def locate(r: Rubbish) -> Any:
     """URLs of the front door, without going there."""
     if r.likely(0.5):
         good = r.likely(0.5)
-        r.expect(good)
+        r.legal = good
         return located(r.chance.choice(GOOD_URLS if good else BAD_URLS)).conninfo
     url = r.chance.choice(SCHEMES) + r.text()
     if not url.startswith("embedded:"):
@@ -156,7 +156,7 @@ def configure(r: Rubbish) -> Any:
     """An onceq.toml or a pyproject.toml, read as the command line reads it in its directory."""
     name = r.chance.choice(("onceq.toml", "pyproject.toml"))
     content = _configuration(r, name) if r.likely(0.9) else r.data()
-    r.expect(legal.configuration(name, content))
+    r.legal = legal.configuration(name, content)
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path(name).write_bytes(content)
         target = config.choose(None, None, {})

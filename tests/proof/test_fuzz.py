@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -56,7 +57,7 @@ def _judged(call: Callable[[Rubbish], Any], seeds: range) -> Verdicts:
     verdicts = Verdicts()
     for seed in seeds:
         r = Rubbish(seed)
-        verdicts.judge("values", "call", r, lambda r=r: call(r))  # type: ignore[misc] # bound now
+        verdicts.judge("values", "call", r, functools.partial(call, r))
     return verdicts
 
 
