@@ -14,6 +14,7 @@ from onceq.model.element import Charge, Fate
 from onceq.model.oracle import clients, executions, queues, registrations, servers
 from onceq.model.oracle.state import State
 from onceq.testing.cast import Variant
+from onceq.testing.disk import SimulatedDisk
 from onceq.testing.simulator import main, shrunk, simulate
 
 if TYPE_CHECKING:
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
     from onceq.model.oracle.rows import Transaction
 
 SEEDS_MAX = 1000
+SEEDS_OF_A_DISK = 100
 
 
-def found_within(variant: Variant) -> set[str]:
-    for seed in range(SEEDS_MAX):
+def found_within(variant: Variant, seeds: int = SEEDS_MAX) -> set[str]:
+    for seed in range(seeds):
         violations = simulate(seed, variant).violations
         if violations:
             return {violation.guarantee for violation in violations}
@@ -151,6 +153,25 @@ def test_a_broken_queue_manager_is_found(name: str) -> None:
 
 
 SHOP = ("shop",)
+
+
+class ForgetfulDisk(SimulatedDisk):
+    """A disk on which no byte is made to last."""
+
+    def _sync(self, fd: int) -> None:
+        del fd
+
+
+class NamelessDisk(SimulatedDisk):
+    """A disk on which no name is made to last."""
+
+    def _sync_directory(self, directory: str) -> None:
+        del directory
+
+
+@pytest.mark.parametrize("disk", [ForgetfulDisk, NamelessDisk])
+def test_a_disk_that_does_not_keep_is_found(disk: type[SimulatedDisk]) -> None:
+    assert "G5" in found_within(Variant(disk=disk, extras=SHOP), SEEDS_OF_A_DISK)
 
 
 def acknowledge_first(file: durable.DurableFile, data: bytes) -> None:

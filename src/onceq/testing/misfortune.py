@@ -30,6 +30,8 @@ SERVER_DEATHS_MAX = 2
 DEATHS = ("die before", "die after")
 LOSSES = ("lost request", "lost answer", "ghost commits", "ghost rolls back", "database crash")
 FAULTS = (*DEATHS, *LOSSES, "second life", "abandoned", "power cut")
+KEPT_CUTS = 1
+"""Power cuts that are kept for `collect`: the other faults are spent while `submit` runs."""
 FREQUENT = frozenset({"Claim", "Sweep", "TakeOver", "ListQueues", "Receive"})
 """Ops that are performed so often that a fault hits one seldom."""
 RARE = frozenset(
@@ -115,6 +117,7 @@ class Misfortune(Cast):
         self._ghosts: list[tuple[Session, bool]] = []
         self._epochs: dict[int, int] = {}
         self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 8))
+        self._kept_cuts = KEPT_CUTS
         self._drawn = 0
         self._hit: list[int] = []
         self._deaths = 0
@@ -205,7 +208,30 @@ class Misfortune(Cast):
 
     def _draw(self, actor: Actor, op: ops.Op[Any]) -> str | None:
         """Returns the fault that hits now, if any."""
-        if not self._left or self.world.step > FAULT_STEPS:
+        if self.world.step > FAULT_STEPS:
+            return None
+        fault = "power cut" if self._is_kept_for(actor, op) else self._drawn_by_chance(actor, op)
+        if fault is None:
+            return None
+        self._drawn += 1
+        if self._only is not None and self._drawn - 1 not in self._only:
+            return None
+        name = type(plain(op)).__name__
+        self._hit.append(self._drawn - 1)
+        self._deaths += self._costs(actor, fault)
+        self.coverage.hits[name, fault] += 1
+        self.world.record(ev.Fault, actor.name, what=fault, target=name)
+        return fault
+
+    def _is_kept_for(self, actor: Actor, op: ops.Op[Any]) -> bool:
+        """Returns whether the power is cut while `collect` acknowledges what it wrote."""
+        collects = actor.machine is not None and isinstance(op, ops.Acknowledge)
+        hits = bool(collects and self._kept_cuts and self.world.likely(0.5))
+        self._kept_cuts -= hits
+        return hits
+
+    def _drawn_by_chance(self, actor: Actor, op: ops.Op[Any]) -> str | None:
+        if not self._left:
             return None
         name = type(plain(op)).__name__
         faults = self._faults_of(actor, op)
@@ -215,18 +241,14 @@ class Misfortune(Cast):
         if not self.world.likely(0.04 if name in FREQUENT else 0.5 if name in RARE else 0.1):
             return None
         fault = self._chance.choice(faults)
-        costs = actor.caller is not None or (fault in DEATHS and actor.process is not None)
-        if costs and self._deaths >= SERVER_DEATHS_MAX:
+        if self._costs(actor, fault) and self._deaths >= SERVER_DEATHS_MAX:
             return None
         self._left -= 1
-        self._drawn += 1
-        if self._only is not None and self._drawn - 1 not in self._only:
-            return None
-        self._hit.append(self._drawn - 1)
-        self._deaths += costs
-        self.coverage.hits[name, fault] += 1
-        self.world.record(ev.Fault, actor.name, what=fault, target=name)
         return fault
+
+    def _costs(self, actor: Actor, fault: str) -> bool:
+        """Returns whether a fault may charge whoever is innocent."""
+        return actor.caller is not None or (fault in DEATHS and actor.process is not None)
 
     def _suffer(self, actor: Actor, op: ops.Op[Any], fault: str) -> Any:
         driver = self._of(actor, op)
