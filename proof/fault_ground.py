@@ -20,7 +20,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import onceq
 from onceq.engine.binding import BINDINGS
@@ -39,11 +39,14 @@ from proof.fault_programs import ALERTS, PLANNED, QUEUE, ROUNDS, Errand, enter
 from proof.fault_scenes import SCENES, Left
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable, Mapping
     from multiprocessing.process import BaseProcess
-    from typing import Self
+    from typing import Any, Self
 
+    from onceq.engine.binding import Binding
     from onceq.testing.events import Event, FinalState
+    from proof.fault_programs import Orders
+    from proof.fault_scenes import Scene
 
 LIMIT_S: Final = 90.0
 """How long a trial may take, from its first process to its last."""
@@ -60,9 +63,9 @@ DEATHS: Final = {KILL: [-signal.SIGKILL], RAISE: [PLANNED]}
 """The exit codes of the one process that a fault ends; every other death is a finding."""
 
 
-def _writing() -> re.Pattern[str]:
-    """Returns what the SQL of single statements that change something looks like."""
-    found = [re.findall(r"\{schema\}\.(\w+)\(", row.sql) for row in BINDINGS.values() if row.writes]
+def writing(bindings: Iterable[Binding]) -> re.Pattern[str]:
+    """Returns what the SQL of those single statements that change something looks like."""
+    found = [re.findall(r"\{schema\}\.(\w+)\(", row.sql) for row in bindings if row.writes]
     return re.compile(rf"\.(?:{'|'.join(sorted({name for names in found for name in names}))})\(")
 
 
@@ -113,15 +116,14 @@ class Ground:
         self._context.set_forkserver_preload(["proof.fault_programs"])
         self._lock = threading.Lock()
         self._count = 0
-        self._place = Path()
+        self.place = Path()
         self.conninfo = ""
-        self.writes = _writing()
 
     def __enter__(self) -> Self:
         made = tempfile.mkdtemp(prefix="oqf-")  # short: the path of a socket is
         self._undo.callback(shutil.rmtree, made, ignore_errors=True)
-        self._place = Path(made)
-        server = open_embedded(self._place / "postgresql")
+        self.place = Path(made)
+        server = open_embedded(self.place / "postgresql")
         self._undo.callback(server.close)
         self.conninfo = server.conninfo
         return self
@@ -129,35 +131,45 @@ class Ground:
     def __exit__(self, *_: object) -> None:
         self._undo.close()
 
-    def start(self, errand: Errand) -> BaseProcess:
-        """Starts a process for a program."""
-        process = self._context.Process(target=enter, args=(errand,), daemon=True)
+    def start(self, target: Callable[..., None], *arguments: Any) -> BaseProcess:
+        """Starts a process."""
+        process = self._context.Process(target=target, args=arguments, daemon=True)
         process.start()
         return process
 
-    def run(self, trial: Trial) -> Verdict:
-        """Runs a trial to its end, or to its limit."""
+    def run(
+        self, trial: Trial, make: Callable[[Ground, Trial, str, Path], Run] | None = None
+    ) -> Verdict:
+        """Runs a trial to its end, or to its limit. make: what runs it; None: a `Run`."""
         with self._lock:
             self._count += 1
             number = self._count
-        place = self._place / f"t{number}"
+        place = self.place / f"t{number}"
         (place / POINTS_AT).mkdir(parents=True)
         with contextlib.ExitStack() as undo:
             undo.callback(shutil.rmtree, place, ignore_errors=True)
-            return _Run(self, trial, f"trial_{number}", place).verdict(undo)
+            return (make or Run)(self, trial, f"trial_{number}", place).verdict(undo)
 
 
-class _Run:
-    """One trial under way."""
+class Run:
+    """One trial under way. deaths: the exit codes that a fault explains.
+
+    writes: the single statements at which a connection is lost, beside every COMMIT.
+    """
+
+    scenes: ClassVar[Mapping[str, Scene]] = SCENES
+    queue: ClassVar[Orders] = QUEUE
+    deaths: ClassVar[Mapping[str, list[int]]] = DEATHS
+    writes: ClassVar[re.Pattern[str]] = writing(BINDINGS.values())
 
     def __init__(self, ground: Ground, trial: Trial, repository: str, place: Path) -> None:
         self._ground = ground
         self._trial = trial
-        self._scene = SCENES[trial.scene]
+        self._scene = self.scenes[trial.scene]
         self._repository = repository
         self._place = place
         self._codes: list[int] = []
-        self._wanted = DEATHS.get(trial.what, []) if trial.point != NOWHERE else []
+        self._wanted = self.deaths.get(trial.what, []) if trial.point != NOWHERE else []
         self._revoked = 0
         self._problems: list[str] = []
 
@@ -168,7 +180,7 @@ class _Run:
             proxy = self._prepare(undo, asked)
             problems = self._processes(proxy.conninfo)
         events = load(self._place.glob("*.events"))
-        came = times(self._place, self._trial.point) >= self._trial.occurrence
+        came = self._came()
         problems += [*self._problems, *self._deaths(self._wanted if came else [])]
         if not problems:
             problems = self._check(events)
@@ -179,11 +191,19 @@ class _Run:
             came=came,
             lost=len(proxy.made),
             revoked=self._revoked,
-            kills=self._codes.count(-signal.SIGKILL),
+            kills=self._kills(),
             events=len(events),
             seconds=time.monotonic() - began,
             violations=[f"{self._trial}: {text}" for text in problems],
         )
+
+    def _came(self) -> bool:
+        """Returns whether the point was reached so often."""
+        return times(self._place, self._trial.point) >= self._trial.occurrence
+
+    def _kills(self) -> int:
+        """Returns how many processes were killed with -9."""
+        return self._codes.count(-signal.SIGKILL)
 
     def _prepare(self, undo: contextlib.ExitStack, asked: contextlib.ExitStack) -> Proxy:
         conninfo, repository = self._ground.conninfo, self._repository
@@ -192,7 +212,7 @@ class _Run:
         make_ledger(conninfo, repository)
         ask(conninfo, f"create table {repository}.enqueued (number int primary key)")
         with onceq.open(conninfo, repository=repository) as qm:
-            qm.declare(QUEUE)
+            qm.declare(self.queue)
             qm.declare(ALERTS)
         proxy = undo.enter_context(Proxy(conninfo, self._place))
         ear = self._place / POINTS_AT / EAR
@@ -203,7 +223,7 @@ class _Run:
         """Does what a process has asked for at its point."""
         what, pid = word.split()
         if what in CUTS:
-            proxy.plan(Cut(side=CUTS[what], pattern=self._ground.writes))
+            proxy.plan(Cut(side=CUTS[what], pattern=self.writes))
         else:
             self._revoke(int(pid))
 
@@ -227,6 +247,7 @@ class _Run:
 
     def _start(self, program: str, url: str, armed: str = "") -> BaseProcess:
         return self._ground.start(
+            enter,
             Errand(
                 program=program,
                 url=url,
@@ -234,18 +255,21 @@ class _Run:
                 place=self._place,
                 armed=armed,
                 rounds=self._trial.occurrence or ROUNDS,
-            )
+            ),
         )
+
+    def _armed(self) -> str:
+        """Returns what the process under trial is armed with."""
+        trial = self._trial
+        return f"{trial.point} {trial.occurrence} {trial.what} {self._place / POINTS_AT}"
 
     def _processes(self, url: str) -> list[str]:
         """Runs the program under trial until it has ended well, beside the others."""
         end = time.monotonic() + LIMIT_S
-        trial = self._trial
-        armed = f"{trial.point} {trial.occurrence} {trial.what} {self._place / POINTS_AT}"
         started = [self._start(one, self._ground.conninfo) for one in self._scene.beside]
         try:
             while time.monotonic() < end:
-                tried = self._start(self._scene.program, url, armed)
+                tried = self._start(self._scene.program, url, self._armed())
                 started.append(tried)
                 tried.join(max(0.0, end - time.monotonic()))
                 if tried.exitcode == 0:
@@ -323,7 +347,8 @@ def _hearing(path: Path, do: Callable[[str], None]) -> Generator[None]:
                     return
                 with said:
                     do(said.recv(64).decode())
-                    said.sendall(b"1")
+                    with contextlib.suppress(BrokenPipeError):  # it was killed: what it asked for
+                        said.sendall(b"1")
 
     with ThreadPoolExecutor(1) as listening:
         heard = listening.submit(hear)

@@ -15,7 +15,7 @@ import sys
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import psycopg
 
@@ -39,13 +39,16 @@ if TYPE_CHECKING:
 
 ROUNDS: Final = 3
 """How often a program does what it does: each point is reached at least so often."""
-QUEUE: Final = onceq.Queue("orders", Order, Receipt, abort_limit=3, backoff_ms=1)
+Orders: TypeAlias = onceq.Queue[Order, Receipt]
+QUEUE: Final[Orders] = onceq.Queue("orders", Order, Receipt, abort_limit=3, backoff_ms=1)
 ALERTS: Final = onceq.Queue("alerts", bytes, bytes)
 PLANNED: Final = 17
 """Exit code of a program that a planned fault has ended."""
 LIVES_MAX: Final = 20
 """How often a program begins again within a process, after a loss of its connection."""
 LIMIT_S: Final = 20.0
+SPARK_LIMIT_S: Final = 180.0
+"""How long a client waits for Spark, whose driver may have to begin first."""
 TICK_S: Final = 0.002
 
 
@@ -53,8 +56,8 @@ TICK_S: Final = 0.002
 class Errand:
     """What a process is started with. place: its trial's directory. armed: for `arm`, or empty.
 
-    rounds: how many embedded servers; all else is done ROUNDS times. runner: of the loop in which
-    the program awaits what it calls; None: it calls the sync twins.
+    rounds: how many embedded servers, or rounds for Spark; all else is done ROUNDS times.
+    runner: of the loop in which the program awaits what it calls; None: it calls the sync twins.
     """
 
     program: str
@@ -154,20 +157,30 @@ def many_at_a_time(errand: Errand) -> None:
             clerk.disconnect()
 
 
-def _receive_all(clerk: RecordedClerk[Order, Receipt]) -> None:
+def _receive_all(clerk: RecordedClerk[Order, Receipt], limit_s: float = LIMIT_S) -> None:
     while clerk.clerk.outstanding:  # each receive takes at least one, or raises
-        replies = clerk.receive_many(10, timeout_s=LIMIT_S)
+        replies = clerk.receive_many(10, timeout_s=limit_s)
         clerk.acknowledge([reply.rid for reply in replies])
 
 
 def ordering(errand: Errand) -> None:
-    """The client of a server under trial: rounds of four as one, of which one is to fail."""
+    """The client of a server under trial."""
+    _order(errand, ROUNDS, LIMIT_S)
+
+
+def ordering_once_more(errand: Errand) -> None:
+    """The client of Spark under trial: after the last strike a round is to be served as well."""
+    _order(errand, errand.rounds + 1, SPARK_LIMIT_S)
+
+
+def _order(errand: Errand, rounds: int, limit_s: float) -> None:
+    """Orders rounds of four as one, of which one is to fail."""
     with _clerk(errand, "shop", window=30) as clerk:
         clerk.connect()
-        for one in range(1, ROUNDS + 1):
+        for one in range(1, rounds + 1):
             requests = [(f"{one}.{n}", Order("fail" if n == 2 else "book")) for n in range(1, 5)]
             clerk.send_many(requests)
-            _receive_all(clerk)
+            _receive_all(clerk, limit_s)
             (errand.place / f"round-{one}").touch()
         clerk.satisfied()
         clerk.disconnect()
@@ -321,6 +334,7 @@ PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     "many_at_a_time": many_at_a_time,
     "many_at_a_time_async": _awaited(many_at_a_time),
     "ordering": ordering,
+    "ordering_once_more": ordering_once_more,
     "serving": serving,
     "serving_batches": serving_batches,
     "serving_async": serving_async,

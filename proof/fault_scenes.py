@@ -1,7 +1,8 @@
 """The scenes in which fault points are met: which program meets which points, beside what others.
 
 A table, used by proof/faultpoints.py and proof/fault_ground.py. Every point of the product stands
-in at least one scene; a scene that does not reach its points fails.
+in at least one scene, those of Spark in scenes of their own (proof/sparkpoints); a scene that does
+not reach its points fails.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from pyarrow import parquet
 import onceq
 from onceq.engine.embedded import embedded_status, stop_embedded
 from onceq.engine.migrate import verify_with
-from onceq.spark.source import POINTS as SPARK_POINTS
 from onceq.testing.ledger import ask
 from proof.fault_calls import RECEIVED
 from proof.fault_programs import QUEUE, ROUNDS
@@ -251,8 +251,3 @@ LAST: Final = frozenset(
     }
 )
 """Points after whose last time nothing commits: a cut at a commit cannot be made there."""
-
-ELSEWHERE: Final = {
-    **{f"spark.{point}": "tests/spark/test_kills.py" for point in SPARK_POINTS},
-}
-"""Points that no scene has, to the test that kills a process at each of them."""

@@ -3,7 +3,8 @@
 A part of the proof. Each trial is a run of real processes on a real PostgreSQL, in which one dies,
 fails, or loses its connection on either side of a commit, at one point, once; everything is
 started again, all must be done, and the history must hold. It fails too when a point of the table
-is never reached, when one has no run, and when a name is reached that is not in the table.
+is never reached, when one has no run, and when a name is reached that is not in the table. The
+points of Spark have a part of their own (proof/sparkpoints).
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from onceq.engine.faultpoints import POINTS
+from onceq.spark.source import POINTS as SPARK_POINTS
 from proof import goals
 from proof.fault_ground import CUTS, FAULTS, KILL, REVOKE, Ground, Trial, Verdict
-from proof.fault_scenes import ELSEWHERE, LAST, SCENES
+from proof.fault_scenes import LAST, SCENES
 from proof.part import Limits, Measure, Order, Outcome, Part, Size
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ OCCURRENCES: Final = (1, 2, 3)
 AT_ONCE: Final = 2
 LOST: Final = "connections lost at a commit"
 REACHED: Final = "fault points reached, once"
+ELSEWHERE: Final = frozenset(f"spark.{point}" for point in SPARK_POINTS)
+"""Points that are met in no scene here, but in those of proof/sparkpoints."""
 LONG_ROUNDS: Final = 10
 """How often the long run does all of it, each time in another order."""
 
@@ -66,7 +70,7 @@ def trials(size: Size, chance: random.Random) -> list[Trial]:
 def holes(scenes: Iterable[str] = SCENES) -> list[str]:
     """Returns what is wrong with the tables: points without a run, and runs without a point."""
     tried = {point for name in scenes for point in SCENES[name].points}
-    met = tried | set(ELSEWHERE)
+    met = tried | ELSEWHERE
     return [
         *(f"no run reaches the fault point {one}" for one in sorted(set(POINTS) - met)),
         *(f"{one} is tried, and no fault point" for one in sorted(tried - set(POINTS))),
@@ -114,7 +118,7 @@ def run(order: Order) -> Outcome:
             Measure(
                 what=REACHED if order.size is Size.SMALL else goals.FAULT_POINTS,
                 reached=len(tried - missed),
-                goal=len(set(POINTS) - set(ELSEWHERE)),
+                goal=len(set(POINTS) - ELSEWHERE),
             ),
             Measure(what=LOST, reached=sum(one.lost for one in verdicts)),
             Measure(what=goals.KILLS, reached=sum(one.kills for one in verdicts)),
@@ -125,13 +129,13 @@ def run(order: Order) -> Outcome:
     )
 
 
-def page(verdicts: Sequence[Verdict]) -> str:
+def page(verdicts: Sequence[Verdict], scenes: Iterable[str] = SCENES) -> str:
     """Returns a table of what was tried: a row for each scene."""
     rows = [
         "| in the life of | points | trials | struck | kill -9 | connections lost at a commit |",
         "|---|---:|---:|---:|---:|---:|",
     ]
-    for name in SCENES:
+    for name in scenes:
         own = [one for one in verdicts if one.trial.scene == name]
         counts = Counter(one.trial.point for one in own)
         figures = (

@@ -14,6 +14,7 @@ from proof.mutants.part import PART as MUTANTS
 from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
+from proof.sparkpoints.part import PART as SPARK_FAULT_POINTS
 from proof.torture import PART as TORTURE
 from proof.windows.part import PART as WINDOWS
 
@@ -26,6 +27,7 @@ PARTS: tuple[Part, ...] = (
     MUTANTS,
     SIMULATION,
     FAULT_POINTS,
+    SPARK_FAULT_POINTS,
     CLIENTS,
     FUZZ,
     LARGE_FILE,

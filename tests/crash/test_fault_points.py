@@ -15,8 +15,10 @@ import pytest
 from onceq.engine.faultpoints import POINTS
 from proof import faultpoints
 from proof.fault_ground import CUTS, FAULTS, REVOKE, Ground, Trial, Verdict
-from proof.fault_scenes import ELSEWHERE, SCENES
+from proof.fault_scenes import SCENES
+from proof.faultpoints import ELSEWHERE
 from proof.part import Order, Size
+from proof.sparkpoints import part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +82,7 @@ def test_one_that_is_not_taken_for_dead_fails_the_part(
     ground: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = Trial(scene="a server", point="Finish.before", occurrence=1, what=REVOKE)
-    monkeypatch.setattr("proof.fault_ground._Run._revoke", lambda *_: None)
+    monkeypatch.setattr("proof.fault_ground.Run._revoke", lambda *_: None)
     (text,) = faultpoints.faults_of(ground.run(trial))
     assert text.endswith("it was not struck")
 
@@ -92,7 +94,7 @@ def test_what_cannot_be_done_at_a_point_is_raised(
         raise LookupError("a planted one")
 
     trial = Trial(scene="a server", point="Finish.before", occurrence=1, what=REVOKE)
-    monkeypatch.setattr("proof.fault_ground._Run._revoke", broken)
+    monkeypatch.setattr("proof.fault_ground.Run._revoke", broken)
     with pytest.raises(LookupError, match="a planted one"):
         ground.run(trial)
 
@@ -140,18 +142,15 @@ def test_every_point_has_a_run() -> None:
     ]
 
 
-def test_a_point_without_a_scene_has_a_test_of_its_own() -> None:
-    for point, path in ELSEWHERE.items():
-        assert point.startswith("spark.")
-        text = (Path(__file__).parents[2] / path).read_text(encoding="utf-8")
-        assert "for point in POINTS:" in text, "the test kills a process at each of these points"
-    assert not set(ELSEWHERE) & {point for scene in SCENES.values() for point in scene.points}
+def test_a_point_without_a_scene_has_one_of_spark() -> None:
+    assert {one.point for one in part.every_trial()} == ELSEWHERE
+    assert not ELSEWHERE & {point for scene in SCENES.values() for point in scene.points}
 
 
 def test_the_proof_has_every_pair() -> None:
     pairs = faultpoints.trials(Size.PROOF, random.Random(1))
-    assert {one.point for one in pairs} | set(ELSEWHERE) == set(POINTS)
+    assert {one.point for one in pairs} | ELSEWHERE == set(POINTS)
     wanted = {(one, what) for one in faultpoints.OCCURRENCES for what in ("kill", "raise")}
-    for point in set(POINTS) - set(ELSEWHERE):
+    for point in set(POINTS) - ELSEWHERE:
         met = {(one.occurrence, one.what) for one in pairs if one.point == point}
         assert wanted <= met
