@@ -348,9 +348,9 @@ def target_run() -> int:
 
 
 def target_test() -> int:
-    """Run every test once (at most 20 minutes on 2 cores)."""
+    """Run every test once, in two processes (at most 20 minutes on 2 cores)."""
     set_up()
-    become("-m", "pytest")
+    become("-m", "pytest", "-n", "2", "--dist", "loadfile")
 
 
 def target_check() -> int:

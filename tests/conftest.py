@@ -1,6 +1,7 @@
 """What every test may use: the fixtures of our own pytest plugin, under the names of these tests.
 
-A test that kills or stops PostgreSQL starts one of its own.
+A test that kills or stops PostgreSQL starts one of its own. `make test` runs the files in two
+processes, each with a PostgreSQL and a Spark session of its own.
 """
 
 from __future__ import annotations

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +19,16 @@ from onceq.engine.embedded import (
     stop_embedded,
 )
 from onceq.errors import DirectoryRefused, EmbeddedError, EmbeddedStartFailed, InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """A directory whose path leaves room for a socket's; that of tmp_path may not."""
+    with tempfile.TemporaryDirectory(prefix="onceq-") as directory:
+        yield Path(directory)
 
 
 def foreign_directory(tmp_path: Path) -> Path:
@@ -133,26 +145,26 @@ def test_a_long_temporary_directory_is_passed_over(
 
 
 def test_a_runtime_directory_is_preferred(
-    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    directory: Path, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(short))
     with open_embedded(directory) as server:
         monkeypatch.delenv("XDG_RUNTIME_DIR")
         found = embedded_status(directory).socket_directory
         assert found is not None
-        assert found.parent == tmp_path / "onceq"
+        assert found.parent == short / "onceq"
         with open_embedded(directory) as other:
             assert other.conninfo == server.conninfo
 
 
 def test_no_place_for_the_socket(
-    fresh: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fresh: Path, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shared, taken = tmp_path / "shared", tmp_path / "taken"
+    shared, taken = short / "shared", short / "taken"
     shared.mkdir()
     shared.chmod(0o755)
     taken.touch()
-    bases = [shared, taken, tmp_path / "a,b", tmp_path / ("long" * 20)]
+    bases = [shared, taken, short / "a,b", short / ("long" * 20)]
     monkeypatch.setattr(sockets, "_bases", lambda: iter(bases))
     with pytest.raises(EmbeddedError, match="No place for the Unix socket") as raised:
         open_embedded(fresh)
