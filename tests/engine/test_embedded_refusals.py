@@ -157,9 +157,7 @@ def test_a_runtime_directory_is_preferred(
             assert other.conninfo == server.conninfo
 
 
-def test_no_place_for_the_socket(
-    fresh: Path, short: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_place_for_the_socket(fresh: Path, short: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shared, taken = short / "shared", short / "taken"
     shared.mkdir()
     shared.chmod(0o755)
