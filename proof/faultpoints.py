@@ -154,5 +154,5 @@ PART: Final = Part(
     text="every fault point, struck by kill -9, an exception, and a connection lost at a commit",
     run=run,
     states=(goals.FAULT_POINTS, goals.KILLS, goals.EVENTS),
-    limits=Limits(small_s=180.0, proof_s=2400.0),
+    limits=Limits(small_s=240.0, proof_s=3600.0),
 )
