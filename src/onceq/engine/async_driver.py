@@ -102,7 +102,7 @@ async def _wait_rung(bell: Bell, timeout_s: float) -> bool:
 
 
 @faultpoints.pointed
-class AsyncPostgresDriver:
+class AsyncPostgresDriver(ops.RunsAsync):
     """Performs Ops on an async connection; see `PostgresDriver`. calls: to coroutines."""
 
     def __init__(
@@ -149,23 +149,6 @@ class AsyncPostgresDriver:
             ops.Posted: self._posted,
             ops.Stopping: self._stopping,
         }
-
-    async def run(self, program: ops.Program[T]) -> T:
-        """Runs a Program to its end; what an Op raises is thrown into it."""
-        try:
-            op = next(program)
-            while True:
-                try:
-                    answer = await self.perform(op)
-                except OnceqError as error:
-                    op = program.throw(error)
-                else:
-                    op = program.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] # the Program's own type
-        finally:
-            program.close()
-            self._leave()
 
     async def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op and returns its answer."""

@@ -88,7 +88,7 @@ def _who(connection: psycopg.Connection[Any]) -> tuple[int, str | None]:
 
 
 @faultpoints.pointed
-class PostgresDriver:
+class PostgresDriver(ops.Runs):
     """Performs Ops on a connection.
 
     calls: for servers, queue name to what calls its handler with (element, connection), where
@@ -142,23 +142,6 @@ class PostgresDriver:
             ops.Posted: self._posted,
             ops.Stopping: lambda _: self._stop.is_set(),
         }
-
-    def run(self, program: ops.Program[T]) -> T:
-        """Runs a Program to its end; what an Op raises is thrown into it."""
-        try:
-            op = next(program)
-            while True:
-                try:
-                    answer = self.perform(op)
-                except OnceqError as error:
-                    op = program.throw(error)
-                else:
-                    op = program.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] # the Program's own type
-        finally:
-            program.close()
-            self._leave()
 
     def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op and returns its answer."""

@@ -12,12 +12,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.errors import OnceqError
+from onceq.model import ops
 from onceq.testing.steps import Renew
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from onceq.model import ops
 
 T = TypeVar("T")
 
@@ -29,7 +28,7 @@ class Killed(BaseException):
     """The process of this function is dead."""
 
 
-class Line:
+class Line(ops.Runs):
     """A connection as functions know it: `Link`, but each Op is asked of the simulator.
 
     In the thread `perform`, `run`, `reconnect`, `close`; everything else is the simulator's.
@@ -60,21 +59,8 @@ class Line:
             raise error
         return self.answer  # type: ignore[no-any-return] # typed by the Op
 
-    def run(self, program: ops.Program[T]) -> T:
-        """Runs a Program, as a driver does."""
-        try:
-            op = next(program)
-            while True:
-                try:
-                    answer = self.perform(op)
-                except OnceqError as error:
-                    op = program.throw(error)
-                else:
-                    op = program.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] # the Program's own type
-        finally:
-            program.close()
+    def _leave(self) -> None:
+        """Nothing: the simulator has what a Program holds."""
 
     def reconnect(self) -> None:
         """Makes the connection anew, if it broke."""

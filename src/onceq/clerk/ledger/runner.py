@@ -5,21 +5,20 @@ Used by LedgerClerk and AsyncLedgerClerk. Never retries; what failed is thrown i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from onceq.errors import CannotConnect, OnceqError
+from onceq.errors import CannotConnect
 from onceq.model.ledger_ops import LEDGER_OPS, Statement
+from onceq.model.ops import Runs, RunsAsync
 
 if TYPE_CHECKING:
     from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Executor, Ledger
     from onceq.engine.async_connection import AsyncLink
     from onceq.engine.connection import Link
-    from onceq.model.ops import Op, Program
-
-T = TypeVar("T")
+    from onceq.model.ops import Op
 
 
-class LedgerLink:
+class LedgerLink(Runs):
     """A link, and the ledger beside it."""
 
     def __init__(self, link: Link, ledger: Ledger[Any, Any]) -> None:
@@ -42,22 +41,6 @@ class LedgerLink:
         self._answers = self._ledger.answers()
         self._executor = self._ledger.open(self._link)
 
-    def run(self, program: Program[T]) -> T:
-        """Runs a Program to its end; what an Op raises is thrown into it."""
-        try:
-            op = next(program)
-            while True:
-                try:
-                    answer = self.perform(op)
-                except OnceqError as error:
-                    op = program.throw(error)
-                else:
-                    op = program.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] # the Program's own type
-        finally:
-            program.close()
-
     def perform(self, op: Op[Any]) -> Any:
         """Performs one Op, wherever it belongs."""
         if isinstance(op, Statement):
@@ -65,6 +48,9 @@ class LedgerLink:
         if isinstance(op, LEDGER_OPS):
             return self.run(self._answers.answer(op))
         return self._link.perform(op)
+
+    def _leave(self) -> None:
+        """Nothing: a Program of a clerk holds nothing here."""
 
     def _close_ledger(self) -> None:
         executor, self._executor = self._executor, None
@@ -77,7 +63,7 @@ class LedgerLink:
         self._link.close()
 
 
-class AsyncLedgerLink:
+class AsyncLedgerLink(RunsAsync):
     """`LedgerLink`, awaited."""
 
     def __init__(self, link: AsyncLink, ledger: Ledger[Any, Any]) -> None:
@@ -100,22 +86,6 @@ class AsyncLedgerLink:
         self._answers = self._ledger.answers()
         self._executor = await self._ledger.open_async(self._link)
 
-    async def run(self, program: Program[T]) -> T:
-        """See LedgerLink.run."""
-        try:
-            op = next(program)
-            while True:
-                try:
-                    answer = await self.perform(op)
-                except OnceqError as error:
-                    op = program.throw(error)
-                else:
-                    op = program.send(answer)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return] # the Program's own type
-        finally:
-            program.close()
-
     async def perform(self, op: Op[Any]) -> Any:
         """See LedgerLink.perform."""
         if isinstance(op, Statement):
@@ -123,6 +93,9 @@ class AsyncLedgerLink:
         if isinstance(op, LEDGER_OPS):
             return await self.run(self._answers.answer(op))
         return await self._link.perform(op)
+
+    def _leave(self) -> None:
+        """See LedgerLink._leave."""
 
     async def _close_ledger(self) -> None:
         executor, self._executor = self._executor, None

@@ -58,6 +58,7 @@ from onceq.model.ops.registrations import (
     Register,
     Registered,
 )
+from onceq.model.ops.running import Runs, RunsAsync
 from onceq.model.ops.server import (
     AbortElement,
     Attend,
@@ -137,6 +138,8 @@ __all__ = [
     "Registered",
     "ReplyTaken",
     "Rollback",
+    "Runs",
+    "RunsAsync",
     "Send",
     "SendMany",
     "Sent",

@@ -1,0 +1,74 @@
+"""Runs Programs: the loop of whatever performs Ops, plain and awaited. Pure.
+
+A base class, not a function: a function that is given `perform` takes a sixth longer for each Op.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, TypeVar
+
+from onceq.errors import OnceqError
+
+if TYPE_CHECKING:
+    from onceq.model.ops.base import Op, Program
+
+T = TypeVar("T")
+
+
+class Runs(abc.ABC):
+    """Performs Ops, and so runs Programs."""
+
+    @abc.abstractmethod
+    def perform(self, op: Op[T]) -> T:
+        """Performs one Op and returns its answer."""
+
+    def run(self, program: Program[T]) -> T:
+        """Runs a Program to its end and closes it; the OnceqError of an Op is thrown into it."""
+        try:
+            op = next(program)
+            while True:
+                try:
+                    answer = self.perform(op)
+                except OnceqError as error:
+                    op = program.throw(error)
+                else:
+                    op = program.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the Program's own type
+        finally:
+            program.close()
+            self._leave()
+
+    @abc.abstractmethod
+    def _leave(self) -> None:
+        """Gives back what a Program that has ended may have held here."""
+
+
+class RunsAsync(abc.ABC):
+    """`Runs`, awaited. A cancellation too closes the Program."""
+
+    @abc.abstractmethod
+    async def perform(self, op: Op[T]) -> T:
+        """See Runs.perform."""
+
+    async def run(self, program: Program[T]) -> T:
+        """See Runs.run."""
+        try:
+            op = next(program)
+            while True:
+                try:
+                    answer = await self.perform(op)
+                except OnceqError as error:
+                    op = program.throw(error)
+                else:
+                    op = program.send(answer)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return] # the Program's own type
+        finally:
+            program.close()
+            self._leave()
+
+    @abc.abstractmethod
+    def _leave(self) -> None:
+        """See Runs._leave."""
