@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 from onceq.engine.decoding import (
     ATTEMPT_COLUMNS,
     ELEMENT_COLUMNS,
+    OLD_REQUEST_COLUMNS,
     QUEUE_COLUMNS,
     REQUEST_COLUMNS,
     SERVER_COLUMNS,
@@ -236,6 +237,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "rid text, registrant text, queue text, outcome text, since timestamptz, until timestamptz,"
         " after_at timestamptz, after_eid uuid, limit integer",
         _each(old_request),
+        OLD_REQUEST_COLUMNS,
         writes=False,
     ),
     ops.ListAttempts: call(

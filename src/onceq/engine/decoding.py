@@ -5,6 +5,7 @@ Private to the binding.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from onceq.model import admin_ops, ops
@@ -30,6 +31,11 @@ QUEUE_COLUMNS = (
     "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
     " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
     " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at"
+)
+
+OLD_REQUEST_COLUMNS = (
+    "rid, registrant, thread, eid, queue, role, outcome, aborts, code, error, enqueued_at,"
+    " started_at, finished_at, server, correlation_id, redriven_as, body, reply"
 )
 
 ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid"
@@ -100,52 +106,29 @@ def queue_info(row: Row) -> QueueInfo:
 
 
 def old_request(row: Row) -> OldRequest:
-    """Returns the old request in a row of `find_requests`."""
-    return OldRequest(
-        rid=row[0],
-        registrant=row[1],
-        thread=row[2],
-        eid=row[3],
-        queue=row[4],
-        role=row[5],
-        outcome=RequestOutcome(row[6]),
-        aborts=row[7],
-        code=row[8],
-        error=row[9],
-        enqueued_at=row[10],
-        started_at=row[11],
-        finished_at=row[12],
-        server=row[13],
-        correlation_id=row[14],
-        redriven_as=row[15],
-        body=row[16],
-        reply=row[17],
-    )
+    """Returns the old request in a row of OLD_REQUEST_COLUMNS."""
+    found = _by_name(OLD_REQUEST_COLUMNS, row)
+    found["outcome"] = RequestOutcome(found["outcome"])
+    return OldRequest(**found)
 
 
 def attempt(row: Row) -> Attempt:
     """Returns the abort in a row of ATTEMPT_COLUMNS."""
-    return Attempt(
-        ended_at=row[0],
-        charge=Charge(row[1]),
-        code=row[2],
-        error=row[3],
-        server=row[4],
-        host=row[5],
-        pid=row[6],
-    )
+    found = _by_name(ATTEMPT_COLUMNS, row)
+    found["charge"] = Charge(found["charge"])
+    return Attempt(**found)
 
 
 def connection(row: Row) -> ops.Connection:
     """Returns what connect says."""
-    names = ("registrant_id", "epoch", "reply_queue", "was", "s_rid", "s_no", "s_state", "r_rid")
-    return ops.Connection(**dict(zip((*names, "ckpt"), row, strict=True)))
+    columns = "registrant_id, epoch, reply_queue, was, s_rid, s_no, s_state, r_rid, ckpt"
+    return ops.Connection(**_by_name(columns, row))
 
 
 def thread_tags(row: Row) -> ops.ThreadTags:
     """Returns the tags of a thread."""
-    names = ("thread", "registrant_id", "epoch", "was", "s_rid", "s_state", "r_rid", "ckpt")
-    return ops.ThreadTags(**dict(zip((*names, "outstanding"), row, strict=True)))
+    columns = "thread, registrant_id, epoch, was, s_rid, s_state, r_rid, ckpt, outstanding"
+    return ops.ThreadTags(**_by_name(columns, row))
 
 
 def whereabouts(row: Row) -> Whereabouts:
@@ -182,10 +165,19 @@ def outstanding(row: Row) -> ops.OutstandingRequest:
 
 def request_state(row: Row) -> RequestState:
     """Returns where a rid is."""
-    return RequestState(**dict(zip(REQUEST_COLUMNS.replace(" ", "").split(","), row, strict=True)))
+    return RequestState(**_by_name(REQUEST_COLUMNS, row))
 
 
 def server_info(row: Row) -> admin_ops.ServerInfo:
     """Returns what is known of a server."""
-    names = SERVER_COLUMNS.replace(" ", "").split(",")
-    return admin_ops.ServerInfo(**dict(zip(names, row, strict=True)))
+    return admin_ops.ServerInfo(**_by_name(SERVER_COLUMNS, row))
+
+
+def _by_name(columns: str, row: Row) -> dict[str, Any]:
+    """Returns what stands in each column. Not for elements: it takes a quarter longer."""
+    return dict(zip(_names(columns), row, strict=True))
+
+
+@functools.cache
+def _names(columns: str) -> tuple[str, ...]:
+    return tuple(columns.replace(" ", "").split(","))
