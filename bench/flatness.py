@@ -56,6 +56,8 @@ REGISTER = """
 select count(*) from generate_series(%s::integer, %s::integer) n,
     onceq.register('work', 'registrant-' || n, '', true, null)
 """
+FLAT = 1.3
+"""What most may take, by what it takes without the burden."""
 REQUESTS = 1_000_000
 STREAMED = 100_000
 MEMORY_MB = 60.0
@@ -75,7 +77,7 @@ class Home:
     rids: Any = field(default_factory=itertools.count)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Question:
     """What burdens one of two, how much of it in full, and the work that is timed in both."""
 
@@ -84,7 +86,7 @@ class Question:
     burden: Callable[[Home, int], AbstractContextManager[None]]
     size: int
     work: Callable[[Home, int], Slice]
-    target: float
+    target: float = FLAT
 
 
 def serve(home: Home, number: int) -> Slice:
@@ -226,61 +228,38 @@ def replies(home: Home, size: int) -> Generator[None]:
 
 
 QUESTIONS = (
+    Question("flat/depth-serve", "execute with 3M waiting by 1k", deep, 3_000_000, serve),
+    Question("flat/depth-send", "send with 3M waiting by 1k", deep, 3_000_000, send),
+    Question("flat/registrants", "send with 100k registrants by 1", registrants, 100_000, send),
     Question(
-        name="flat/depth-serve",
-        question="execute with 3M waiting by 1k",
-        burden=deep,
-        size=3_000_000,
-        work=serve,
-        target=1.3,
-    ),
-    Question(
-        name="flat/depth-send",
-        question="send with 3M waiting by 1k",
-        burden=deep,
-        size=3_000_000,
-        work=send,
-        target=1.3,
-    ),
-    Question(
-        name="flat/registrants",
-        question="send with 100k registrants by 1",
-        burden=registrants,
-        size=100_000,
-        work=send,
-        target=1.3,
-    ),
-    Question(
-        name="flat/snapshot",
-        question="execute after 200k dequeues under an old snapshot by none",
-        burden=snapshot,
-        size=200_000,
-        work=serve,
+        "flat/snapshot",
+        "execute after 200k dequeues under an old snapshot by none",
+        snapshot,
+        200_000,
+        serve,
         target=1.2,
     ),
     Question(
-        name="flat/writer",
-        question="execute after 200k dequeues beside a long writer in another database by none",
-        burden=writer,
-        size=200_000,
-        work=serve,
+        "flat/writer",
+        "execute after 200k dequeues beside a long writer in another database by none",
+        writer,
+        200_000,
+        serve,
         target=1.2,
     ),
     Question(
-        name="flat/queues",
-        question="enqueue and dequeue in 500 queues in turn by one queue",
-        burden=queues,
-        size=500,
-        work=go_round,
-        target=1.3,
+        "flat/queues",
+        "enqueue and dequeue in 500 queues in turn by one queue",
+        queues,
+        500,
+        go_round,
     ),
     Question(
-        name="flat/replies",
-        question="receive, rereceive and acknowledge with 50k replies waiting by few",
-        burden=replies,
-        size=50_000,
-        work=collect,
-        target=1.3,
+        "flat/replies",
+        "receive, rereceive and acknowledge with 50k replies waiting by few",
+        replies,
+        50_000,
+        collect,
     ),
 )
 AGED = (("server", "resident", "growth"), ("client", "client", "client-growth"))
