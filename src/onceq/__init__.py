@@ -1,7 +1,7 @@
 """onceq: exactly-once request processing on recoverable queues, on PostgreSQL.
 
-This module is the public Python API, with `onceq.errors`, `onceq.spark` and `onceq.testing`; what
-is not named in one of them is private.
+This module is the public Python API, with `onceq.errors`, `onceq.files`, `onceq.spark` and
+`onceq.testing`; what is not named in one of them is private.
 """
 
 from onceq.api import AsyncQueueManager, QueueManager, open, open_async  # noqa: A004 # onceq.open reads well
@@ -49,12 +49,13 @@ from onceq.model.element import (
     RequestState,
     Whereabouts,
 )
-from onceq.model.ops import ThreadTags
+from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.queue import Queue, QueueInfo, QueueSettings
 from onceq.server import AsyncContext, Context, Server, ServerStatistics
 from onceq.version import __version__
 
 __all__ = [
+    "AlterQueue",
     "AsyncClerk",
     "AsyncContext",
     "AsyncLedgerClerk",

@@ -12,7 +12,6 @@ import pytest
 import onceq
 from onceq.errors import Fenced, IllegalState, InvalidValue, ReplyHeld, TooLarge
 from onceq.model.client_state import ClientState
-from onceq.model.ops import AlterQueue
 from tests.engine.own_connections import KINDS
 from tests.lives import Life, living
 from tests.parts import Background, plain, rows, scalar, wait_blocked
@@ -64,7 +63,7 @@ def aborted(
 
 def limited(qm: onceq.QueueManager) -> None:
     """Gives the first client's reply queue another abort limit."""
-    qm.alter(AlterQueue(queue="reply-1", abort_limit=LIMIT))
+    qm.alter(onceq.AlterQueue(queue="reply-1", abort_limit=LIMIT))
 
 
 def test_the_reply_goes_with_the_clients_own_writes(
