@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import urllib.parse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 import pytest
@@ -113,6 +113,14 @@ def test_the_environment_names_the_repository_when_the_program_does_not() -> Non
     assert resolve_url(None, {"PGSERVICE": "s"}) == ""
     with pytest.raises(InvalidValue, match="no repository is named"):
         resolve_url(None, {})
+
+
+def test_a_connection_is_no_url(conninfo: str) -> None:
+    """The message names what it is, and where one may be given."""
+    with plain(conninfo) as given, pytest.raises(InvalidValue) as refused:
+        onceq.open(cast("Any", given))
+    assert "not psycopg.Connection: give embedded:PATH" in str(refused.value)
+    assert "`connection`" in str(refused.value)
 
 
 def test_a_url_in_either_form(conninfo: str, repository: str) -> None:

@@ -63,8 +63,9 @@ class Located:
 def resolve_url(url: str | None, environment: Mapping[str, str] = os.environ) -> str:
     """Returns the URL given, or the one in the environment.
 
-    Raises InvalidValue when there is neither; nothing happened.
+    Raises InvalidValue when there is neither, or what is given is no text; nothing happened.
     """
+    _check_text(url)
     found = url or environment.get("ONCEQ_URL") or environment.get("DATABASE_URL")
     if found:
         return found
@@ -74,6 +75,15 @@ def resolve_url(url: str | None, environment: Mapping[str, str] = os.environ) ->
         "no repository is named: give a URL (embedded:./data, postgresql://...), "
         "or set ONCEQ_URL, DATABASE_URL or libpq's PGHOST"
     )
+
+
+def _check_text(url: object) -> None:
+    if not isinstance(url, str | None):
+        raise InvalidValue(
+            f"a URL is text, not {type(url).__module__}.{type(url).__qualname__}: give "
+            "embedded:PATH or postgresql://...; a connection of your own goes to the calls that "
+            "take `connection`"
+        )
 
 
 def locate(url: str | None) -> Located:
