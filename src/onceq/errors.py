@@ -265,10 +265,14 @@ class EmbeddedStartFailed(EmbeddedError):
 
 
 class ReplyError(OnceqError):
-    """The outcome of a request that did not succeed, with its rid."""
+    """The outcome of a request that did not succeed, with its rid.
+
+    attempts: how often it was executed; 0 where it never was, or where that is not known.
+    """
 
     def __init__(self, rid: str, code: str, text: str, attempts: int) -> None:
-        super().__init__(f"request {rid!r}: {code} after {attempts} attempt(s): {text}")
+        tried = f" after {attempts} attempt(s)" if attempts else ""
+        super().__init__(f"request {rid!r}: {code}{tried}: {text}")
         self.rid = rid
         self.code = code
         self.text = text
