@@ -1,92 +1,76 @@
-"""The guides, word for word: their programs print what they say, their tests pass.
-
-A python block whose first line names a file is that file; text blocks are what the last one prints.
-"""
+"""The guides, word for word: their programs print what they say, their tests pass."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+import pytest
+from psycopg.conninfo import make_conninfo
 
-import onceq
-from onceq.engine.migrate import apply_with
-from tests.examples.test_quickstart import BLOCK, FILE_NAME, ROOT
+from tests.examples.pages import blocks, reader, shell, text_of, write_files
+from tests.examples.test_quickstart import section
 from tests.parts import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHOP = """
-import onceq, psycopg
-
-URL = {url!r}
-DATABASE = {database!r}
-PARCELS = onceq.Queue("parcels", str, str)
-
-def connect():
-    return psycopg.connect(URL)
-"""
-NAMES = {"host": "HOST", "port": "PORT", "user": "USER", "dbname": "NAME"}
+LIMIT_S = 150
 
 
-def write(guide: str, directory: Path) -> tuple[list[str], str]:
-    """Writes a guide's files into a directory; returns their names, and what it says is printed."""
-    found = {"python": "", "text": ""}
-    for language, text in BLOCK.findall((ROOT / "docs" / guide).read_text(encoding="utf-8")):
-        found[language] += text
-    before, *parts = FILE_NAME.split(found["python"])
-    assert before == "", f"a python block that names no file:\n{before}"
-    for name, text in zip(parts[::2], parts[1::2], strict=True):
-        (directory / name).write_text(text, encoding="utf-8")
-    return parts[::2], found["text"]
-
-
-def run(directory: Path, *command: str, **environment: str) -> str:
-    """Runs Python in a directory; returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", *command],
-        cwd=directory,
-        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}:{directory}", **environment},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
+@pytest.mark.timeout(200)
 def test_bring_your_own_connection(conninfo: str, tmp_path: Path) -> None:
-    names, printed = write("connections.md", tmp_path)
-    given = conninfo_to_dict(conninfo)
+    """Of the five programs all but the last print nothing."""
+    page = text_of("docs/connections.md")
+    shop, *names = write_files(page, tmp_path)
+    assert (shop, len(names)) == ("shop.py", page.count("```python") - 1)
+    found = blocks(page)
+    runs = "".join(f"python -W error {name}\n" for name in names)
     with plain(conninfo) as connection:
         connection.execute("create database guide")
     url = make_conninfo(conninfo, dbname="guide")
-    database = {NAMES[key]: value for key, value in given.items() if key in NAMES}
-    text = SHOP.format(url=url, database={**database, "NAME": "guide"})
-    (tmp_path / "shop.py").write_text(text, encoding="utf-8")
     try:
-        apply_with(url, "onceq")
-        with onceq.open(url) as qm, plain(url) as connection:
-            qm.declare(onceq.Queue("parcels", str, str))
-            connection.execute("create table orders (number integer, what text)")
-            connection.execute("create table packed (what text)")
-        said = [run(tmp_path, name) for name in names]
-        assert said == [*[""] * (len(names) - 1), printed]
+        script = f"{{\n{found['bash']}}} >&2\n{runs}"
+        printed, complaints = shell(script, tmp_path, reader(ONCEQ_URL=url), LIMIT_S)
+        assert printed == found["text"], complaints
         with plain(url) as connection:
-            found = connection.execute("select number from orders order by number").fetchall()
-        assert found == [(1,), (3,), (4,), (5,)]
+            rows = connection.execute("select number from orders order by number").fetchall()
+        assert rows == [(1,), (3,), (4,), (5,)]
     finally:
         with plain(conninfo) as connection:
             connection.execute("drop database guide with (force)")
 
 
+@pytest.mark.timeout(200)
 def test_test_your_handlers(conninfo: str, tmp_path: Path) -> None:
-    write("testing.md", tmp_path)
+    """Two runs at once in one database, as those of pytest-xdist may be."""
+    page = text_of("docs/testing.md")
+    assert len(write_files(page, tmp_path)) == page.count("```python")
     options = ("-p", "onceq.testing.plugin", "-p", "no:cacheprovider", "-q")
-    said = run(tmp_path, "-m", "pytest", *options, ONCEQ_TEST_URL=conninfo)
-    assert "6 passed" in said
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-W", "error", "-m", "pytest", *options],
+            cwd=tmp_path,
+            env=reader(ONCEQ_TEST_URL=conninfo),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    for one in running:
+        said, _ = one.communicate(timeout=LIMIT_S)
+        assert (one.returncode, "6 passed" in said) == (0, True), said
+
+
+@pytest.mark.timeout(200)
+def test_files_of_requests_and_of_replies(tmp_path: Path) -> None:
+    """In the directory of the quickstart, where one order is booked."""
+    quickstart, page = section("Quickstart"), text_of("docs/files.md")
+    write_files(quickstart, tmp_path)
+    (program,) = write_files(page, tmp_path)
+    before, script = blocks(quickstart)["bash"], blocks(page)["bash"]
+    lines = f"{{\n{before}}} >&2\n{script}python {program}\n"
+    printed, complaints = shell(lines, tmp_path, reader(), LIMIT_S)
+    assert f"```text\n{printed}```" in page, complaints

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import sysconfig
@@ -23,14 +22,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
+from tests.examples.pages import ROOT, blocks, shell, text_of, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(python|bash|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-FILE_NAME = re.compile(r"^# (\w+\.py)\n", re.MULTILINE)
+README = text_of("README.md")
 SCRIPT_S = 200
 
 
@@ -56,51 +53,16 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def blocks(titles: Sequence[str]) -> dict[str, str]:
-    """Return the blocks of the sections by language, those of one language joined."""
-    found = {"python": "", "bash": "set -eu\n", "text": ""}
-    for language, text in BLOCK.findall("".join(map(section, titles))):
-        found[language] += text
-    return found
-
-
-def write_files(titles: Sequence[str], directory: Path) -> None:
-    """Write the files that the sections' python blocks name."""
-    parts = FILE_NAME.split(blocks(titles)["python"])
-    assert parts[0] == "", f"a python block that names no file:\n{parts[0]}"
-    for name, text in zip(parts[1::2], parts[2::2], strict=True):
-        (directory / name).write_text(f"# {name}\n{text}", encoding="utf-8")
-
-
 def run_sections(titles: Sequence[str], directory: Path, prefix: Path) -> None:
     """Run the sections' script in a directory, compare what it prints.
 
     They are one script, as the reader has one shell.
     """
-    found = blocks(titles)
-    with subprocess.Popen(
-        ["bash", "-c", found["bash"]],
-        cwd=directory,
-        env=environment(prefix),
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as shell:
-        try:
-            printed, complaints = shell.communicate(timeout=SCRIPT_S)
-        finally:
-            end_group(shell.pid)
-    assert shell.returncode == 0, f"{printed}\n{complaints}"
+    text = "".join(map(section, titles))
+    assert len(write_files(text, directory)) == text.count("```python")
+    found = blocks(text)
+    printed, complaints = shell(found["bash"], directory, environment(prefix), SCRIPT_S)
     assert printed == found["text"], complaints
-
-
-def end_group(leader: int) -> None:
-    """End what the script may have left: the processes of the session that it was started in."""
-    try:
-        os.killpg(leader, signal.SIGTERM)
-    except ProcessLookupError:
-        return
 
 
 @pytest.fixture(scope="module")
@@ -138,12 +100,10 @@ def test_onceq_comes_from_the_wheel(prefix: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_the_native_server(tmp_path: Path, prefix: Path) -> None:
-    native = ["Quickstart", "A file of requests"]
-    write_files(native, tmp_path)
-    run_sections(native, tmp_path, prefix)
+    run_sections(["Quickstart", "A file of requests"], tmp_path, prefix)
 
 
 @pytest.mark.timeout(240)
 def test_spark(tmp_path: Path, prefix: Path) -> None:
-    write_files(["Quickstart", "Spark"], tmp_path)
+    write_files(section("Quickstart"), tmp_path)
     run_sections(["Spark"], tmp_path, prefix)

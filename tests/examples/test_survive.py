@@ -2,87 +2,40 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-import uuid
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
 
-import onceq
-from onceq.engine.embedded import open_embedded
-from onceq.engine.migrate import apply_with
-from tests.parts import serving
-from tests.tidy.source_tree import ROOT
+from tests.examples.pages import BLOCK, FILE_NAME, blocks, reader, shell, text_of, write_files
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from pathlib import Path
 
-PAGE = (ROOT / "docs" / "survive-your-own-crash.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(?:python\n# (\w+\.py)|text)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+PAGE = text_of("docs/survive-your-own-crash.md")
 
 
-def programs() -> dict[str, list[str]]:
-    """Returns what each program of the page prints, run after run."""
-    printed: dict[str, list[str]] = {}
-    for name, text in BLOCK.findall(PAGE):
-        if name:
-            printed[name] = []
-        else:
-            printed[list(printed)[-1]].append(text)
-    return printed
-
-
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[str, Path]]:
-    """A database of its own with a server, the programs, and where a ledger may be prepared."""
-    place = tmp_path_factory.mktemp("guide")
-    for name, text in BLOCK.findall(PAGE):
-        if name:
-            (place / name).write_text(text, encoding="utf-8")
-    settings = {"max_prepared_transactions": "10"}
-    with open_embedded(place / "postgresql", settings=settings) as server:
-        apply_with(server.conninfo, "onceq")
-        orders = onceq.Queue("orders", str, str)
-
-        def book(order: str, context: onceq.Context) -> str:
-            del context
-            return f"booked {order}"
-
-        with serving(server.conninfo, "onceq", orders.handled_by(book)):
-            yield server.conninfo, place
+def programs() -> list[str]:
+    """Returns the program of each text that the page shows as printed."""
+    name, runs = "", list[str]()
+    for language, text in BLOCK.findall(PAGE):
+        named = FILE_NAME.match(text)
+        name = name if named is None else named[1]
+        runs += [name] if language == "text" else []
+    return runs
 
 
 def test_the_page_has_a_program_for_each_way() -> None:
-    assert set(programs()) == {
-        "orders.py",
-        "session.py",
-        "shop.py",
-        "beside.py",
-        "elsewhere.py",
-    }
+    assert programs() == [
+        name for name in ("session.py", "shop.py", "beside.py", "elsewhere.py") for _ in range(2)
+    ]
 
 
-@pytest.mark.parametrize("name", ["session.py", "shop.py", "beside.py", "elsewhere.py"])
-def test_a_program_prints_what_the_page_says(name: str, shop: tuple[str, Path]) -> None:
-    url, place = shop
-    database = f"shop_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"create database {database}".encode())
-    own = {"ONCEQ_URL": url, "SHOP_URL": make_conninfo(url, dbname=database)}
-    for printed in programs()[name]:
-        done = subprocess.run(
-            [sys.executable, name],
-            cwd=place,
-            env={**os.environ, **own, "PYTHONPATH": str(ROOT / "src")},
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == printed
+@pytest.mark.timeout(240)
+def test_the_programs_print_what_the_page_says(tmp_path: Path) -> None:
+    """With the repository, the server and the second database that its script makes."""
+    write_files(PAGE, tmp_path)
+    found = blocks(PAGE)
+    runs = "".join(f"python {name}\n" for name in programs())
+    script = f"{{\n{found['bash']}}} >&2\n{runs}kill $!\nwait\n"
+    printed, complaints = shell(script, tmp_path, reader(), 200)
+    assert printed == found["text"], complaints
