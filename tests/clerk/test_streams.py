@@ -12,6 +12,7 @@ import onceq
 from onceq.clerk import streaming
 from onceq.errors import InvalidValue, QueueStopped, ReceiveTimeout
 from onceq.model.client_state import ClientState
+from tests.lives import living
 from tests.parts import LIMIT_S, scalar, serving
 
 if TYPE_CHECKING:
@@ -112,6 +113,19 @@ def test_a_stream_is_bounded_on_both_sides(
 
 def _kept(qm: onceq.QueueManager, rid: str) -> bool:
     return any(one.state == "kept" for one in qm.lookup(rid))
+
+
+def test_what_a_stream_has_taken_and_not_yielded_comes_with_the_next(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """It takes up to half a window at once; here its consumer stops at the first of two."""
+    with living(conninfo, repository) as life, qm.clerk("till", RAW, window=4) as clerk:
+        clerk.send_many(list(requests(0, 4)))
+        for element in life.claim("raw", 4):
+            life.run(element, element.body)
+        (first,) = itertools.islice(clerk.stream([], timeout_s=LIMIT_S), 1)
+        assert (first.rid, clerk.unacknowledged) == ("0", ["0", "1"])
+        assert [one.rid for one in clerk.stream([], timeout_s=LIMIT_S)] == ["0", "1", "2", "3"]
 
 
 def test_a_stream_sends_in_pieces(

@@ -64,7 +64,8 @@ def test_rereceive_of_any_unacknowledged_rid_is_identical(
             clerk.rereceive("1")
         clerk.connect()
         assert clerk.rereceive("2") == replies["2"]
-        assert clerk.outstanding == ["3", "4"]
+        assert (clerk.outstanding, clerk.unacknowledged) == (["3", "4"], [])
+        assert [reply.rid for reply in clerk.receive_many(5)] == ["3", "4"]
 
 
 def test_a_full_window_refuses_and_says_how_much_room_there_is(
@@ -107,7 +108,7 @@ def test_a_reply_that_commits_late_is_received(
         quick.run(quick.claim_one("raw"), b"2")
         assert clerk.receive(timeout_s=LIMIT_S).rid == "2"
         slow.commit()
-        assert clerk.receive(timeout_s=LIMIT_S).value == b"late"
+        assert clerk.receive(timeout_s=0).value == b"late"
         quick.run(quick.claim_one("raw"), b"3")
         assert clerk.receive(timeout_s=LIMIT_S).rid == "3"
         assert clerk.outstanding == []
@@ -123,6 +124,7 @@ def test_replies_received_by_rid_and_in_order_come_once(
         clerk.send_many(pairs(*rids))
         answer_all(life)
         found = [clerk.receive(rid=rid, timeout_s=LIMIT_S).rid for rid in ("29", "12", "20")]
+        assert found == ["29", "12", "20"]
         found += [clerk.receive(b"c", timeout_s=LIMIT_S).rid for _ in range(6)]
         found += [clerk.receive(rid="25", timeout_s=LIMIT_S).rid]
         clerk.acknowledge(["29", "10"], checkpoint=b"some")
@@ -330,3 +332,5 @@ def test_what_is_done_when_a_reply_does_not_come_in_time(
         assert clerk.alert_late("alerts", late_s=0.0, rid="3") == ["3"]
         clerk.connect()
         assert clerk.alert_late("alerts", late_s=0.0) == []
+        assert qm.dequeue("alerts") is not None
+        assert clerk.alert_late("alerts", late_s=0.0) == []  # also when the alert was taken
