@@ -44,7 +44,7 @@ def _advice(found: object) -> str:
     if isinstance(found, psycopg.Connection):
         return "open_async and enqueue_async take async connections"
     if isinstance(found, psycopg.AsyncConnection) or _is_asynchronous(found):
-        return "an async one is for onceq.open_async, or onceq.enqueue_async"
+        return "an async one, of psycopg 3, is for onceq.open_async, or onceq.enqueue_async"
     return _SUPPORTED
 
 
