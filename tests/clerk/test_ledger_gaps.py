@@ -91,3 +91,27 @@ def test_a_reply_that_was_processed_does_not_come_again(
             assert clerk.rereceive() == reply
             clerk.send("2", b"y")
             assert [one.state for one in qm.lookup("1")] == ["finished"]
+
+
+def test_a_reply_that_was_processed_does_not_come_again_after_a_discard(
+    qm: onceq.QueueManager, ledger: onceq.SqliteLedger
+) -> None:
+    """The next request was noted, not sent, and given up; then the client died once more."""
+    with living(qm.located.conninfo, qm.repository) as life:
+        with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+            clerk.recover()
+            clerk.send("1", b"x")
+            life.run(life.claim_one("raw"), b"reply")
+            clerk.done(clerk.receive(timeout_s=30))
+            _dying_after(clerk, ledger_ops.CommitLedger)
+            with pytest.raises(_Died):
+                clerk.send("2", b"y")
+        with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+            assert isinstance(clerk.recover(policy="discard"), onceq.NotSubmitted)
+        with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+            found = clerk.recover()
+            assert (type(found), found.rid) == (onceq.Done, "1")
+            clerk.send("3", b"z")
+            assert [one.state for one in qm.lookup("1")] == ["finished"]
+        with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+            assert isinstance(clerk.recover(), onceq.Submitted)

@@ -181,11 +181,12 @@ def resubmit(kept: Kept) -> ops.Program[None]:
 def discard(kept: Kept) -> ops.Program[None]:
     """Gives the request up, in the ledger: it was not submitted, or a person has decided (E).
 
-    After E only `recover` knows what the repository, as it is now, has outstanding.
+    What was processed before it stays noted: its reply may still be in the reply queue. After E
+    only `recover` knows what the repository, as it is now, has outstanding.
     """
     letter = ready(kept)
     following = after(letter, Event.DISCARDED)
-    yield from _write(kept, Entry())
+    yield from _write(kept, Entry(last_dequeued=kept.entry.last_dequeued))
     kept.letter = None if letter == "E" else following
 
 

@@ -122,11 +122,18 @@ def _take_back(session: Session[Any, Any], rid: str) -> None:
 
 
 def _adopt(kept: Kept) -> ops.Program[Recovery]:
-    """Takes over what the session has and the ledger does not: it is new, or is an older copy."""
+    """Takes over what the session has and the ledger does not.
+
+    It is new, or an older copy, or the request after this one was given up: then the ledger still
+    says that the reply to this one was processed.
+    """
     session = kept.session
     found = yield from recovery.recover(session, None, acknowledged=False)
     letter = LETTERS[type(found).__name__]
     rid = session.s_rid or ""
+    if letter == "C" and rid == kept.entry.last_dequeued:
+        letter = LEDGER[Noted.DONE, Place.REPLY]
+        _hand_out(session, rid)
     entry = Entry(
         last_request=LastRequest(rid=rid),
         last_enqueued=rid,
