@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import onceq
 from onceq.errors import Fenced, IllegalState, InvalidValue, QueueStopped, RidReused
+from onceq.model.ledger_ops import WriteLedger
 from tests.clerk.ledgers import LEDGERS, Ground, ground, other_postgresql
 from tests.lives import living
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onceq.clerk.ledger import Ledger
+    from onceq.model.ops import Op
 
 RAW = onceq.Queue("raw", bytes, bytes)
 
@@ -346,3 +351,32 @@ def test_a_repository_that_lost_the_one_before_is_state_e(ground: Ground) -> Non
         assert found.rid == "2"
         clerk.resubmit()
         assert isinstance(clerk.recover(), onceq.Submitted)
+
+
+def test_what_was_cut_short_is_not_committed_by_the_next_connect(
+    ground: Ground, ledger: Ledger[Any, Any]
+) -> None:
+    """By a cancellation, or Ctrl-C, after which the same clerk begins a new life."""
+    with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:
+        clerk.recover()
+        perform = clerk._link.perform
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(clerk._link, "perform", partial(_stopping_before, perform))
+            with pytest.raises(_Stopped):
+                _work(clerk)
+        clerk.connect()
+        clerk.recover(policy="discard")
+        _work(clerk)
+
+
+def _stopping_before(perform: Callable[[Op[Any]], Any], op: Op[Any]) -> Any:
+    if isinstance(op, WriteLedger):
+        raise _Stopped
+    return perform(op)
+
+
+def _work(clerk: onceq.LedgerClerk[bytes, bytes, Any]) -> None:
+    """Work that can be committed once."""
+    with clerk.transaction() as work:
+        work.connection.execute("create table work (n integer)")
+        work.send("1", b"x")

@@ -52,8 +52,8 @@ class AsyncLink:
         return self._open().connection
 
     async def reconnect(self) -> None:
-        """Connects when there is no connection, or it broke. CannotConnect, SchemaMissing, ..."""
-        if self._driver is not None and session.is_broken(self._driver.connection):
+        """See Link.reconnect."""
+        if self._driver is not None and session.is_unfit(self._driver.connection):
             await self.close()
         if self._driver is None:
             await asyncio.to_thread(self._located.ensure_running)

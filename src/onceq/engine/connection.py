@@ -59,8 +59,11 @@ class Link:
         return self._open().connection
 
     def reconnect(self) -> None:
-        """Connects when there is no connection, or it broke. CannotConnect, SchemaMissing, ..."""
-        if self._driver is not None and session.is_broken(self._driver.connection):
+        """Connects when there is no connection, or none that is fit: CannotConnect, SchemaMissing.
+
+        What a call that was cut short has left open is rolled back: no next life commits it.
+        """
+        if self._driver is not None and session.is_unfit(self._driver.connection):
             self.close()
         if self._driver is None:
             self._located.ensure_running()

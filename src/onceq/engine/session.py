@@ -234,6 +234,12 @@ def in_transaction(connection: psycopg.BaseConnection[Any]) -> bool:
     return connection.pgconn.transaction_status != TransactionStatus.IDLE
 
 
+def is_unfit(connection: psycopg.BaseConnection[Any]) -> bool:
+    """Returns whether no new life may begin here: broken, or cut short in an open transaction."""
+    left = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+    return is_broken(connection) or connection.pgconn.transaction_status in left
+
+
 def has_failed(connection: psycopg.BaseConnection[Any]) -> bool:
     """Returns whether a statement of the open transaction failed, so that it can only roll back."""
     return connection.pgconn.transaction_status == TransactionStatus.INERROR
