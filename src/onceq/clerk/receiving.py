@@ -140,6 +140,14 @@ def arrived(session: Session[Any, Any]) -> None:
         session.state = client_state.after(session.state, Call.REPLY_ARRIVED)
 
 
+def take_back(session: Session[Any, Any], rid: str) -> None:
+    """Counts a reply as not handed out, before all others: nothing was done with it that lasts."""
+    session.received.pop(rid, None)
+    session.beyond.pop(rid, None)
+    session.outstanding = {rid: None, **session.outstanding}
+    session.state = ClientState.REQ_SENT
+
+
 def rereceive(session: Session[T, R], rid: str | None = None) -> ops.Program[Reply[R]]:
     """Returns the reply that the last receive returned, identical, any number of times (G5).
 

@@ -13,7 +13,6 @@ from onceq import errors
 from onceq.clerk import receiving
 from onceq.clerk.session import perform
 from onceq.model import ops
-from onceq.model.client_state import ClientState
 from onceq.model.element import Fate
 
 if TYPE_CHECKING:
@@ -73,7 +72,7 @@ def take_op(session: Session[Any, Any], rid: str, ckpt: bytes | None) -> ops.Tak
 
 def give_back(session: Session[Any, Any], rid: str) -> ops.Program[None]:
     """Gives back a reply that was begun and that the client's connection did not take."""
-    _returned(session, rid)
+    receiving.take_back(session, rid)
     yield from perform(session, _settle_op(session, rid, None, counts=False))
 
 
@@ -91,7 +90,7 @@ def _settle(session: Session[Any, Any]) -> ops.Program[errors.ReplyHeld | None]:
         )
     session.taken = None
     if fate is Fate.RETURNED:
-        _returned(session, rid)
+        receiving.take_back(session, rid)
         return None
     session.r_rid, session.ckpt = rid, (ckpt if fate is Fate.LOST else None)
     return _held(rid) if fate is Fate.FAILED else None
@@ -109,12 +108,6 @@ def _settle_op(
         s_rid=session.s_rid,
         s_no=session.s_no,
     )
-
-
-def _returned(session: Session[Any, Any], rid: str) -> None:
-    """Takes note that a reply is outstanding again, before all others."""
-    session.outstanding = {rid: None, **session.outstanding}
-    session.state = ClientState.REQ_SENT
 
 
 def _held(rid: str) -> errors.ReplyHeld:

@@ -15,7 +15,9 @@ from msgspec.structs import asdict, replace
 
 from onceq import errors
 from onceq.clerk import program, receiving
+from onceq.clerk.session import check
 from onceq.model import admin_ops, ledger_ops, ops
+from onceq.model.client_state import Call
 from onceq.model.ledger import Entry, Joint, LastRequest, Owner, rid_digest
 from onceq.model.recovery import NONE, Event, after
 
@@ -166,14 +168,18 @@ def finish(kept: Kept, rid: str) -> ops.Program[None]:
 
 
 def resubmit(kept: Kept) -> ops.Program[None]:
-    """Sends the request of the ledger, as it was constructed. IllegalState but in A and E."""
+    """Sends the request of the ledger, as it was constructed. IllegalState but in A and E.
+
+    Also while another is outstanding, as one may be that came back (E): receive its reply first.
+    """
     letter = ready(kept)
     after(letter, Event.SUBMITTED)
     request = kept.entry.last_request
     if request is None or request.body is None:
         raise errors.IllegalState("the ledger does not have the request: discard() it")
+    check(kept.session, Call.SEND)
     if letter == "E":  # what the repository has lost of it counts no more
-        yield from _write(kept, Entry(last_request=request))
+        yield from _write(kept, Entry(last_request=request, last_dequeued=_in_hand(kept)))
     yield from begin(kept)
     yield from conclude(kept, Unit(request=request))
 
@@ -181,13 +187,19 @@ def resubmit(kept: Kept) -> ops.Program[None]:
 def discard(kept: Kept) -> ops.Program[None]:
     """Gives the request up, in the ledger: it was not submitted, or a person has decided (E).
 
-    What was processed before it stays noted: its reply may still be in the reply queue. After E
-    only `recover` knows what the repository, as it is now, has outstanding.
+    What was processed before it stays noted while its reply is in the reply queue. After E only
+    `recover` knows what the repository, as it is now, has outstanding.
     """
     letter = ready(kept)
     following = after(letter, Event.DISCARDED)
-    yield from _write(kept, Entry(last_dequeued=kept.entry.last_dequeued))
+    yield from _write(kept, Entry(last_dequeued=_in_hand(kept)))
     kept.letter = None if letter == "E" else following
+
+
+def _in_hand(kept: Kept) -> str | None:
+    """Returns the rid that the ledger has as processed, if its reply is not acknowledged yet."""
+    rid = kept.entry.last_dequeued
+    return rid if rid in kept.session.received else None
 
 
 def begin(kept: Kept) -> ops.Program[None]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
 
-from onceq.clerk import recovery
+from onceq.clerk import receiving, recovery
 from onceq.clerk.ledger import program
 from onceq.clerk.session import ask
 from onceq.model import ledger_ops, ops
@@ -93,14 +93,14 @@ def _in_step(kept: Kept, letter: str, places: dict[str, Place]) -> ops.Program[N
     """Lets the ledger have what the repository knows of, and the session what the ledger does."""
     entry = kept.entry
     processed = entry.last_dequeued
-    if letter != "E" and processed is not None and places[processed] is Place.REPLY:
+    if processed is not None and places[processed] is Place.REPLY:
         _hand_out(kept.session, processed)  # the next send frees it
     if letter in {"B", "C", "D"} and entry.noted is Noted.NOT_SUBMITTED and entry.last_request:
         written = replace(entry, last_enqueued=entry.last_request.rid)
         yield from ledger_ops.WriteLedger(entry=written)
         kept.entry = written
     if letter == "C" and entry.last_request is not None:
-        _take_back(kept.session, entry.last_request.rid)
+        receiving.take_back(kept.session, entry.last_request.rid)
 
 
 def _hand_out(session: Session[Any, Any], rid: str) -> None:
@@ -110,15 +110,6 @@ def _hand_out(session: Session[Any, Any], rid: str) -> None:
         session.received[rid] = None
         if not session.outstanding:
             session.state = ClientState.REPLY_RECVD
-
-
-def _take_back(session: Session[Any, Any], rid: str) -> None:
-    """Counts a reply as not handed out: whatever was done with it did not commit."""
-    if rid in session.received:
-        del session.received[rid]
-        session.beyond.pop(rid, None)
-        session.outstanding[rid] = None
-        session.state = ClientState.REQ_SENT
 
 
 def _adopt(kept: Kept) -> ops.Program[Recovery]:
