@@ -212,6 +212,29 @@ def test_a_device_that_is_used_meanwhile_is_read_late() -> None:
     assert shop.printer.printed == ["1"]
 
 
+@pytest.mark.parametrize("window", [1, 2])
+def test_a_device_that_cannot_be_read_late_leaves_the_reply_outstanding(window: int) -> None:
+    """In the same life: it is the next to be processed, and no send frees it before."""
+    shop = Shop(POLICIES["test late"], window)
+    driver = MemoryDriver(shop.oracle, shop.clock)
+    session = Session(name="till", thread="", queue=ORDERS, window=window)
+    driver.run(program.connect(session))
+    driver.run(program.send(session, "1", b"", {}))
+    policy, shop.policy = shop.policy, onceq.ReplyPolicy.test(Offline(), late=True)
+    with pytest.raises(Jam):
+        shop.process(driver, session)
+    shop.policy = policy
+    shop.process(driver, session)
+    assert shop.printer.printed == ["1"]
+
+
+class Offline:
+    """A device that cannot be asked."""
+
+    def state(self) -> bytes:
+        raise Jam("offline")
+
+
 RAW = onceq.Queue("raw", bytes, bytes)
 
 

@@ -62,14 +62,24 @@ def _next(
         session, ckpt=ckpt, rid=None, limit=1, timeout_s=timeout_s
     )
     if mark is not None and late:
-        yield from _log(session, reply, (yield from mark(policy)))
+        yield from _log(session, reply.rid, mark(policy))
     return reply
 
 
-def _log(session: Session[Any, Any], reply: Reply[Any], ckpt: bytes) -> ops.Program[None]:
-    """Makes stable that the processing of this reply begins, and the device's state before it."""
-    yield from perform(session, receiving.receive_op(session, rid=reply.rid, skip=[], ckpt=ckpt))
-    session.r_rid, session.ckpt = reply.rid, ckpt
+def _log(session: Session[Any, Any], rid: str, mark: ops.Program[bytes]) -> ops.Program[None]:
+    """Makes stable that the processing of this reply begins, and the device's state before it.
+
+    Cut short, by a device that cannot be read or otherwise, it leaves the reply outstanding.
+    """
+    is_logged = False
+    try:
+        ckpt = yield from mark
+        yield from perform(session, receiving.receive_op(session, rid=rid, skip=[], ckpt=ckpt))
+        is_logged = True
+    finally:
+        if not is_logged:
+            receiving.take_back(session, rid)
+    session.r_rid, session.ckpt = rid, ckpt
 
 
 def _handle(
