@@ -277,6 +277,30 @@ def test_a_window_goes_on_beside_a_reply_that_is_held(
         clerk.disconnect()
 
 
+class Interrupted:
+    """A connection's driver that a signal cuts short."""
+
+    def perform(self, op: object) -> int:
+        raise KeyboardInterrupt(op)
+
+
+def test_a_receive_that_is_cut_short_is_looked_at_by_the_next_connect(
+    qm: onceq.QueueManager, life: Life, conninfo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with qm.clerk("till", RAW) as clerk, psycopg.connect(conninfo) as connection:
+        replied(life, clerk, "1")
+        with monkeypatch.context() as patched:
+            patched.setattr(clerk._callers, "driver", lambda _: Interrupted())
+            with pytest.raises(KeyboardInterrupt):
+                clerk.receive(timeout_s=WAIT_S, connection=connection)
+        with pytest.raises(IllegalState, match="connect"):
+            clerk.send("2", b"2")
+        clerk.connect()
+        assert clerk.receive(timeout_s=WAIT_S, connection=connection).rid == "1"
+        connection.commit()
+        assert clerk.recover().rid == "1"
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_on_every_kind_of_connection(life: Life, conninfo: str, repository: str, kind: str) -> None:
     with KINDS[kind](conninfo, repository) as caller:

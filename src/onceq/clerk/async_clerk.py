@@ -94,11 +94,15 @@ class AsyncClerk(Calls[T, R]):
         """Receives a reply in the transaction of the caller's connection."""
         caller = await self._callers.driver(connection)
         reply = await self._link.run(self._begin(rid, timeout_s))
+        take = self._take(reply.rid, checkpoint)
+        self._session.sure = False  # cut short here, the next life has to look
         try:
-            xid = await caller.perform(self._take(reply.rid, checkpoint))
+            xid = await caller.perform(take)
         except OnceqError:
+            self._session.sure = True
             await self._link.run(transactions.give_back(self._session, reply.rid))
             raise
+        self._session.sure = True
         self._caller, self._session.taken = caller, (reply.rid, xid, checkpoint)
         return reply
 

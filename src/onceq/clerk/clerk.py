@@ -123,11 +123,15 @@ class Clerk(Calls[T, R]):
         """Receives a reply in the transaction of the caller's connection."""
         caller = self._callers.driver(connection)
         reply = self._link.run(self._begin(rid, timeout_s))
+        take = self._take(reply.rid, checkpoint)
+        self._session.sure = False  # cut short here, the next life has to look
         try:
-            xid = caller.perform(self._take(reply.rid, checkpoint))
+            xid = caller.perform(take)
         except OnceqError:
+            self._session.sure = True
             self._link.run(transactions.give_back(self._session, reply.rid))
             raise
+        self._session.sure = True
         self._caller, self._session.taken = caller, (reply.rid, xid, checkpoint)
         return reply
 
