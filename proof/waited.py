@@ -19,21 +19,24 @@ if TYPE_CHECKING:
 
 
 class Waited:
-    """An object whose coroutines are awaited for its caller; what it returns is another."""
+    """An object whose coroutines are awaited for its caller; what it returns is another.
+
+    awaited: the object itself.
+    """
 
     def __init__(self, runner: asyncio.Runner, inner: Any) -> None:
         self._runner = runner
-        self._inner = inner
+        self.awaited = inner
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._inner, name)
+        found = getattr(self.awaited, name)
         return self._waiting(found) if inspect.ismethod(found) else found
 
     def __enter__(self) -> Any:
-        return self._waiting(self._inner.__aenter__)()
+        return self._waiting(self.awaited.__aenter__)()
 
     def __exit__(self, *error: object) -> Any:
-        return self._waiting(self._inner.__aexit__)(*error)
+        return self._waiting(self.awaited.__aexit__)(*error)
 
     def _waiting(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def call(*positional: Any, **named: Any) -> Any:
@@ -46,7 +49,7 @@ class Waited:
 
 
 def _inner(value: Any) -> Any:
-    return value._inner if isinstance(value, Waited) else value  # noqa: SLF001 # of the same class
+    return value.awaited if isinstance(value, Waited) else value
 
 
 async def _result(awaitable: Any) -> Any:

@@ -98,3 +98,8 @@ def ground(
     for where in (conninfo, other_postgresql):
         with psycopg.connect(where, autocommit=True) as connection:
             connection.execute(f"drop schema {name} cascade".encode())
+
+
+@pytest.fixture(params=LEDGERS)
+def ledger(request: pytest.FixtureRequest, ground: Ground) -> Ledger[Any, Any]:
+    return ground.ledger(request.param)

@@ -11,19 +11,14 @@ import onceq
 from onceq.errors import IllegalState
 from onceq.model import ledger_ops
 from onceq.model.ledger import Entry, LastRequest
-from tests.clerk.ledgers import LEDGERS, Ground, ground, other_postgresql
+from tests.clerk.ledgers import Ground, ground, ledger, other_postgresql
 
 if TYPE_CHECKING:
     from onceq.clerk.ledger import Ledger
 
 RAW = onceq.Queue("raw", bytes, bytes)
 
-__all__ = ["ground", "other_postgresql"]
-
-
-@pytest.fixture(params=LEDGERS)
-def ledger(request: pytest.FixtureRequest, ground: Ground) -> Ledger[Any, Any]:
-    return ground.ledger(request.param)
+__all__ = ["ground", "ledger", "other_postgresql"]
 
 
 def _processed(ground: Ground, ledger: Ledger[Any, Any]) -> None:

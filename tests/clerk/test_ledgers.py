@@ -11,7 +11,7 @@ import pytest
 import onceq
 from onceq.errors import Fenced, IllegalState, InvalidValue, QueueStopped, RidReused
 from onceq.model.ledger_ops import WriteLedger
-from tests.clerk.ledgers import LEDGERS, Ground, ground, other_postgresql
+from tests.clerk.ledgers import Ground, ground, ledger, other_postgresql
 from tests.lives import living
 
 if TYPE_CHECKING:
@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 RAW = onceq.Queue("raw", bytes, bytes)
 
-__all__ = ["ground", "other_postgresql"]
-
-
-@pytest.fixture(params=LEDGERS)
-def ledger(request: pytest.FixtureRequest, ground: Ground) -> Ledger[Any, Any]:
-    return ground.ledger(request.param)
+__all__ = ["ground", "ledger", "other_postgresql"]
 
 
 def test_the_states_one_after_the_other(ground: Ground, ledger: Ledger[Any, Any]) -> None:

@@ -102,7 +102,7 @@ def test_a_full_disk_loses_nothing(
     def half(fd: int, data: bytes, at: int) -> int:
         if at:
             raise OSError(errno.ENOSPC, "No space left on device")
-        return pwrite(fd, data[:100], at)
+        return pwrite(fd, data[:10], at)  # less than the header
 
     pwrite = os.pwrite
     with serving(make_ledger(submitted), submitted.repository, ORDERS.handled_by(book)):

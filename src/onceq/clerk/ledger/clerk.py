@@ -90,9 +90,9 @@ class _LedgerCalls(Calls[T, R]):
         if unit.done is None:
             program.may_send(self.kept)
 
-    def _policy(self, policy: str) -> Policy:
+    def _policy(self, policy: Policy) -> Policy:
         names.check_choice("policy", policy, recovery.POLICIES)
-        return policy  # type: ignore[return-value] # one of them
+        return policy
 
 
 class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):

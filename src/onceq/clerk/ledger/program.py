@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from onceq import errors
 from onceq.clerk import program, receiving
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceq.clerk.session import Session
+    from onceq.model.element import SendAttributes
 
 T = TypeVar("T")
 
@@ -248,14 +249,20 @@ def _in_repository(kept: Kept, unit: Unit) -> ops.Program[None]:
     """Sends, or frees the reply: a send frees the one before it by itself."""
     request = unit.request
     if request is not None:
-        attributes = asdict(request.attributes)
+        given = request.attributes
+        attributes: SendAttributes = {
+            "priority": given.priority,
+            "not_before": given.not_before,
+            "expires_at": given.expires_at,
+            "properties": given.properties,
+        }
         own = kept.joint is not Joint.TOGETHER
         body = request.body or b""
         yield from program.send(
             kept.session,
             request.rid,
             body,
-            attributes,  # type: ignore[arg-type] # the fields of SendAttributes
+            attributes,
             own_transaction=own,
         )
     elif unit.done is not None:
