@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 NAME: Final = "faultpoints"
 OCCURRENCES: Final = (1, 2, 3)
-AT_ONCE: Final = 2
+AT_ONCE: Final = 4
 LOST: Final = "connections lost at a commit"
 REACHED: Final = "fault points reached, once"
 ELSEWHERE: Final = frozenset(f"spark.{point}" for point in SPARK_POINTS)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from onceq.testing.events import Fault, Recorder, load
 from onceq.testing.torture.board import Board, Count
-from onceq.testing.torture.fleet import STARVED, Fleet, Participant
+from onceq.testing.torture.fleet import STARVED, STRIKES_MAX, Fleet, Participant
 from onceq.testing.torture.life import Life
 from onceq.testing.torture.nursery import FAILED, News
+from onceq.testing.torture.spark import SparkServer
+from tests.parts import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,3 +84,39 @@ def test_a_starved_server_that_ends_well_has_ended_unasked(fleet: Fleet) -> None
     fleet.is_tended = True
     fleet.hear(news(0))
     assert (fleet.deaths.starved, len(fleet.deaths.others)) == (1, 1)
+
+
+def test_who_had_no_answer_is_left_alone_after_some_strikes(fleet: Fleet, board: Board) -> None:
+    for _ in range(STRIKES_MAX):
+        assert fleet.bears_a_strike(NAME)
+        fleet.strike(NAME, signal.SIGKILL)
+    assert not fleet.bears_a_strike(NAME)
+    board.add(0, Count.REPLIES)
+    assert fleet.bears_a_strike(NAME)
+
+
+FAILS_ONCE = """
+import pathlib, sys, time
+here = pathlib.Path("was-here")
+if not here.exists():
+    here.touch()
+    sys.exit(3)
+time.sleep(60)
+"""
+
+
+def test_a_server_on_spark_that_nobody_killed_is_a_finding(tmp_path: Path) -> None:
+    spark = SparkServer((sys.executable, "-c", FAILS_ONCE), tmp_path, {})
+
+    def is_in_life(number: int) -> bool:
+        spark.tend()
+        return spark.lives == number
+
+    try:
+        wait_until(lambda: is_in_life(2))
+        assert spark.deaths == [3]
+        assert spark.kill("driver", 0) is None
+        wait_until(lambda: is_in_life(3))
+        assert spark.deaths == [3]
+    finally:
+        spark.close()

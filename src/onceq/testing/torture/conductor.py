@@ -244,6 +244,8 @@ class _Conductor:
         found = judge(self._place, final)
         doubts, deaths, plan = found.doubts, self._fleet.deaths, self._plan
         died = [f"death: {text}; see said.txt" for text in deaths.others]
+        by_itself = self._spark.deaths if self._spark is not None else []
+        died += [f"death: the server on Spark: code {code}; see spark.txt" for code in by_itself]
         report = Report(
             seed=plan.seed,
             seconds=round(lasted_s, 1),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from onceq.testing.events import Fault
 from onceq.testing.torture.cutter import CONTROL
+from onceq.testing.torture.fleet import STRIKES_MAX
 from onceq.testing.torture.spark import NOT_THERE
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 CLIENTS: Final = ("clerk", "stream", "notes")
 SERVERS: Final = ("server", "batch")
 NOBODY: Final = "nobody was there"
+UNANSWERED: Final = f"it had been struck {STRIKES_MAX} times since its last answer"
 SPARE_BYTES: Final = 1 << 20
 SENDS_CUT: Final = 9
 """Of ten cuts of clients, so many are for sends alone: most of what clients say is receives."""
@@ -98,8 +100,10 @@ class Faults:
         target = self._pick(fault, *(CLIENTS if whom == "client" else SERVERS))
         if target is None:
             return NOBODY
+        if whom == "client" and not self._fleet.bears_a_strike(target):
+            return UNANSWERED
         self._note(fault, target)
-        self._fleet.signal(target, number)
+        self._fleet.strike(target, number)
         if number == signal.SIGSTOP:
             self._later(fault, lambda: self._fleet.signal(target, signal.SIGCONT))
         return None

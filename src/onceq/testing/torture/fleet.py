@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 _READ_BYTES: Final = 65_536
 STARVED: Final = "starved"
 POISON: Final = "poison request"
+NOTES: Final = "notes"
+"""The kind of client that is sent no replies."""
+STRIKES_MAX: Final = 3
 NURSERY: Final = "from onceq.testing.torture.nursery import main; main()"
 
 
@@ -38,11 +41,14 @@ class Participant:
     """One participant. pid: of its present life, 0 when there is none. excused: what it may die of.
 
     lasts: that it does not end by itself. poisonings: executions so far that were to kill it.
+    strikes: since it last had an answer, of which it then had so many.
     """
 
     life: Life
     lasts: bool = False
     poisonings: int = 0
+    strikes: int = 0
+    answers: int = 0
     pid: int = 0
     lives: int = 0
     is_done: bool = False
@@ -86,6 +92,11 @@ class Fleet:
         self.participants[life.name] = Participant(life, lasts)
         self._begin(self.participants[life.name])
 
+    def strike(self, name: str, number: signal.Signals) -> None:
+        """Sends a signal that is to hurt, and counts it."""
+        self.participants[name].strikes += 1
+        self.signal(name, number)
+
     def signal(self, name: str, number: signal.Signals) -> None:
         """Sends a signal to a participant, if it lives."""
         self._wish(Wish(name=name, number=number))
@@ -100,6 +111,19 @@ class Fleet:
         return sorted(
             name for name, one in self.participants.items() if one.pid and one.life.kind in kinds
         )
+
+    def bears_a_strike(self, name: str) -> bool:
+        """Returns whether a client has been struck less than STRIKES_MAX times without an answer.
+
+        Who is killed faster than this machine lets it begin would never have another, and it would
+        not be onceq that kept it waiting.
+        """
+        one = self.participants[name]
+        counted = Count.ACKNOWLEDGED if one.life.kind == NOTES else Count.REPLIES
+        answers = self._board.of(one.life.row, counted)
+        if answers != one.answers:
+            one.answers, one.strikes = answers, 0
+        return one.strikes < STRIKES_MAX
 
     def poll(self, timeout_s: float) -> None:
         """Hears what has become of the participants, and begins again those that have died."""

@@ -19,10 +19,15 @@ if TYPE_CHECKING:
 
 NOT_THERE = "Spark takes no part"
 NOT_FOUND = "it was just starting"
+MORTAL = ("driver", "java")
+"""Whose death is that of the whole server; an executor is begun again by Spark."""
 
 
 class SparkServer:
-    """The processes of a Spark server. kills: how many were killed. lives: of its driver."""
+    """The processes of a Spark server. kills: how many were killed. lives: of its driver.
+
+    deaths: the codes of those lives that ended by nothing that was done to the driver or its Java.
+    """
 
     def __init__(self, command: tuple[str, ...], place: Path, environment: dict[str, str]) -> None:
         self._command = command
@@ -31,10 +36,13 @@ class SparkServer:
         self._handles: dict[int, int] = {}
         self.kills = 0
         self.lives = 0
+        self.deaths: list[int] = []
+        self._is_excused = False
         self._running = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.lives += 1
+        self._is_excused = False
         with (self._place / "spark.txt").open("ab") as said:
             return subprocess.Popen(
                 self._command,
@@ -49,7 +57,10 @@ class SparkServer:
     def tend(self) -> None:
         """Begins it again when it has died."""
         self._note()
-        if self._running.poll() is not None:
+        code = self._running.poll()
+        if code is not None:
+            if not self._is_excused:
+                self.deaths.append(code)
             self._running = self._start()
 
     def kill(self, what: str, choice: int) -> str | None:
@@ -64,6 +75,7 @@ class SparkServer:
         if not kill_below(targets[choice % len(targets)], os.getpid()):
             return NOT_FOUND
         self.kills += 1
+        self._is_excused = self._is_excused or what in MORTAL
         return None
 
     def close(self) -> None:
