@@ -66,6 +66,7 @@ class Running:
         self.said = Said("starts", 0, 0)
         self._decoder: msgspec.json.Decoder[Said | Ended] = msgspec.json.Decoder(Said | Ended)
         self._outcome: Outcome | None = None
+        self._misheard: str | None = None
         self._unread = b""
         self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-"))
         self._began = time.monotonic()
@@ -119,15 +120,20 @@ class Running:
                 self._hear(line)
 
     def _hear(self, line: bytes) -> None:
-        match self._decoder.decode(line):
-            case Said() as said:
-                self.said = said
+        try:
+            heard = self._decoder.decode(line)
+        except msgspec.DecodeError as error:  # of this part alone: the others go on
+            self._misheard = f"said what cannot be read: {error}"
+            return
+        match heard:
+            case Said():
+                self.said = heard
             case Ended(outcome):
                 self._outcome = outcome
 
     def _result(self, failure: str | None) -> Result:
         if failure is None and self._outcome is None:
-            failure = "ended without an outcome"
+            failure = self._misheard or "ended without an outcome"
         seconds = time.monotonic() - self._began
         if failure is None:
             return Result(part=self.part, seconds=seconds, outcome=self._outcome)

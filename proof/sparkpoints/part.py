@@ -128,7 +128,7 @@ def outcome(every: Sequence[Verdict], drivers: int) -> Outcome:
             Measure(what=goals.EVENTS, reached=sum(one.events for one in verdicts)),
         ],
         violations=[one for verdict in verdicts for one in faults_of(verdict)],
-        controls=[Control(what=BROKEN, broke=any(CONVICTED in one for one in found), of=1)],
+        controls=[Control(what=BROKEN, broke=int(any(CONVICTED in one for one in found)), of=1)],
         page=page(verdicts, [PLAIN, TRYING]),
     )
 

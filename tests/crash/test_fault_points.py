@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq.engine.faultpoints import POINTS
-from proof import faultpoints
+from proof import faultpoints, goals
 from proof.fault_ground import CUTS, FAULTS, REVOKE, Ground, Trial, Verdict
 from proof.fault_scenes import SCENES
 from proof.faultpoints import ELSEWHERE
@@ -34,7 +34,7 @@ def test_a_death_at_every_point_loses_nothing(tmp_path: Path) -> None:
     order = Order(size=Size.SMALL, seed=1990, place=tmp_path, say=_said)
     outcome = faultpoints.run(order)
     assert outcome.violations == []
-    (points,) = [one for one in outcome.measures if one.what == faultpoints.REACHED]
+    (points,) = [one for one in outcome.measures if one.what == goals.FAULT_POINTS]
     assert points.is_met
     assert points.reached == len(POINTS) - len(ELSEWHERE)
 

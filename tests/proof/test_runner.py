@@ -55,6 +55,7 @@ def test_what_is_good_ends_well_and_is_recorded() -> None:
         ("uncontrolled", "uncontrolled: did not try the control: the broken one"),
         ("undeclared", "undeclared: a control that it does not declare: the broken one"),
         ("raises", "its last words"),
+        ("garbled", "garbled: said what cannot be read: Expected `int`, got `bool`"),
         ("dies", "dies: was ended by signal 9"),
     ],
 )

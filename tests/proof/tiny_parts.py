@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from proof.goals import MUTANTS, SCHEDULES, STATES
 from proof.part import Control, Limits, Measure, Outcome, Part
@@ -56,6 +56,11 @@ def _blind(_: Order) -> Outcome:
     return Outcome(controls=[Control(what=BROKEN, broke=0, of=4)])
 
 
+def _garbled(_: Order) -> Outcome:
+    broke: Any = True
+    return Outcome(controls=[Control(what=BROKEN, broke=broke, of=1)])
+
+
 def _nothing(_: Order) -> Outcome:
     return Outcome()
 
@@ -92,6 +97,7 @@ PARTS = (
     _part("missed", _missed),
     _part("missed-row", _missed_row, STATES),
     _part("not-all", _not_all, MUTANTS),
+    _part("garbled", _garbled),
     _part("silent", _silent, STATES),
     replace(_part("blind", _blind), controls={BROKEN: 0.5}),
     replace(_part("uncontrolled", _nothing), controls={BROKEN: 0.5}),
