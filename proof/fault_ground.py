@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import multiprocessing
+import multiprocessing.process
 import re
 import shutil
 import signal
@@ -138,6 +139,8 @@ class Ground:
         """Starts a process."""
         process = self._context.Process(target=target, args=arguments, daemon=True)
         process.start()
+        # Each start polls all children: two threads then read one exit code, and one makes it 255.
+        vars(multiprocessing.process)["_children"].discard(process)
         return process
 
     def run(
@@ -178,7 +181,10 @@ class Run:
         self._repository = repository
         self._place = place
         self._codes: list[int] = []
-        self._wanted = self.deaths.get(trial.what, []) if trial.point != NOWHERE else []
+        met = (trial.point, trial.occurrence)
+        is_handlers = trial.what == RAISE and met in self._scene.in_handler
+        is_survived = trial.point == NOWHERE or is_handlers
+        self._wanted = [] if is_survived else self.deaths.get(trial.what, [])
         self._revoked = 0
         self._problems: list[str] = []
 

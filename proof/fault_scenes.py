@@ -49,6 +49,7 @@ class Scene:
 
     revocable: points at which the process holds claims and locks nothing: there it can be taken for
     dead, and another finish what it holds, before it goes on.
+    in_handler: (point, time) of those met within the handler: an exception there is an abort.
     leaves_alerts: alerts of late requests stay queued, and its check looks at them.
     over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
     where queues differ.
@@ -61,6 +62,7 @@ class Scene:
     over_a_wire: bool = True
     leaves_alerts: bool = False
     revocable: frozenset[str] = frozenset()
+    in_handler: frozenset[tuple[str, int]] = frozenset()
     abort_limit: int | None = QUEUE.settings.abort_limit
     check: Callable[[Left], Iterator[str]] = _nothing
 
@@ -158,6 +160,8 @@ QUEUE_MANAGER: Final = _around(
     *("Deregister", "EnqueueTagged", "ClaimEid", "BeginReply", "TakeReply", "SettleReply"),
 )
 PARTS: Final = _around("Start", "Part", "Keep", "Undo")
+FIRST_PART: Final = frozenset({("Part.before", 1), ("Part.after", 1)})
+"""A batch's first part begins with the first use of the connection, which is the handler's."""
 
 SCENES: Final[dict[str, Scene]] = {
     "a client": Scene(
@@ -194,7 +198,10 @@ SCENES: Final[dict[str, Scene]] = {
         program="serving", beside=("ordering",), points=LIFE | EXECUTION, revocable=HOLDING
     ),
     "a server of batches": Scene(
-        program="serving_batches", beside=("ordering",), points=PARTS | EXECUTION
+        program="serving_batches",
+        beside=("ordering",),
+        points=PARTS | EXECUTION,
+        in_handler=FIRST_PART,
     ),
     "an async server": Scene(
         program="serving_async", beside=("ordering",), points=LIFE | EXECUTION, revocable=HOLDING
@@ -247,6 +254,7 @@ LAST: Final = frozenset(
     {
         ("CloseIncarnation.after", ROUNDS),
         ("file.named", 2 * ROUNDS),
+        ("parquet.written", ROUNDS),
         ("parquet.named", ROUNDS),
     }
 )
