@@ -30,29 +30,24 @@ SERVER_DEATHS_MAX = 2
 DEATHS = ("die before", "die after")
 LOSSES = ("lost request", "lost answer", "ghost commits", "ghost rolls back", "database crash")
 FAULTS = (*DEATHS, *LOSSES, "second life", "abandoned", "power cut")
-KEPT_CUTS = 1
-"""Power cuts that are kept for `collect`: the other faults are spent while `submit` runs."""
-FREQUENT = frozenset({"Claim", "Sweep", "TakeOver", "ListQueues", "Receive"})
-"""Ops that are performed so often that a fault hits one seldom."""
-RARE = frozenset(
-    {
-        "AbortTaken",
-        "Acknowledge",
-        "ClaimEid",
-        "CloseIncarnation",
-        "Deregister",
-        "DestroyQueue",
-        "EnqueueMany",
-        "ListServers",
-        "ReadElement",
-        "Redrive",
-        "ReplyTaken",
-        "RidRange",
-        "Settle",
-        "Undo",
-    }
-)
-"""Ops that are performed so seldom that a fault hits one often."""
+KEPT = 1
+"""Faults that are kept for `collect`: the others are spent while `submit` runs."""
+KEPT_FOR = {"Acknowledge": 0.5, "CountOutstanding": 0.1, "LookUp": 0.1, "Receive": 0.02}
+"""Ops of `collect`, and how likely the fault that is kept hits them."""
+USUALLY = 0.1
+CHANCES = {
+    **dict.fromkeys(("Claim", "Sweep", "TakeOver", "ListQueues", "Receive"), 0.04),
+    **dict.fromkeys(
+        (
+            *("Acknowledge", "ClaimEid", "CloseIncarnation", "Deregister", "DestroyQueue"),
+            *("EnqueueMany", "ListServers", "ReadElement", "Redrive", "ReplyTaken", "RidRange"),
+            *("Settle", "Undo"),
+        ),
+        0.5,
+    ),
+    "AbortTaken": 0.9,
+}
+"""How likely a fault hits an Op that is performed often, or seldom."""
 INSIDE = (
     ops.Call,
     ops.Keep,
@@ -117,7 +112,7 @@ class Misfortune(Cast):
         self._ghosts: list[tuple[Session, bool]] = []
         self._epochs: dict[int, int] = {}
         self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 8))
-        self._kept_cuts = KEPT_CUTS
+        self._kept = KEPT
         self._drawn = 0
         self._hit: list[int] = []
         self._deaths = 0
@@ -210,7 +205,7 @@ class Misfortune(Cast):
         """Returns the fault that hits now, if any."""
         if self.world.step > FAULT_STEPS:
             return None
-        fault = "power cut" if self._is_kept_for(actor, op) else self._drawn_by_chance(actor, op)
+        fault = self._kept_for(actor, op) or self._drawn_by_chance(actor, op)
         if fault is None:
             return None
         self._drawn += 1
@@ -223,12 +218,20 @@ class Misfortune(Cast):
         self.world.record(ev.Fault, actor.name, what=fault, target=name)
         return fault
 
-    def _is_kept_for(self, actor: Actor, op: ops.Op[Any]) -> bool:
-        """Returns whether the power is cut while `collect` acknowledges what it wrote."""
-        collects = actor.machine is not None and isinstance(op, ops.Acknowledge)
-        hits = bool(collects and self._kept_cuts and self.world.likely(0.5))
-        self._kept_cuts -= hits
-        return hits
+    def _kept_for(self, actor: Actor, op: ops.Op[Any]) -> str | None:
+        """Returns the fault that was kept for `collect`, when it hits now.
+
+        While that acknowledges what it wrote it is a power cut; else any.
+        """
+        name = type(plain(op)).__name__
+        if actor.machine is None or not self._kept or name not in KEPT_FOR:
+            return None
+        if not self.world.likely(KEPT_FOR[name]):
+            return None
+        self._kept -= 1
+        if isinstance(op, ops.Acknowledge):
+            return "power cut"
+        return self._chance.choice(self._faults_of(actor, op))
 
     def _drawn_by_chance(self, actor: Actor, op: ops.Op[Any]) -> str | None:
         if not self._left:
@@ -238,7 +241,7 @@ class Misfortune(Cast):
         if not faults:
             return None
         self.coverage.offers.add(Offer(name, faults))
-        if not self.world.likely(0.04 if name in FREQUENT else 0.5 if name in RARE else 0.1):
+        if not self.world.likely(CHANCES.get(name, USUALLY)):
             return None
         fault = self._chance.choice(faults)
         if self._costs(actor, fault) and self._deaths >= SERVER_DEATHS_MAX:

@@ -247,7 +247,7 @@ class Simulation(Misfortune):
             event
             for event in self.world.events
             if not (isinstance(event, ev.KillAnswered) and event.eid in redriven)
-            and getattr(event, "eid", "") not in volatile
+            and _subject(event) not in volatile
         ]
         found += check(events, self._final(volatile))
         return found + list(check_accounts(self.world, self.oracle))
@@ -290,6 +290,11 @@ class Simulation(Misfortune):
             name = "" if actor is None else actor.name
             text = what if isinstance(what, str) else repr(what)[:160]
             self._say(f"{self.world.step:5} {name:12} {'' if op is None else op} -> {text}")
+
+
+def _subject(event: ev.Event) -> str:
+    """Returns the eid of what an event is about; of a fault, whom it befell."""
+    return event.target if isinstance(event, ev.Fault) else getattr(event, "eid", "")
 
 
 def _is_ready(actor: Actor, version: int, now: float) -> bool:
