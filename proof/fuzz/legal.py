@@ -70,8 +70,10 @@ def queue_name(value: object) -> bool:
 
 def queue_name_of_ours(value: object) -> bool:
     """A queue's name that is none of a client's reply queue, "reply-" and a number."""
-    kind, _, number = str(value).partition("-")
-    return queue_name(value) and not (kind == "reply" and number.isdecimal())
+    if not isinstance(value, str) or not queue_name(value):
+        return False
+    kind, _, number = value.partition("-")
+    return not (kind == "reply" and number.isdecimal())
 
 
 def repository_name(value: object) -> bool:
@@ -192,7 +194,10 @@ def typed(value: object) -> bool | None:
 
     A character is at most six bytes of JSON.
     """
-    fits = 6 * len(repr(value)) < TYPED_BYTES
+    try:
+        fits = 6 * len(repr(value)) < TYPED_BYTES
+    except RecursionError:  # nested deeper than anybody reads
+        return None
     return both(encodable(dict, value), fits or None)
 
 
