@@ -50,6 +50,7 @@ class Scene:
     revocable: points at which the process holds claims and locks nothing: there it can be taken for
     dead, and another finish what it holds, before it goes on.
     in_handler: (point, time) of those met within the handler: an exception there is an abort.
+    is_twin: another scene is the same on the sync driver.
     leaves_alerts: alerts of late requests stay queued, and its check looks at them.
     over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
     where queues differ.
@@ -61,6 +62,7 @@ class Scene:
     endless: tuple[str, ...] = ()
     over_a_wire: bool = True
     leaves_alerts: bool = False
+    is_twin: bool = False
     revocable: frozenset[str] = frozenset()
     in_handler: frozenset[tuple[str, int]] = frozenset()
     abort_limit: int | None = QUEUE.settings.abort_limit
@@ -181,6 +183,7 @@ SCENES: Final[dict[str, Scene]] = {
     ),
     "an async client": Scene(
         program="one_at_a_time_async",
+        is_twin=True,
         beside=("serving",),
         endless=("serving",),
         points=CLERK,
@@ -188,6 +191,7 @@ SCENES: Final[dict[str, Scene]] = {
     ),
     "an async client with a window": Scene(
         program="many_at_a_time_async",
+        is_twin=True,
         beside=("serving",),
         endless=("serving",),
         points=WINDOW,
@@ -204,7 +208,11 @@ SCENES: Final[dict[str, Scene]] = {
         in_handler=FIRST_PART,
     ),
     "an async server": Scene(
-        program="serving_async", beside=("ordering",), points=LIFE | EXECUTION, revocable=HOLDING
+        program="serving_async",
+        is_twin=True,
+        beside=("ordering",),
+        points=LIFE | EXECUTION,
+        revocable=HOLDING,
     ),
     "a queue manager": Scene(
         program="asking_the_queue_manager",
@@ -216,6 +224,7 @@ SCENES: Final[dict[str, Scene]] = {
     ),
     "an async queue manager": Scene(
         program="asking_the_queue_manager_async",
+        is_twin=True,
         beside=("serving",),
         endless=("serving",),
         points=QUEUE_MANAGER,

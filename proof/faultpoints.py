@@ -34,16 +34,29 @@ LONG_ROUNDS: Final = 10
 """How often the long run does all of it, each time in another order."""
 
 
-def every_pair() -> list[Trial]:
-    """Returns each point of each scene, at each occurrence, with each fault that it can meet."""
-    return [
-        Trial(scene=name, point=point, occurrence=occurrence, what=what)
+def every_pair(round_no: int = 0) -> list[Trial]:
+    """Returns each point of each scene, at each occurrence, with each fault that it can meet.
+
+    Where another scene is the same on the sync driver, a round has one occurrence of each pair, and
+    the next round another.
+    """
+    pairs = [
+        (name, point, what)
         for name, scene in SCENES.items()
         for point in sorted(scene.points)
-        for occurrence in OCCURRENCES
         for what in (*FAULTS, REVOKE)
         if (scene.over_a_wire or what not in CUTS) and (what != REVOKE or point in scene.revocable)
     ]
+    return [
+        Trial(scene=name, point=point, occurrence=occurrence, what=what)
+        for number, (name, point, what) in enumerate(pairs, round_no)
+        for occurrence in occurrences(number, is_one=SCENES[name].is_twin)
+    ]
+
+
+def occurrences(number: int, *, is_one: bool) -> tuple[int, ...]:
+    """Returns at which times something is tried: at each, or at one that goes by the number."""
+    return (OCCURRENCES[number % len(OCCURRENCES)],) if is_one else OCCURRENCES
 
 
 def each_once() -> list[Trial]:
@@ -59,8 +72,8 @@ def trials(size: Size, chance: random.Random) -> list[Trial]:
     """Returns what is tried in a size, in an order of chance."""
     rounds = LONG_ROUNDS if size is Size.LONG else 1
     found: list[Trial] = []
-    for _ in range(rounds):
-        some = each_once() if size is Size.SMALL else every_pair()
+    for round_no in range(rounds):
+        some = each_once() if size is Size.SMALL else every_pair(round_no)
         chance.shuffle(some)
         found += some
     return found

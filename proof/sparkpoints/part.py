@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from proof import goals
 from proof.fault_ground import KILL, Ground, Trial, Verdict
-from proof.faultpoints import LONG_ROUNDS, LOST, OCCURRENCES, faults_of, page
+from proof.faultpoints import LONG_ROUNDS, LOST, faults_of, occurrences, page
 from proof.part import Control, Limits, Measure, Order, Outcome, Part, Size
 from proof.sparkpoints.driver import AT_ONCE, Driver
 from proof.sparkpoints.trials import (
@@ -54,12 +54,8 @@ def every_trial(round_no: int = 0) -> list[Trial]:
         for number, point in enumerate(sorted(scene.points), round_no)
         for what in WAYS
         if (name, point, what) not in NOT_TRIED
-        for occurrence in _occurrences(number, is_one=what == DRIVER or name == TRYING)
+        for occurrence in occurrences(number, is_one=what == DRIVER or name == TRYING)
     ]
-
-
-def _occurrences(number: int, *, is_one: bool) -> tuple[int, ...]:
-    return (OCCURRENCES[number % len(OCCURRENCES)],) if is_one else OCCURRENCES
 
 
 def each_once() -> list[Trial]:

@@ -147,6 +147,20 @@ def test_a_point_without_a_scene_has_one_of_spark() -> None:
     assert not ELSEWHERE & {point for scene in SCENES.values() for point in scene.points}
 
 
+def test_the_long_run_has_each_time_in_the_async_driver_too() -> None:
+    tried = set(faultpoints.trials(Size.LONG, random.Random(1)))
+    assert {dataclasses.replace(one, occurrence=n) for one in tried for n in (1, 2, 3)} == tried
+    once = [one for one in faultpoints.trials(Size.PROOF, random.Random(1)) if _is_twin(one)]
+    pairs = {(one.scene, one.point, one.what) for one in once}
+    assert len(once) == len(pairs)
+    assert pairs == {(one.scene, one.point, one.what) for one in tried if _is_twin(one)}
+
+
+def _is_twin(trial: Trial) -> bool:
+    assert SCENES[trial.scene].is_twin is SCENES[trial.scene].program.endswith("_async")
+    return SCENES[trial.scene].is_twin
+
+
 def test_the_proof_has_every_pair() -> None:
     pairs = faultpoints.trials(Size.PROOF, random.Random(1))
     assert {one.point for one in pairs} | ELSEWHERE == set(POINTS)
