@@ -156,5 +156,6 @@ PART = Part(
     run=run,
     states=(INVENTED,),
     controls={BROKEN: 1.0},
+    alone=True,  # it states a rate
     limits=Limits(small_s=120, proof_s=600, long_s=3 * 3600),
 )

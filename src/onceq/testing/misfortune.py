@@ -30,10 +30,11 @@ SERVER_DEATHS_MAX = 2
 DEATHS = ("die before", "die after")
 LOSSES = ("lost request", "lost answer", "ghost commits", "ghost rolls back", "database crash")
 FAULTS = (*DEATHS, *LOSSES, "second life", "abandoned", "power cut")
-KEPT = 1
-"""Faults that are kept for `collect`: the others are spent while `submit` runs."""
-KEPT_FOR = {"Acknowledge": 0.5, "CountOutstanding": 0.1, "LookUp": 0.1, "Receive": 0.02}
-"""Ops of `collect`, and how likely the fault that is kept hits them."""
+KEPT_FOR = {"Acknowledge": 0.5, "CountOutstanding": 0.1, "LookUp": 0.5, "Receive": 0.02}
+"""Ops of `submit` and `collect`, for each of which a fault is kept, and how likely it hits.
+
+The others are spent by then, while `submit` runs.
+"""
 USUALLY = 0.1
 CHANCES = {
     **dict.fromkeys(("Claim", "Sweep", "TakeOver", "ListQueues", "Receive"), 0.04),
@@ -112,7 +113,7 @@ class Misfortune(Cast):
         self._ghosts: list[tuple[Session, bool]] = []
         self._epochs: dict[int, int] = {}
         self._left = self._chance.choice((0, 1, 2, 3, 4, 6, 8))
-        self._kept = KEPT
+        self._kept = set(KEPT_FOR)
         self._drawn = 0
         self._hit: list[int] = []
         self._deaths = 0
@@ -224,11 +225,11 @@ class Misfortune(Cast):
         While that acknowledges what it wrote it is a power cut; else any.
         """
         name = type(plain(op)).__name__
-        if actor.machine is None or not self._kept or name not in KEPT_FOR:
+        if actor.machine is None or name not in self._kept:
             return None
         if not self.world.likely(KEPT_FOR[name]):
             return None
-        self._kept -= 1
+        self._kept.discard(name)
         if isinstance(op, ops.Acknowledge):
             return "power cut"
         return self._chance.choice(self._faults_of(actor, op))
