@@ -118,6 +118,7 @@ class _Present:
     def __init__(self, final: FinalState) -> None:
         self._aborts = {place.eid: place.aborts for place in final.places}
         self._rids = {(place.registrant, place.rid) for place in final.places}
+        self._ended = {(p.registrant, p.rid) for p in final.places if p.state == "finished"}
         self._replies = {
             (place.registrant, place.rid)
             for place in final.places
@@ -135,7 +136,8 @@ class _Present:
             case SendBegun():
                 return _rid(event) in self._rids
             case AcknowledgeBegun():
-                return not any((event.registrant, rid) in self._replies for rid in event.rids)
+                whose = {(event.registrant, rid) for rid in event.rids}
+                return whose <= self._ended and not whose & self._replies
             case _:
                 return False
 

@@ -84,6 +84,7 @@ def test_what_came_before_a_call_that_took_effect_happened_and_the_rest_may_have
         ((place("a", "1"), place("b", "2")), events[:6]),
         ((place("a", "1"),), [*events[:4], events[5]]),
         ((place("a", "1"), place("a", "9", "reply", "ready")), [events[0], events[3], events[5]]),
+        ((place("a", "1", state="queued"),), [events[0], events[3], events[5]]),
     ):
         past = Past(events, CUT)
         past.settle(FinalState(places=places, effects=()))
