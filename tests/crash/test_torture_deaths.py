@@ -120,3 +120,10 @@ def test_a_server_on_spark_that_nobody_killed_is_a_finding(tmp_path: Path) -> No
         assert spark.deaths == [3]
     finally:
         spark.close()
+
+
+def test_a_death_that_nobody_asked_for_says_its_last_words(fleet: Fleet, tmp_path: Path) -> None:
+    said = f"--- {NAME} 1\nTraceback\nKeyError: 'it'\n--- {NAME} 12\nTraceback\nOSError: later\n"
+    (tmp_path / "said.txt").write_text(said)
+    fleet.hear(news(FAILED))
+    assert fleet.deaths.others[0].endswith("code 70: KeyError: 'it'")

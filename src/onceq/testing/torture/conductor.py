@@ -243,7 +243,7 @@ class _Conductor:
         final = store_final_state(database.conninfo, database.repository, events, STATED)
         found = judge(self._place, final)
         doubts, deaths, plan = found.doubts, self._fleet.deaths, self._plan
-        died = [f"death: {text}; see said.txt" for text in deaths.others]
+        died = [f"death: {text} (said.txt)" for text in deaths.others]
         by_itself = self._spark.deaths if self._spark is not None else []
         died += [f"death: the server on Spark: code {code}; see spark.txt" for code in by_itself]
         report = Report(

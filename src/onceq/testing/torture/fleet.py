@@ -14,13 +14,14 @@ import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from onceq.testing.events import Fault
 from onceq.testing.torture.board import Count
-from onceq.testing.torture.nursery import News, Wish
+from onceq.testing.torture.nursery import News, Wish, headline
 
 if TYPE_CHECKING:
     from onceq.testing.events import Recorder
@@ -178,4 +179,15 @@ class Fleet:
         elif news.code != 0 and STARVED in one.excused:
             self.deaths.starved += 1
         elif news.code != 0 or (self.is_tended and one.lasts):
-            self.deaths.others.append(f"{one.life.actor} in life {one.lives}: code {news.code}")
+            said = _last_words(one.life)
+            self.deaths.others.append(
+                f"{one.life.actor} in life {one.lives}: code {news.code}: {said}"
+            )
+
+
+def _last_words(life: Life) -> str:
+    """Returns the last line of what a life said: the error that ended it."""
+    path = Path(life.place) / "said.txt"
+    said = path.read_text(errors="replace") if path.exists() else ""
+    own = said.partition(f"{headline(life)}\n")[2].partition("\n--- ")[0].strip()
+    return own.splitlines()[-1] if own else "it said nothing"

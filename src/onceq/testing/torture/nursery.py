@@ -139,6 +139,11 @@ class Nursery:
             self._line.sendall(msgspec.json.encode(news) + b"\n")
 
 
+def headline(life: Life) -> str:
+    """Returns the line before what a life said last, in `said.txt`."""
+    return f"--- {life.name} {life.life}"
+
+
 def _heed(_number: int, _frame: FrameType | None) -> None:
     """Does nothing: that there is a handler wakes the nursery when a child has died."""
 
@@ -160,7 +165,7 @@ def _live(life: Life) -> NoReturn:
         PROGRAMS[life.kind](life)
         code = 0
     except BaseException:  # noqa: BLE001 # the boundary of a process: told, and judged by its code
-        said = f"--- {life.name} {life.life}\n{traceback.format_exc()}"
+        said = f"{headline(life)}\n{traceback.format_exc()}"
         with contextlib.suppress(OSError), (Path(life.place) / "said.txt").open("a") as file:
             file.write(said)
     finally:

@@ -26,7 +26,8 @@ CONTROLS: Final = ("fence", "clerk")
 class Kind:
     """A kind of fault. per_minute: how often; longest_s: how long it lasts at most, where it does.
 
-    target: whom it hits, as the report groups the recoveries.
+    target: whom it hits, as the report groups the recoveries. is_calm: it leaves the last CALM_S of
+    each minute alone.
     """
 
     name: str
@@ -35,13 +36,30 @@ class Kind:
     shortest_s: float = 0.0
     longest_s: float = 0.0
     text: str = ""
+    is_calm: bool = False
 
+
+MINUTE_S: Final = 60.0
+CALM_S: Final = 15.0
+"""Of each minute, in which PostgreSQL stays up: else no micro-batch of Spark comes to its end."""
 
 KINDS: Final = (
     Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
     Kind(name="kill server", per_minute=200, target="server", text="kill -9"),
-    Kind(name="kill postmaster", per_minute=8, target="database", text="kill -9, then restart"),
-    Kind(name="kill backend", per_minute=12, target="database", text="kill -9 of one of its own"),
+    Kind(
+        name="kill postmaster",
+        per_minute=8,
+        target="database",
+        text="kill -9, then restart",
+        is_calm=True,
+    ),
+    Kind(
+        name="kill backend",
+        per_minute=12,
+        target="database",
+        text="kill -9 of one of its own",
+        is_calm=True,
+    ),
     Kind(name="end session", per_minute=15, target="server", text="pg_terminate_backend"),
     Kind(
         name="stop client",
@@ -148,9 +166,13 @@ def schedule(seed: int, seconds: float) -> list[Planned]:
 def _of(kind: Kind, seed: int, seconds: float) -> Iterator[Planned]:
     """Yields the faults of a kind: one in each period, at any moment of it."""
     chance = random.Random(f"{seed} {kind.name}")  # noqa: S311 # a seeded schedule, no secret
-    period_s = 60 / kind.per_minute
+    period_s = MINUTE_S / kind.per_minute
     for number in range(math.ceil(seconds / period_s)):
-        at_s = round(period_s * (number + chance.random()), 4)
+        at_s = period_s * (number + chance.random())
+        if kind.is_calm:
+            minute, within = divmod(at_s, MINUTE_S)
+            at_s = minute * MINUTE_S + within * (1 - CALM_S / MINUTE_S)
+        at_s = round(at_s, 4)
         choice = chance.randrange(2**30)
         lasts_s = round(chance.uniform(kind.shortest_s, kind.longest_s), 3)
         if at_s < seconds:

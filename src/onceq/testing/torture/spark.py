@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 NOT_THERE = "Spark takes no part"
 NOT_FOUND = "it was just starting"
+CANNOT_CONNECT = 4
+"""The exit code of a command of onceq that cannot reach its repository."""
 MORTAL = ("driver", "java")
 """Whose death is that of the whole server; an executor is begun again by Spark."""
 
@@ -26,7 +28,8 @@ MORTAL = ("driver", "java")
 class SparkServer:
     """The processes of a Spark server. kills: how many were killed. lives: of its driver.
 
-    deaths: the codes of those lives that ended by nothing that was done to the driver or its Java.
+    deaths: the codes of those lives that ended by nothing that was done to the driver or its Java;
+    one that finds PostgreSQL down at its beginning ends as it should.
     """
 
     def __init__(self, command: tuple[str, ...], place: Path, environment: dict[str, str]) -> None:
@@ -59,7 +62,7 @@ class SparkServer:
         self._note()
         code = self._running.poll()
         if code is not None:
-            if not self._is_excused:
+            if not self._is_excused and code != CANNOT_CONNECT:
                 self.deaths.append(code)
             self._running = self._start()
 
