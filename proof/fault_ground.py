@@ -54,9 +54,6 @@ LIMIT_S: Final = 90.0
 REVOKED_S: Final = 25.0
 """How long the other may take; it is less than a process waits at its point."""
 TICK_S: Final = 0.005
-MEMORY: Final = Path("/dev/shm")  # noqa: S108 # a directory of one's own is made in it
-"""A file system in memory: here no power fails, and a third of a trial is making files."""
-ROOM_BYTES: Final = 4 << 30
 KILL: Final = "kill"
 RAISE: Final = "raise"
 CUTS: Final = {f"cut-{side.value}": side for side in Side}
@@ -124,7 +121,7 @@ class Ground:
         self.conninfo = ""
 
     def __enter__(self) -> Self:
-        made = tempfile.mkdtemp(prefix="oqf-", dir=_roomy())  # short: the path of a socket is
+        made = tempfile.mkdtemp(prefix="oqf-")  # short: the path of a socket is
         self._undo.callback(shutil.rmtree, made, ignore_errors=True)
         self.place = Path(made)
         server = open_embedded(self.place / "postgresql")
@@ -155,12 +152,6 @@ class Ground:
         with contextlib.ExitStack() as undo:
             undo.callback(shutil.rmtree, place, ignore_errors=True)
             return (make or Run)(self, trial, f"trial_{number}", place).verdict(undo)
-
-
-def _roomy() -> Path | None:
-    """Returns the file system in memory, if there is one with room; None: the usual place."""
-    is_roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= ROOM_BYTES
-    return MEMORY if is_roomy else None
 
 
 class Run:

@@ -41,7 +41,7 @@ class Kind:
 
 MINUTE_S: Final = 60.0
 CALM_S: Final = 15.0
-"""Of each minute, in which PostgreSQL stays up: else no micro-batch of Spark comes to its end."""
+"""Of each minute, in which PostgreSQL is not killed, so that a micro-batch has the time to end."""
 
 KINDS: Final = (
     Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
