@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 from onceq import errors
+from onceq.engine.spark_driver import spark_driver
 from onceq.spark.source import POINTS
 from tests.spark.serving import ORDERS, check_all_done, make_server
 from tests.spark.spark_life import Life
@@ -16,9 +17,12 @@ from tests.spark.spark_parts import Repository, make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from onceq.engine.spark_driver import Place, SparkDriver
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -59,6 +63,33 @@ def test_a_failure_at_every_point_changes_nothing(
         check_all_done(repository, rids)
     assert repository.ask("select count(*) from {}.spark_group") == [(0,)]
     assert repository.ask("select count(*) from {}.spark_reply") == [(0,)]
+
+
+def test_a_database_that_is_not_there_is_said_before_spark_begins(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def begin(_name: str) -> SparkSession:
+        raise AssertionError("Spark was begun")
+
+    monkeypatch.setattr("onceq.spark.server.build_session", begin)
+    with pytest.raises(errors.CannotConnect):
+        make_server("onceq", tmp_path).run(f"postgresql:///d?host={tmp_path}")
+
+
+def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    rids = repository.send(2)
+    away = iter([True, True])
+
+    def driver(place: Place) -> AbstractContextManager[SparkDriver]:
+        if next(away, False):
+            raise errors.CannotConnect("the database system is starting up")
+        return spark_driver(place)
+
+    monkeypatch.setattr("onceq.spark.server.spark_driver", driver)
+    assert serve_once(spark, repository, tmp_path) == {"ENVIRONMENT": 2}
+    check_all_done(repository, rids)
 
 
 @pytest.mark.parametrize("point", ["staged", "concluded"])

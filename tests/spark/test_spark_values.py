@@ -15,7 +15,7 @@ from onceq import errors
 from onceq.engine.spark_driver import Place, has_password, without_password
 from onceq.spark import ServerSettings, add, insert, register
 from onceq.spark.options import ServingOptions
-from onceq.spark.registration import find_place
+from onceq.spark.registration import find_place, reach
 from onceq.spark.schema import request_schema
 from onceq.spark.verdicts import Verdict, judge
 from tests.spark.serving import ORDERS, make_server
@@ -60,11 +60,15 @@ def test_a_password_for_executors_elsewhere_is_refused(conninfo: str, repository
     made.close()
     url = f"{conninfo} password={SECRET!r}"
     with (
+        reach(url, repository_name) as located,
         pytest.raises(errors.InvalidValue, match="passfile on every machine"),
-        find_place(url, repository_name, local=False),
+        find_place(located, repository_name, local=False),
     ):
         pass
-    with find_place(url, repository_name, local=True) as place:
+    with (
+        reach(url, repository_name) as located,
+        find_place(located, repository_name, local=True) as place,
+    ):
         assert "S3" not in str(place)
         assert "passfile" in place.conninfo
 

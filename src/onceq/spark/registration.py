@@ -26,24 +26,34 @@ from onceq.spark.tables import TableChange, check_tables
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from onceq.engine.locate import Located
     from onceq.model.queue import Queue
 
-__all__ = ["find_place", "register"]
+__all__ = ["find_place", "reach", "register"]
 
 
 @contextlib.contextmanager
-def find_place(url: str | None, repository: str, *, local: bool) -> Generator[Place]:
-    """Resolves a URL to what Spark's processes may be told, for as long as the block runs.
+def reach(url: str | None, repository: str) -> Generator[Located]:
+    """Keeps an embedded server in use, for as long as the block runs.
 
-    Keeps an embedded server in use. local: the executors run on this machine. Raises InvalidValue
-    (a password, and executors elsewhere), CannotConnect, SchemaMissing: nothing happened.
+    Without Spark, which takes seconds to begin: what is wrong is said at once. Raises
+    CannotConnect, SchemaMissing: nothing happened.
     """
     check_repository(repository)
-    located = locate(url)
+    with contextlib.closing(locate(url)) as located:
+        verify_with(located.conninfo, repository)
+        yield located
+
+
+@contextlib.contextmanager
+def find_place(located: Located, repository: str, *, local: bool) -> Generator[Place]:
+    """Makes of a database what Spark's processes may be told, for as long as the block runs.
+
+    local: the executors run on this machine. Raises InvalidValue: a password, and executors
+    elsewhere.
+    """
     with contextlib.ExitStack() as undo:
-        undo.callback(located.close)
         conninfo = located.conninfo
-        verify_with(conninfo, repository)
         if has_password(conninfo):
             if not local:
                 raise InvalidValue(
@@ -75,7 +85,11 @@ def register(
     """
     check_id("Spark server", name)
     changes = check_tables(tables or {})
-    with find_place(url, repository, local=True) as place, spark_driver(place) as driver:
+    with (
+        reach(url, repository) as located,
+        find_place(located, repository, local=True) as place,
+        spark_driver(place) as driver,
+    ):
         life = driver.perform(SparkOpen(name=name, queue=queue.name))
         yield ServingOptions(
             place=place,

@@ -31,7 +31,7 @@ from onceq.model.spark_ops import (
     SparkTakeOver,
 )
 from onceq.spark.options import ServingOptions
-from onceq.spark.registration import find_place
+from onceq.spark.registration import find_place, reach
 from onceq.spark.scratch import claim_scratch
 from onceq.spark.session import build_session
 from onceq.spark.tables import TableChange, check_tables
@@ -92,7 +92,6 @@ class _Home:
     place: Place
     checkpoint: Path
     once: bool
-    lives: int = 0
     quiet_failures: int = 0
     innocent: bool = False
 
@@ -163,33 +162,34 @@ class Server:
         stop() is given up: its requests go back, uncharged.
         Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
         (a table is not as the batch function takes it to be), InvalidValue (the function's
-        columns), CannotConnect at the beginning: what it held is back in the queue.
+        columns), CannotConnect at the beginning, before Spark begins: what it held is back in the
+        queue. Once it has connected, it waits for a database that is away.
         """
-        session = spark if spark is not None else build_session(f"onceq {self.name}")
-        # Makes the session the active one of this thread, in which Spark looks for the source.
-        session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
-        session.dataSource.register(self._source_class())
-        local = str(session.sparkContext.master).startswith("local")
-        notes = Path(checkpoint) if checkpoint is not None else claim_scratch() / "checkpoint"
-        with find_place(url, repository, local=local) as place:
-            home = _Home(session, place, notes, once)
-            while not self._stop.is_set():  # until stop(), or the end of what was there
-                if self._live(home):
-                    return
+        with reach(url, repository) as located:
+            session = spark if spark is not None else build_session(f"onceq {self.name}")
+            # Makes it the active one of this thread, in which Spark looks for the source.
+            session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
+            session.dataSource.register(self._source_class())
+            local = str(session.sparkContext.master).startswith("local")
+            notes = Path(checkpoint) if checkpoint is not None else claim_scratch() / "checkpoint"
+            with find_place(located, repository, local=local) as place:
+                home = _Home(session, place, notes, once)
+                while not self._stop.is_set():  # until stop(), or the end of what was there
+                    if self._live(home):
+                        return
 
     # --- one life ---------------------------------------------------------------------------
 
     def _live(self, home: _Home) -> bool:
         """Runs one query to its end; True when this was the last."""
         self._lives += 1
-        home.lives += 1
         try:
             with self._life(home) as (driver, options):
                 verdict, text = self._watch(home, driver, options)
                 if verdict is None or verdict in (Verdict.PROGRAM, Verdict.FENCED):
                     self._close(driver, options)
         except OperatingError as error:
-            if isinstance(error, (Fenced, *UNMENDABLE)) or home.lives == 1:
+            if isinstance(error, (Fenced, *UNMENDABLE)):
                 raise
             verdict, text = Verdict.ENVIRONMENT, str(error)
         return self._conclude(home, verdict, text)

@@ -36,10 +36,14 @@ RECOVERED: Final = b"automatic recovery in progress"
 """What PostgreSQL says once for each crash that it has seen."""
 RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
-LOOK_EVERY_S: Final = 5.0
+LOOK_EVERY_S: Final = 10.0
 """Looking reads the whole ledger."""
 BUSY: Final = "the one before was not over"
 NOT_OURS: Final = "the database is not one of its own"
+_VACUUM: Final = (
+    "vacuum (skip_locked, truncate off) {r}.element, {r}.registration, {r}.registrant, {r}.server"
+)
+"""A crash discards the statistics by which autovacuum knows its work: here it would never begin."""
 _FENCE: Final = re.compile(r"if [^;]*?< p_must then")
 _WRONG: Final = (
     """
@@ -206,8 +210,9 @@ class Database:
                 return
 
     def _look(self) -> None:
-        """Looks for what is wrong already; the history is judged at the end."""
+        """Looks for what is wrong already, and tidies; the history is judged at the end."""
         with contextlib.suppress(OperatingError):
+            ask(self.conninfo, _VACUUM.format(r=self.repository))
             for query in _WRONG:
                 rows = ask(self.conninfo, query.format(r=self.repository))
                 self.found += [row[0] for row in rows if row[0] not in self.found]

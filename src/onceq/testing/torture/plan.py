@@ -113,8 +113,8 @@ KINDS: Final = (
         longest_s=0.6,
         text="RLIMIT_AS at what it has, then kill -9",
     ),
-    Kind(name="kill spark driver", per_minute=0.5, target="spark", text="kill -9 of its Python"),
-    Kind(name="kill spark java", per_minute=0.4, target="spark", text="kill -9 of its JVM"),
+    Kind(name="kill spark driver", per_minute=0.3, target="spark", text="kill -9 of its Python"),
+    Kind(name="kill spark java", per_minute=0.25, target="spark", text="kill -9 of its JVM"),
     Kind(name="kill spark executor", per_minute=2, target="spark", text="kill -9 of its Python"),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}
