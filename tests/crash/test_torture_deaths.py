@@ -100,6 +100,7 @@ import pathlib, sys, time
 here = pathlib.Path("was-here")
 if not here.exists():
     here.touch()
+    print("onceq: the last word\\n\\tat nowhere")
     sys.exit(3)
 time.sleep(60)
 """
@@ -114,10 +115,10 @@ def test_a_server_on_spark_that_nobody_killed_is_a_finding(tmp_path: Path) -> No
 
     try:
         wait_until(lambda: is_in_life(2))
-        assert spark.deaths == [3]
+        assert spark.deaths == ["code 3: onceq: the last word"]
         assert spark.kill("driver", 0) is None
         wait_until(lambda: is_in_life(3))
-        assert spark.deaths == [3]
+        assert len(spark.deaths) == 1
     finally:
         spark.close()
 

@@ -6,11 +6,13 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import functions as sf
 
 from onceq import errors
 from onceq.engine.spark_driver import spark_driver
 from onceq.spark.source import POINTS
+from tests.spark.faulty_source import book
 from tests.spark.serving import ORDERS, check_all_done, make_server
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
@@ -89,6 +91,21 @@ def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
 
     monkeypatch.setattr("onceq.spark.server.spark_driver", driver)
     assert serve_once(spark, repository, tmp_path) == {"ENVIRONMENT": 2}
+    check_all_done(repository, rids)
+
+
+def test_a_query_that_spark_could_not_begin_is_begun_again(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    rids = repository.send(2)
+    dies = iter([True])
+
+    def batch(requests: DataFrame) -> DataFrame:
+        if next(dies, False):
+            raise PySparkRuntimeError("Python worker exited unexpectedly (crashed)")
+        return book(requests)
+
+    assert serve_once(spark, repository, tmp_path, batch=batch) == {"ENVIRONMENT": 1}
     check_all_done(repository, rids)
 
 

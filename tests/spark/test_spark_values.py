@@ -17,7 +17,7 @@ from onceq.spark import ServerSettings, add, insert, register
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.schema import request_schema
-from onceq.spark.verdicts import Verdict, judge
+from onceq.spark.verdicts import Verdict, judge, judge_beginning
 from tests.spark.serving import ORDERS, make_server
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import make_repository
@@ -141,6 +141,22 @@ def test_types_of_requests(kind: type[Any], expected: str | None) -> None:
 )
 def test_verdicts(text: str, verdict: Verdict) -> None:
     assert judge(text) is verdict
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("SparkException: Python worker exited unexpectedly (crashed)", Verdict.ENVIRONMENT),
+        ("[CANNOT_OPEN_SOCKET] Can not open socket", Verdict.ENVIRONMENT),
+        ("psycopg.X\nonceq.errors.ConnectionLost: gone", Verdict.ENVIRONMENT),
+        ("java.lang.IllegalStateException: Incomplete log file", Verdict.FORGET),
+        ("onceq.errors.Fenced: epoch 1 is over", Verdict.FENCED),
+        ("onceq.errors.SchemaMissing: there is no table", None),
+        ("ZeroDivisionError: division by zero", None),
+    ],
+)
+def test_verdicts_on_a_query_that_did_not_begin(text: str, verdict: Verdict | None) -> None:
+    assert judge_beginning(text) is verdict
 
 
 def test_a_server_is_checked_when_it_is_made(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from onceq.spark.registration import find_place, reach
 from onceq.spark.scratch import claim_scratch
 from onceq.spark.session import build_session
 from onceq.spark.tables import TableChange, check_tables
-from onceq.spark.verdicts import UNMENDABLE, Verdict, judge
+from onceq.spark.verdicts import UNMENDABLE, Verdict, judge, judge_beginning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -245,11 +245,11 @@ class Server:
         except OperatingError:
             raise
         except Exception as error:  # the boundary of the batch function: anything may come
-            verdict = judge(f"{type(error).__module__}.{type(error).__name__}: {error}")
+            verdict = judge_beginning(f"{type(error).__module__}.{type(error).__name__}: {error}")
             self._close(driver, options)
-            if verdict is Verdict.FORGET:
-                return verdict, str(error)
-            raise
+            if verdict is None:
+                raise
+            return verdict, str(error)
         try:
             while not self._stop.is_set():
                 if _ended(query, 1):

@@ -11,7 +11,7 @@ import re
 
 from onceq import errors
 
-__all__ = ["UNMENDABLE", "Verdict", "judge"]
+__all__ = ["UNMENDABLE", "Verdict", "judge", "judge_beginning"]
 
 
 class Verdict(enum.Enum):
@@ -41,6 +41,22 @@ _CHECKPOINT = re.compile(
 )
 # Of a relation, a column, a right, a constraint to conflict with: wrong for all alike.
 _FOR_ALL = re.compile(r"SQLSTATE 42")
+_SPARK_DIED = re.compile(
+    r"Python worker exited unexpectedly|reading the port number from pyspark.daemon|"
+    r"CANNOT_OPEN_SOCKET"
+)
+_NOT_THE_PROGRAM = frozenset({Verdict.FENCED, Verdict.FORGET, Verdict.ENVIRONMENT})
+
+
+def judge_beginning(text: str) -> Verdict | None:
+    """Returns what it means that a query could not be begun; None: the program is wrong.
+
+    No batch has run by then: when one of Spark's own processes died, nobody is to blame.
+    """
+    if _SPARK_DIED.search(text):
+        return Verdict.ENVIRONMENT
+    verdict = judge(text)
+    return verdict if verdict in _NOT_THE_PROGRAM else None
 
 
 def judge(text: str) -> Verdict:

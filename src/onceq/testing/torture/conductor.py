@@ -245,7 +245,7 @@ class _Conductor:
         doubts, deaths, plan = found.doubts, self._fleet.deaths, self._plan
         died = [f"death: {text} (said.txt)" for text in deaths.others]
         by_itself = self._spark.deaths if self._spark is not None else []
-        died += [f"death: the server on Spark: code {code}; see spark.txt" for code in by_itself]
+        died += [f"death: the server on Spark: {text} (spark.txt)" for text in by_itself]
         report = Report(
             seed=plan.seed,
             seconds=round(lasted_s, 1),

@@ -27,7 +27,7 @@ class Kind:
     """A kind of fault. per_minute: how often; longest_s: how long it lasts at most, where it does.
 
     target: whom it hits, as the report groups the recoveries. is_calm: it leaves the last CALM_S of
-    each minute alone.
+    each cycle alone.
     """
 
     name: str
@@ -40,8 +40,11 @@ class Kind:
 
 
 MINUTE_S: Final = 60.0
-CALM_S: Final = 15.0
-"""Of each minute, in which PostgreSQL is not killed, so that a micro-batch has the time to end."""
+CYCLE_S: Final = 120.0
+CALM_S: Final = 40.0
+"""Of each cycle, its end, in which PostgreSQL and Spark are not killed, so that Spark, which takes
+half a minute under this load, comes to the end of a micro-batch.
+"""
 
 KINDS: Final = (
     Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
@@ -113,8 +116,20 @@ KINDS: Final = (
         longest_s=0.6,
         text="RLIMIT_AS at what it has, then kill -9",
     ),
-    Kind(name="kill spark driver", per_minute=0.3, target="spark", text="kill -9 of its Python"),
-    Kind(name="kill spark java", per_minute=0.25, target="spark", text="kill -9 of its JVM"),
+    Kind(
+        name="kill spark driver",
+        per_minute=0.3,
+        target="spark",
+        text="kill -9 of its Python",
+        is_calm=True,
+    ),
+    Kind(
+        name="kill spark java",
+        per_minute=0.25,
+        target="spark",
+        text="kill -9 of its JVM",
+        is_calm=True,
+    ),
     Kind(name="kill spark executor", per_minute=2, target="spark", text="kill -9 of its Python"),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}
@@ -170,8 +185,8 @@ def _of(kind: Kind, seed: int, seconds: float) -> Iterator[Planned]:
     for number in range(math.ceil(seconds / period_s)):
         at_s = period_s * (number + chance.random())
         if kind.is_calm:
-            minute, within = divmod(at_s, MINUTE_S)
-            at_s = minute * MINUTE_S + within * (1 - CALM_S / MINUTE_S)
+            cycle, within = divmod(at_s, CYCLE_S)
+            at_s = cycle * CYCLE_S + within * (1 - CALM_S / CYCLE_S)
         at_s = round(at_s, 4)
         choice = chance.randrange(2**30)
         lasts_s = round(chance.uniform(kind.shortest_s, kind.longest_s), 3)

@@ -21,6 +21,8 @@ NOT_THERE = "Spark takes no part"
 NOT_FOUND = "it was just starting"
 CANNOT_CONNECT = 4
 """The exit code of a command of onceq that cannot reach its repository."""
+SAID = "spark.txt"
+HEADS = ("onceq: ", "pyspark.errors.", "py4j.")
 MORTAL = ("driver", "java")
 """Whose death is that of the whole server; an executor is begun again by Spark."""
 
@@ -28,8 +30,8 @@ MORTAL = ("driver", "java")
 class SparkServer:
     """The processes of a Spark server. kills: how many were killed. lives: of its driver.
 
-    deaths: the codes of those lives that ended by nothing that was done to the driver or its Java;
-    one that finds PostgreSQL down at its beginning ends as it should.
+    deaths: of those lives that ended by nothing that was done to the driver or its Java, the code
+    and what was said last; one that finds PostgreSQL down at its beginning ends as it should.
     """
 
     def __init__(self, command: tuple[str, ...], place: Path, environment: dict[str, str]) -> None:
@@ -39,14 +41,14 @@ class SparkServer:
         self._handles: dict[int, int] = {}
         self.kills = 0
         self.lives = 0
-        self.deaths: list[int] = []
+        self.deaths: list[str] = []
         self._is_excused = False
         self._running = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.lives += 1
         self._is_excused = False
-        with (self._place / "spark.txt").open("ab") as said:
+        with (self._place / SAID).open("ab") as said:
             return subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -63,7 +65,7 @@ class SparkServer:
         code = self._running.poll()
         if code is not None:
             if not self._is_excused and code != CANNOT_CONNECT:
-                self.deaths.append(code)
+                self.deaths.append(f"code {code}: {self._last_words()}")
             self._running = self._start()
 
     def kill(self, what: str, choice: int) -> str | None:
@@ -95,6 +97,11 @@ class SparkServer:
                 signal.pidfd_send_signal(handle, signal.SIGKILL)
             os.close(handle)
         self._handles.clear()
+
+    def _last_words(self) -> str:
+        """Returns the last line that is not one of a trace."""
+        said = (self._place / SAID).read_text(errors="replace").splitlines()
+        return next((line for line in reversed(said) if line.startswith(HEADS)), "it said nothing")
 
     def _note(self) -> None:
         """Keeps handles of its processes, by which to end them whatever becomes of their parent."""
