@@ -52,10 +52,19 @@ DURABILITY_CUT_SHORT = "01000"
 """The WARNING at COMMIT when synchronous replication was cancelled: it looks like success."""
 
 
+def is_lost(error: psycopg.Error) -> bool:
+    """Returns whether this is libpq's own word on the connection: a result without an SQLSTATE.
+
+    A server that goes down with a crash says so by a warning, and closes. What is written then
+    fails, and libpq makes a result of that, of a connection that it does not call bad yet.
+    """
+    return error.sqlstate is None and error.pgresult is not None
+
+
 def is_environment(error: psycopg.Error) -> bool:
     """Returns whether the environment, and not the statement, is to blame."""
     if error.sqlstate is None:
-        return isinstance(error, psycopg.OperationalError)
+        return isinstance(error, psycopg.OperationalError) or is_lost(error)
     return error.sqlstate.startswith(ENVIRONMENT)
 
 

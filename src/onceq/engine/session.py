@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 from psycopg.errors import error_from_result
@@ -26,7 +27,6 @@ from onceq.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import psycopg
     from psycopg.pq.abc import PGresult
 
     from onceq.model import ops
@@ -249,7 +249,7 @@ def failure(
     error: psycopg.Error, connection: psycopg.BaseConnection[Any], *, committing: bool
 ) -> OnceqError:
     """Returns what an error of psycopg means. committing: a COMMIT may have been under way."""
-    if is_broken(connection):
+    if is_broken(connection) or faults.is_lost(error):
         return faults.lost(error, commit_was_sent=committing)
     return faults.translate(error)
 
@@ -258,7 +258,7 @@ def handler_failure(
     error: psycopg.Error | OnceqError, connection: psycopg.BaseConnection[Any]
 ) -> OnceqError:
     """Returns what an error out of a handler means; a lost session explains whatever it raised."""
-    if is_broken(connection):
+    if is_broken(connection) or (isinstance(error, psycopg.Error) and faults.is_lost(error)):
         return ConnectionLost(f"the connection was lost while the handler ran: {error}")
     if not in_transaction(connection):
         return HandlerMisuse(
