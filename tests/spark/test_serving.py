@@ -79,7 +79,11 @@ def test_a_database_that_is_not_there_is_said_before_spark_begins(
 
 
 def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
-    monkeypatch: pytest.MonkeyPatch, spark: SparkSession, repository: Repository, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    spark: SparkSession,
+    repository: Repository,
+    tmp_path: Path,
 ) -> None:
     rids = repository.send(2)
     away = iter([True, True])
@@ -91,6 +95,7 @@ def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
 
     monkeypatch.setattr("onceq.spark.server.spark_driver", driver)
     assert serve_once(spark, repository, tmp_path) == {"ENVIRONMENT": 2}
+    assert caplog.text.count("ENVIRONMENT: the database system is starting up") == 2
     check_all_done(repository, rids)
 
 

@@ -34,7 +34,7 @@ __all__ = ["find_place", "reach", "register"]
 
 @contextlib.contextmanager
 def reach(url: str | None, repository: str) -> Generator[Located]:
-    """Keeps an embedded server in use, for as long as the block runs.
+    """Finds a repository, and keeps its embedded server in use for as long as the block runs.
 
     Without Spark, which takes seconds to begin: what is wrong is said at once. Raises
     CannotConnect, SchemaMissing: nothing happened.

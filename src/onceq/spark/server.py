@@ -9,6 +9,7 @@ environment did. Source: spec P1, P2, S7; spark.md.
 from __future__ import annotations
 
 import contextlib
+import logging
 import shutil
 import threading
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
     from onceq.model.queue import Queue
 
 __all__ = ["Server", "ServerSettings", "SparkStatistics"]
+
+log = logging.getLogger("onceq.spark")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +210,10 @@ class Server:
         home.innocent = verdict is not Verdict.CRASH
         home.quiet_failures += 1
         delay = self.settings.backoff_s * 2.0 ** min(home.quiet_failures - 1, 20)
-        self._stop.wait(min(delay, self.settings.backoff_max_s))
+        delay = min(delay, self.settings.backoff_max_s)
+        said = text.strip().partition("\n")[0]
+        log.warning("query ended, beginning again in %.2f s: %s: %s", delay, verdict.name, said)
+        self._stop.wait(delay)
         return False
 
     @contextlib.contextmanager
