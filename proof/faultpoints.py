@@ -28,8 +28,9 @@ NAME: Final = "faultpoints"
 OCCURRENCES: Final = (1, 2, 3)
 AT_ONCE: Final = 4
 LOST: Final = "connections lost at a commit"
-ELSEWHERE: Final = frozenset(f"spark.{point}" for point in SPARK_POINTS)
-"""Points that are met in no scene here, but in those of proof/sparkpoints."""
+OF_ARCHIVE: Final = frozenset(one for one in POINTS if one.lower().startswith("archive"))
+ELSEWHERE: Final = OF_ARCHIVE | {f"spark.{point}" for point in SPARK_POINTS}
+"""Points that are met in no scene here, but by proof/sparkpoints and proof/archive."""
 LONG_ROUNDS: Final = 10
 """How often the long run does all of it, each time in another order."""
 

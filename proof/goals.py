@@ -25,6 +25,7 @@ INVENTED = "invented history events checked"
 MUTANTS = "mutants caught"
 BAD_INPUTS = "bad inputs"
 FILE_ROWS = "rows of a file, each one request and one reply"
+ARCHIVED = "rows of history archived, each once"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,4 +59,5 @@ GOALS = (
     Goal(what=MUTANTS, proof=40, long=40, all_of=True),
     Goal(what=BAD_INPUTS, small=10_000, proof=1_000_000, long=50_000_000),
     Goal(what=FILE_ROWS, small=20_000, proof=1_000_000, long=5_000_000),
+    Goal(what=ARCHIVED, small=5_000, proof=5_000_000, long=20_000_000),
 )

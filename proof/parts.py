@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from proof.archive.part import PART as ARCHIVE
 from proof.clients.part import PART as CLIENTS
 from proof.faultpoints import PART as FAULT_POINTS
 from proof.fuzz.part import PART as FUZZ
@@ -31,6 +32,7 @@ PARTS: tuple[Part, ...] = (
     CLIENTS,
     FUZZ,
     LARGE_FILE,
+    ARCHIVE,
     SCOREBOARD,
     WINDOWS,
     TORTURE,

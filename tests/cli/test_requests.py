@@ -75,7 +75,7 @@ def test_find_pages_through_what_has_ended(
     qm.declare(ORDERS)
     for number in range(7):
         qm.kill(qm.enqueue(ORDERS, b"x", rid=f"r{number}"))
-    monkeypatch.setattr("onceq.cli.requests.PAGE", 3)
+    monkeypatch.setattr("onceq.cli.old_requests.PAGE", 3)
     found = cli.json("request", "find", "--queue", "orders", "--outcome", "cancelled").lines
     assert [one["rid"] for one in found] == [f"r{number}" for number in reversed(range(7))]
     assert found[0]["v"] == 1

@@ -12,7 +12,7 @@ import pytest
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.driver import PostgresDriver
 from onceq.engine.migrate import apply_with
-from onceq.engine.spark_binding import SPARK_BINDINGS
+from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from onceq.model import ops, spark_ops
 from tests.parts import driving, plain, scalar
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 
-ALL = {**BINDINGS, **SPARK_BINDINGS}
+ALL = {**BINDINGS, **SPARK_BINDINGS, **ARCHIVE_BINDINGS}
 
 
 def types_of(row: Binding) -> list[str]:

@@ -16,7 +16,7 @@ from onceq.engine.async_driver import AsyncPostgresDriver
 from onceq.engine.binding import BINDINGS
 from onceq.engine.driver import PostgresDriver
 from onceq.engine.faultpoints import OF_SPARK, OPS, PLACES, POINTS, SILENT, VARIABLE, WATCHED
-from onceq.engine.spark_binding import SPARK_BINDINGS
+from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from onceq.model import ops
 from onceq.spark.source import POINTS as SPARK_POINTS
 
@@ -32,7 +32,8 @@ WITHOUT_SQL = {
 
 
 def test_every_op_has_its_points_or_changes_nothing() -> None:
-    bound: dict[str, Any] = {op.__name__: row for op, row in BINDINGS.items()}
+    every = BINDINGS | ARCHIVE_BINDINGS
+    bound: dict[str, Any] = {op.__name__: row for op, row in every.items()}
     assert {one for one in WITHOUT_SQL if issubclass(getattr(ops, one), ops.Op)} == WITHOUT_SQL
     steps = set(WATCHED.values()) - WITHOUT_SQL
     assert set(OPS) | SILENT == set(bound) | WITHOUT_SQL | steps

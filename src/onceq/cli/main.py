@@ -7,7 +7,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from onceq.cli import bulk, queues, repository, requests, serving
+from onceq.cli import bulk, pipelines, queues, repository, requests, serving
 from onceq.cli.command import Place, command
 from onceq.cli.doctor import doctor
 from onceq.cli.torture import torture
@@ -32,6 +32,7 @@ def make_app() -> typer.Typer:
     app.callback()(_outer)
     command(app, "init")(repository.init)
     command(app, "serve")(serving.serve)
+    command(serving.spark_app, "archive")(pipelines.spark_archive)
     app.add_typer(serving.spark_app, name="spark")
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)

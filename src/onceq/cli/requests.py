@@ -11,6 +11,7 @@ import typer
 
 from onceq.cli.command import Place, command
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
+from onceq.cli.old_requests import Shown, as_eid, find_all, look_up
 from onceq.cli.output import hint, plain
 from onceq.errors import InvalidValue
 from onceq.model.element import KillAnswer, RequestOutcome, Search
@@ -27,7 +28,6 @@ OLD_COLUMNS: Final = (
     *("rid", "registrant", "queue", "outcome", "attempts", "code", "enqueued_at", "finished_at"),
     *("waited_s", "service_s"),
 )
-PAGE: Final = 1000
 ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "error")
 REDRIVES: Final = {(True, False, False), (False, True, True)}
 """What may be given together: an EID alone, or --queue with --all."""
@@ -46,15 +46,21 @@ def as_row(state: RequestState) -> dict[str, Any]:
     return row
 
 
-def _with_ending(qm: QueueManager, state: RequestState) -> dict[str, Any]:
+def _shown(place: Shown) -> dict[str, Any]:
     """Returns a place of a request with how its executions were aborted, and how it ended."""
-    row = as_row(state)
-    old = [one for one in qm.find(rid=state.rid, limit=PAGE) if one.eid == state.eid]
-    if state.state == "finished" and old:
-        row |= {name: value for name, value in old_row(old[0]).items() if name not in row}
-    attempts = qm.attempts(state.eid)
-    row["aborted"] = [asdict(one) for one in attempts]
+    row = as_row(place.state)
+    if place.old is not None:
+        row |= {name: value for name, value in old_row(place.old).items() if name not in row}
+    row["aborted"] = [asdict(one) for one in place.aborts]
     return row
+
+
+def _code(missed: str | None) -> int:
+    """Returns the exit code of an answer; an archive that could not be asked is told."""
+    if missed is None:
+        return OK
+    hint(f"onceq: {missed}; this is what PostgreSQL holds")
+    return VIOLATION
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:
@@ -75,21 +81,20 @@ def show(
     client: Annotated[str | None, typer.Option(help="Only of this client.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many places.")] = 100,
 ) -> int:
-    """Show every place where a request is or was: state, times, attempts, errors, server."""
+    """Show every place where a request is or was: state, times, attempts, errors, server.
+
+    What was trimmed from PostgreSQL is looked up in the archive.
+    """
     with place.open() as qm:
-        found = qm.lookup(rid, registrant=client, limit=limit)
-        eid = _as_eid(rid)
-        if not found and eid is not None:
-            found = qm.lookup(eid=eid, registrant=client, limit=limit)
-        rows = [_with_ending(qm, one) for one in found]
+        found, missed = look_up(qm, rid, client, limit)
     if not found:
         hint(f"onceq: no request {rid!r} is or was here (as far as history is kept)")
         return NOT_FOUND
-    for number, row in enumerate(rows):
+    for number, row in enumerate(map(_shown, found)):
         if number and not place.as_json:
             place.output.text("")
         place.output.item(row if place.as_json else _for_people(row))
-    return OK
+    return _code(missed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,18 +130,16 @@ def find(
     *,
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
 ) -> int:
-    """Find requests that have ended, the latest first; exit 3 when there is none."""
-    search, left = wanted.search, limit
+    """Find requests that have ended, the latest first; exit 3 when there is none.
+
+    What was trimmed from PostgreSQL is looked up in the archive.
+    """
     with place.open() as qm:
-        while left:
-            search["limit"] = min(left, PAGE)
-            page = qm.find(**search)
-            if not page:
-                break
-            place.output.rows(OLD_COLUMNS, [old_row(one) for one in page])
-            left -= len(page)
-            search["after"] = page[-1]
-    return NOT_FOUND if left == limit else OK
+        found, missed = find_all(qm, wanted.search, limit)
+    if not found:
+        return NOT_FOUND
+    place.output.rows(OLD_COLUMNS, [old_row(one) for one in found])
+    return _code(missed)
 
 
 def old_row(old: OldRequest) -> dict[str, Any]:
@@ -211,16 +214,9 @@ def kill(
     return KILL_CODES[answer]
 
 
-def _as_eid(text: str) -> uuid.UUID | None:
-    try:
-        return uuid.UUID(text)
-    except ValueError:
-        return None
-
-
 def _eid_of(qm: QueueManager, text: str) -> uuid.UUID | None:
     """Returns the eid of a request given by eid or rid; an unfinished one before a finished."""
-    eid = _as_eid(text)
+    eid = as_eid(text)
     if eid is not None and qm.lookup(eid=eid, limit=1):
         return eid
     found = [one for one in qm.lookup(text, limit=100) if one.role in {"request", "datagram"}]
@@ -234,7 +230,7 @@ def _eid_of(qm: QueueManager, text: str) -> uuid.UUID | None:
 
 
 def _required_eid(qm: QueueManager, text: str) -> uuid.UUID:
-    eid = _as_eid(text)
+    eid = as_eid(text)
     if eid is not None:
         return eid
     held = qm.lookup(text, state="held", limit=2)

@@ -103,7 +103,7 @@ def spark_serve(
         )
     hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
     # Spark takes SIGINT for itself in a main thread; in another it leaves signals to us.
-    with ThreadPoolExecutor(1) as pool, _stopped_by_signals(found.stop):
+    with ThreadPoolExecutor(1) as pool, stopped_by_signals(found.stop):
         running = pool.submit(
             found.run,
             target.url or None,
@@ -121,7 +121,7 @@ def spark_serve(
 
 
 @contextlib.contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
+def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
     """The first SIGTERM or SIGINT asks for a stop; the second ends the process there and then."""
     asked = False
 

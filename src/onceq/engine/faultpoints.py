@@ -78,10 +78,17 @@ OPS: Final = {
     "Commit": "COMMIT is sent, and answered",
     "Rollback": "an execution that failed is rolled back",
     "AbortElement": "an execution that failed is counted, in a transaction of its own",
+    "ArchiveBegin": "a run of the archive begins, and fences the one before",
+    "ArchiveSettle": "it is noted up to where no record is still to come",
+    "ArchiveCommit": "files go into the manifest, and the position moves",
+    "ArchivePlan": "a folder of files is noted, and not yet written",
+    "ArchiveTrim": "rows that are in files are removed",
+    "ArchiveTrimmed": "it is noted of which files no row is left in the tables",
 }
 """Op, or step of one, to what happens: each is a point `NAME.before` and a point `NAME.after`."""
 
 PLACES: Final = {
+    "archive.written": "files of a run are written and durable, and in no manifest",
     "migrate.made": "the schema is made or brought up to date, and not committed",
     "migrate.committed": "the schema is committed, and nobody was told",
     "embedded.cluster_made": "a new cluster is whole, under a name that is not its own yet",
@@ -115,6 +122,11 @@ POINTS: Final = {
 
 SILENT: Final = frozenset(
     {
+        "ArchiveCount",
+        "ArchiveDead",
+        "ArchiveManifest",
+        "ArchiveRedriven",
+        "ArchiveTables",
         "Attend",
         "LastUser",
         "BeginWork",

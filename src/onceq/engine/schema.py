@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
-MIGRATIONS = ("0001_baseline", "0002_old_requests")
+MIGRATIONS = ("0001_baseline", "0002_old_requests", "0003_archive")
 FUNCTION_FILES = (
     "base",
     "bell",
@@ -35,6 +35,7 @@ FUNCTION_FILES = (
     "spark_commit",
     "views",
     "old_requests",
+    "archive",
 )
 _SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
 

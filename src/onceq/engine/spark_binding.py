@@ -1,10 +1,11 @@
-"""The bindings of the Spark server's Ops, to be merged with BINDINGS by a driver."""
+"""The bindings of the Ops of the Spark server and of the archive, to be merged by a driver."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from onceq.engine.binding import Binding, call
+from onceq.model import archive_ops as archive
 from onceq.model import spark_ops as ops
 
 if TYPE_CHECKING:
@@ -31,6 +32,73 @@ def _committed(rows: Sequence[Row]) -> ops.SparkCommitted:
     row = rows[0]
     return ops.SparkCommitted(verdict=row[0], done=row[1], failed=row[2], returned=row[3])
 
+
+def _position(rows: Sequence[Row]) -> archive.ArchivePosition:
+    row = rows[0]
+    return archive.ArchivePosition(epoch=row[0], archived=row[1], begun_at=row[2])
+
+
+def _each_first(rows: Sequence[Row]) -> list[Any]:
+    return [row[0] for row in rows]
+
+
+def _settled(rows: Sequence[Row]) -> archive.Settled:
+    return archive.Settled(until=rows[0][0], is_new=rows[0][1])
+
+
+def _manifest(rows: Sequence[Row]) -> archive.Manifest:
+    root, archived = rows[0][:2] if rows else (None, 0)
+    files = [
+        archive.ArchivedFile(
+            path=row[2],
+            kind=archive.Kind(row[3]),
+            day=row[4],
+            rows=row[5],
+            bytes=row[6],
+            first_us=row[7],
+            last_us=row[8],
+            since=row[9],
+            until=row[10],
+            sha256=row[11],
+            is_trimmed=row[12],
+        )
+        for row in rows
+        if row[2] is not None
+    ]
+    return archive.Manifest(root=root, archived=archived, files=files)
+
+
+ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
+    archive.ArchiveBegin: call("archive_begin", "root text", _position),
+    archive.ArchiveSettle: call("archive_settle", "epoch bigint", _settled),
+    archive.ArchivePlan: call("archive_plan", "epoch bigint, run uuid", _scalar),
+    archive.ArchiveDead: call("archive_dead", "epoch bigint", _each_first, writes=False),
+    archive.ArchiveCommit: call(
+        "archive_commit",
+        "epoch bigint, since bigint, until bigint, run uuid, files jsonb",
+        _scalar,
+    ),
+    archive.ArchiveCount: call(
+        "archive_count", "kind text, since bigint, until bigint", _scalar, writes=False
+    ),
+    archive.ArchiveTables: call("archive_tables", "kind text", list, writes=False),
+    archive.ArchiveTrim: call(
+        "archive_trim",
+        "epoch bigint, kind text, before timestamptz, table oid, page bigint, pages integer",
+        _scalar,
+    ),
+    archive.ArchiveTrimmed: call("archive_trimmed", "epoch bigint, before timestamptz", _scalar),
+    archive.ArchiveManifest: call(
+        "archive_manifest",
+        "kind text",
+        _manifest,
+        "root, archived, (file).path, (file).kind, (file).day, (file).rows, (file).bytes,"
+        " (file).first_us, (file).last_us, (file).since, (file).until,"
+        " encode((file).sha256, 'hex'), (file).is_trimmed",
+        writes=False,
+    ),
+    archive.ArchiveRedriven: call("archive_redriven", "eids uuid[]", dict, writes=False),
+}
 
 SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ops.SparkOpen: call(

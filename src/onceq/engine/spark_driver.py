@@ -20,7 +20,7 @@ from onceq.engine import session
 from onceq.engine.binding import BINDINGS
 from onceq.engine.driver import PostgresDriver, connect
 from onceq.engine.locate import EMBEDDED, locate
-from onceq.engine.spark_binding import SPARK_BINDINGS
+from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from onceq.errors import CannotConnect
 from onceq.model.ops import Commit, Rollback
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkCommitted
 
-ALL_BINDINGS: Final = {**BINDINGS, **SPARK_BINDINGS}
+ALL_BINDINGS: Final = {**BINDINGS, **SPARK_BINDINGS, **ARCHIVE_BINDINGS}
 REPLIES: Final = "spark_reply"
 ROWS: Final = "spark_row"
 
@@ -64,6 +64,25 @@ class SparkDriver(PostgresDriver):
         try:
             with self.connection.transaction():
                 yield Stage(self.connection, self._repository, self.perform(op))
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=False) from error
+
+    def rows(
+        self, query: str, values: Sequence[Any], many: int
+    ) -> Generator[Sequence[tuple[Any, ...]]]:
+        """Yields the rows of a query, so many at a time, on one snapshot.
+
+        query: with {schema}, and %s for each value. Raises ConnectionLost, EnvironmentFault.
+        """
+        text = query.replace("{schema}", self._repository)
+        try:
+            with (
+                self.connection.transaction(),
+                self.connection.cursor("rows", binary=True) as cursor,
+            ):
+                cursor.execute(text.encode(), values)
+                while found := cursor.fetchmany(many):
+                    yield found
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=False) from error
 

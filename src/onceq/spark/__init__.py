@@ -3,6 +3,7 @@
 Needs the extra `onceq[spark]`; importing this package imports neither PySpark nor Java.
 """
 
+from onceq.spark.reading import reading
 from onceq.spark.registration import register
 from onceq.spark.server import Server, ServerSettings, SparkStatistics
 from onceq.spark.session import build_session
@@ -16,6 +17,7 @@ __all__ = [
     "add",
     "build_session",
     "insert",
+    "reading",
     "register",
     "upsert",
 ]

@@ -34,7 +34,7 @@ from onceq.model.spark_ops import (
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.scratch import claim_scratch
-from onceq.spark.session import build_session
+from onceq.spark.session import activate, build_session, is_local
 from onceq.spark.tables import TableChange, check_tables
 from onceq.spark.verdicts import UNMENDABLE, Verdict, judge, judge_beginning
 
@@ -170,12 +170,10 @@ class Server:
         """
         with reach(url, repository) as located:
             session = spark if spark is not None else build_session(f"onceq {self.name}")
-            # Makes it the active one of this thread, in which Spark looks for the source.
-            session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
+            activate(session)
             session.dataSource.register(self._source_class())
-            local = str(session.sparkContext.master).startswith("local")
             notes = Path(checkpoint) if checkpoint is not None else claim_scratch() / "checkpoint"
-            with find_place(located, repository, local=local) as place:
+            with find_place(located, repository, local=is_local(session)) as place:
                 home = _Home(session, place, notes, once)
                 while not self._stop.is_set():  # until stop(), or the end of what was there
                     if self._live(home):

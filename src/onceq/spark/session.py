@@ -27,7 +27,7 @@ from onceq.spark.scratch import claim_scratch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["REQUIRED_SETTINGS", "build_session", "session_settings"]
+__all__ = ["REQUIRED_SETTINGS", "activate", "build_session", "is_local", "session_settings"]
 
 LOCAL_MASTER = "local[2]"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -130,6 +130,16 @@ def session_settings(
     )
     chosen[JAVA_OPTIONS] = f"{own} {chosen.get(JAVA_OPTIONS, '')}".rstrip()
     return chosen
+
+
+def activate(session: SparkSession) -> None:
+    """Make a session the active one of this thread, in which Spark looks for Python sources."""
+    session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
+
+
+def is_local(session: SparkSession) -> bool:
+    """Return whether a session's executors run on this machine."""
+    return _is_local(str(session.sparkContext.master))
 
 
 def _is_local(master: str) -> bool:

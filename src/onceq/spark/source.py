@@ -30,7 +30,10 @@ from onceq.engine.spark_driver import SparkDriver, spark_driver
 from onceq.errors import IllegalState
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkRead
 from onceq.spark.arrow import RecordBatch, pa
+from onceq.spark.batch import OnceqBatchReader
 from onceq.spark.options import ServingOptions
+from onceq.spark.reading import ReadingOptions
+from onceq.spark.relations import relation_of
 from onceq.spark.sink import OnceqStreamWriter
 
 if TYPE_CHECKING:
@@ -85,8 +88,13 @@ class OnceqDataSource(DataSource):
         return "onceq"
 
     def schema(self) -> str:
-        """The columns of a request."""
-        return SOURCE_SCHEMA
+        """The columns of what is read: of a request, or of the relation that is named."""
+        read = self.options.get("read")
+        return SOURCE_SCHEMA if read is None else relation_of(read).schema
+
+    def reader(self, schema: StructType) -> OnceqBatchReader:  # noqa: ARG002 - Spark's signature
+        """The reader of a relation."""
+        return OnceqBatchReader(ReadingOptions.from_spark(self.options))
 
     def streamReader(self, schema: StructType) -> OnceqStreamReader:  # noqa: N802, ARG002 - Spark's signature
         """The reader of this query."""

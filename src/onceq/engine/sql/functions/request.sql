@@ -186,7 +186,9 @@ create or replace function onceq.sent_before(
     p_registrant integer, p_rid text, p_sha256 bytea, out eid uuid, out state text
 )
 language plpgsql volatile as $$
-declare known bytea;
+declare
+    known bytea;
+    past record;
 begin
     select e.eid, case when e.role = 'request' then 'queued' when e.lane <> 13 then 'replied' end,
            case e.role when 'request' then e.sha256 end
@@ -194,10 +196,15 @@ begin
         from onceq.element e
         where e.registrant_id = p_registrant and e.rid = p_rid collate "C";
     if state is distinct from 'queued' then
-        select h.eid, coalesce(state, 'done'), h.sha256
-            into eid, state, known
+        select h.eid, h.sha256 into past
             from onceq.history h where h.rid = p_rid collate "C" and h.registrant_id = p_registrant
             order by h.finished_at limit 1;
+        -- Its reply is there, or its history, or both; the eid of the request is in the history.
+        if found then
+            eid := past.eid;
+            known := past.sha256;
+        end if;
+        state := case when eid is not null then coalesce(state, 'done') end;
     end if;
     if known is not null and known <> p_sha256 then
         raise exception 'rid "%" was sent before with other content', p_rid using errcode = 'OQ006';

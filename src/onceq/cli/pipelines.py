@@ -1,0 +1,116 @@
+"""`onceq spark archive`: what Spark does with requests that have ended, once or again and again."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from onceq.cli.command import Place
+from onceq.cli.exits import OK
+from onceq.cli.output import hint
+from onceq.cli.serving import LOOK_EVERY_S, stopped_by_signals
+from onceq.errors import MissingExtra, OperatingError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from onceq.spark.pipelines import Archived
+
+MINUTE_S: Final = 60.0
+BEHIND: Final = (
+    "transactions are open since before this run, and what was written since may wait for the "
+    "next: see pg_stat_activity and pg_prepared_xacts"
+)
+
+
+def spark_archive(
+    place: Place,
+    root: Annotated[
+        str, typer.Argument(help="The archive: a directory that all of Spark's machines see.")
+    ],
+    *,
+    keep_days: Annotated[
+        int | None,
+        typer.Option(min=0, max=36_500, help="Trim what ended longer ago; default: trim nothing."),
+    ] = None,
+    every: Annotated[
+        float | None,
+        typer.Option(min=0.1, help="Minutes from one run to the next; default: one run."),
+    ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's; default: local[2].")] = None,
+) -> int:
+    """Archive what has ended into Parquet files by day, each row exactly once.
+
+    A run that dies has archived what it had committed, each row once: run it again. What is still
+    being written is left to the next run. With --every, a run that the environment fails is told,
+    and tried again.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
+    from onceq.spark import build_session  # noqa: PLC0415 # an extra
+    from onceq.spark.pipelines import archive  # noqa: PLC0415 # an extra
+
+    target = place.target
+    session = build_session("onceq archive", master=master)
+
+    def once() -> None:
+        done = archive(
+            root,
+            target.url or None,
+            repository=target.repository,
+            keep_days=keep_days,
+            spark=session,
+        )
+        _tell(place, done)
+
+    try:
+        if every is None:
+            once()
+        else:
+            hint(f"onceq: archiving to {root} every {every:g} minutes; Ctrl-C stops, twice at once")
+            _again_and_again(once, every * MINUTE_S)
+    finally:
+        session.stop()
+    return OK
+
+
+def _again_and_again(once: Callable[[], None], pause_s: float) -> None:
+    """Runs until SIGTERM or Ctrl-C; what the environment fails is told, and tried again."""
+    stop = threading.Event()
+
+    def run() -> None:
+        while not stop.is_set():
+            try:
+                once()
+            except OperatingError as error:
+                hint(f"onceq: {error}; the next run is in {pause_s:g} s")
+            stop.wait(pause_s)
+
+    with ThreadPoolExecutor(1) as pool, stopped_by_signals(stop.set):
+        running = pool.submit(run)
+        while not wait((running,), timeout=LOOK_EVERY_S).done:
+            pass
+    running.result()
+
+
+def _tell(place: Place, done: Archived) -> None:
+    if done.is_behind:
+        hint(f"onceq: {BEHIND}")
+    if place.as_json:
+        place.output.line(asdict(done))
+        return
+    trimmed = ", ".join(f"{count:,} of {kind}" for kind, count in done.trimmed.items() if count)
+    archived = ", ".join(f"{count:,} of {kind}" for kind, count in done.rows.items() if count)
+    place.output.item(
+        {
+            "archived": archived or "nothing new",
+            "files": done.files,
+            "bytes": done.bytes,
+            "trimmed": trimmed or "nothing",
+        }
+    )

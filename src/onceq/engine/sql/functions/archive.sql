@@ -1,0 +1,175 @@
+-- The archive (spec P4): which records may be read, the manifest, and what may then be removed.
+-- Tables: archive, archive_run, archive_file (write), history, attempt (read, trim), element,
+-- registration, redrive (read). Locks: the row of archive.
+
+-- Begins a run, and fences the one before. The root is kept: another one is refused.
+create or replace function onceq.archive_begin(
+    p_root text, out epoch bigint, out archived bigint, out begun_at timestamptz
+)
+language plpgsql volatile as $$
+declare a onceq.archive;
+begin
+    insert into onceq.archive default values on conflict do nothing;
+    select * into a from onceq.archive for update;
+    if a.root <> p_root then
+        raise exception 'the archive is in %, not in %', a.root, p_root using errcode = 'OQ007';
+    end if;
+    update onceq.archive r set epoch = r.epoch + 1, root = p_root
+        returning r.epoch, r.archived, onceq.now() into epoch, archived, begun_at;
+end $$;
+
+-- Takes the row of the archive, and refuses an epoch that is over.
+create or replace function onceq.lock_archive(p_epoch bigint) returns onceq.archive
+language plpgsql volatile as $$
+declare a onceq.archive;
+begin
+    select * into a from onceq.archive for update;
+    if a.epoch is distinct from p_epoch then
+        raise exception 'run % of the archive is over; it is now %', p_epoch, a.epoch using errcode = 'OQ001';
+    end if;
+    return a;
+end $$;
+
+-- The last record of which no earlier one is still to come. The number is read before this transaction
+-- has an id: who took a smaller one had an id by then, which is below ours.
+create or replace function onceq.archive_settle(p_epoch bigint, out until bigint, out is_new boolean)
+language plpgsql volatile as $$
+declare
+    a onceq.archive;
+    newest bigint;
+    mine xid8;
+begin
+    if pg_current_xact_id_if_assigned() is not null then
+        raise exception 'what is settled is asked in a transaction of its own' using errcode = 'OQ007';
+    end if;
+    select last_value - (not is_called)::integer into newest from onceq.record_seq;
+    mine := pg_current_xact_id();
+    a := onceq.lock_archive(p_epoch);
+    is_new := a.soon is not null and pg_snapshot_xmin(pg_current_snapshot()) >= a.soon_xid;
+    until := case when is_new then a.soon else a.settled end;
+    -- An id that is not below ours is of another cluster, from which this was restored: begin anew.
+    if is_new or a.soon is null or a.soon_xid >= mine then
+        update onceq.archive r set settled = until, soon = newest, soon_xid = mine;
+    end if;
+end $$;
+
+-- Notes a folder that is about to be written.
+create or replace function onceq.archive_plan(p_epoch bigint, p_run uuid) returns boolean
+language plpgsql volatile as $$
+begin
+    perform onceq.lock_archive(p_epoch);
+    insert into onceq.archive_run (run, epoch) values (p_run, p_epoch);
+    return true;
+end $$;
+
+-- Puts files into the manifest, and moves the position with them. How many there are.
+create or replace function onceq.archive_commit(
+    p_epoch bigint, p_since bigint, p_until bigint, p_run uuid, p_files jsonb
+) returns integer
+language plpgsql volatile as $$
+declare a onceq.archive := onceq.lock_archive(p_epoch);
+begin
+    if a.archived <> p_since or p_until > a.settled or p_until < p_since then
+        raise exception 'records % to % do not follow %, or are not settled (%)', p_since, p_until,
+            a.archived, a.settled using errcode = 'OQ007';
+    end if;
+    insert into onceq.archive_file (path, kind, day, rows, bytes, first_us, last_us, since, until, sha256, run)
+        select f.path, f.kind, f.day, f.rows, f.bytes, f.first_us, f.last_us, p_since, p_until,
+            decode(f.sha256, 'hex'), p_run
+        from jsonb_to_recordset(p_files) as f (path text, kind text, day date, rows bigint, bytes bigint,
+            first_us bigint, last_us bigint, sha256 text);
+    update onceq.archive set archived = p_until;
+    return jsonb_array_length(p_files);
+end $$;
+
+-- The folders of runs that died. No later commit can make them part of the archive.
+create or replace function onceq.archive_dead(p_epoch bigint) returns setof uuid
+language sql stable as $$
+    select run from onceq.archive_run r where epoch < p_epoch
+        and not exists (select from onceq.archive_file f where f.run = r.run)
+$$;
+
+-- The condition for records after p_since, to p_until. Those without a number are record 1.
+create or replace function onceq.records_between(p_since bigint, p_until bigint) returns text
+language sql immutable as $$
+    select format('(record_no > %s and record_no <= %s%s)', p_since, p_until,
+        case when p_since < 1 and p_until >= 1 then ' or record_no is null' else '' end)
+$$;
+
+-- How many rows of a kind the tables hold of the records after p_since, to p_until.
+create or replace function onceq.archive_count(p_kind text, p_since bigint, p_until bigint) returns bigint
+language plpgsql stable as $$
+declare found bigint;
+begin
+    execute format('select count(*) from onceq.%I where %s', p_kind, onceq.records_between(p_since, p_until)) into found;
+    return found;
+end $$;
+
+-- Removes rows of a kind that are in files and ended before p_before, from p_pages pages of their
+-- table; how many. What is said of a request that still stands somewhere stays: a send, a redrive, a
+-- reconnect ask for it. Called page by page, so that no transaction is long.
+create or replace function onceq.archive_trim(
+    p_epoch bigint, p_kind text, p_before timestamptz, p_table oid, p_page bigint, p_pages integer
+) returns bigint
+language plpgsql volatile as $$
+declare
+    a onceq.archive := onceq.lock_archive(p_epoch);
+    removed bigint;
+begin
+    execute format('delete from %s x where ctid >= %L and ctid < %L and %I < $1 and coalesce(record_no, 1) <= $2
+            and not exists (select from onceq.element e where e.eid = x.eid) %s', p_table::regclass,
+            format('(%s,0)', p_page), format('(%s,0)', p_page + p_pages),
+            case p_kind when 'history' then 'finished_at' else 'ended_at' end,
+            case p_kind when 'history' then $q$
+                and not exists (select from onceq.element e
+                    where e.registrant_id = x.registrant_id and e.rid = x.rid)
+                and not exists (select from onceq.registration g
+                    where g.registrant_id = x.registrant_id and x.rid in (g.rid, g.sent_rid)) $q$ end)
+        using p_before, a.archived;
+    get diagnostics removed = row_count;
+    return removed;
+end $$;
+
+-- Notes the files of which all rows ended before p_before, and none is left in the tables; how many.
+create or replace function onceq.archive_trimmed(p_epoch bigint, p_before timestamptz) returns bigint
+language plpgsql volatile as $$
+declare noted bigint;
+begin
+    perform onceq.lock_archive(p_epoch);
+    update onceq.archive_file f set is_trimmed = true
+        where not is_trimmed and last_us < extract(epoch from p_before) * 1000000
+            and case kind
+                when 'history' then not exists (select from onceq.history h
+                    where h.finished_at < p_before and (h.record_no > f.since and h.record_no <= f.until
+                        or h.record_no is null and f.since < 1))
+                else not exists (select from onceq.attempt t
+                    where t.ended_at < p_before and (t.record_no > f.since and t.record_no <= f.until
+                        or t.record_no is null and f.since < 1)) end;
+    get diagnostics noted = row_count;
+    return noted;
+end $$;
+
+-- The tables that hold rows of a kind, and how many pages each has.
+create or replace function onceq.archive_tables(p_kind text, out table_oid oid, out pages bigint) returns setof record
+language sql stable as $$
+    select c.oid, pg_relation_size(c.oid) / current_setting('block_size')::bigint from pg_class c
+    where c.relkind = 'r' and (p_kind = 'attempt' and c.oid = 'onceq.attempt'::regclass
+        or p_kind = 'history' and c.oid in (select relid from pg_partition_tree('onceq.history')))
+$$;
+
+-- Where the archive is, up to which record, and its files by day, of a kind or of each: as of one
+-- moment. What is in files then, and what the tables hold of later records, is all there is.
+create or replace function onceq.archive_manifest(
+    p_kind text, out root text, out archived bigint, out file onceq.archive_file
+) returns setof record
+language sql stable as $$
+    select a.root, a.archived, f from onceq.archive a
+        left join onceq.archive_file f on f.kind = p_kind or p_kind is null
+        order by f.day, f.kind, f.path
+$$;
+
+-- As which requests those were run again that failed with these eids.
+create or replace function onceq.archive_redriven(p_eids uuid[]) returns table (eid uuid, rid text)
+language sql stable as $$
+    select old_eid, new_rid from onceq.redrive where old_eid = any (p_eids)
+$$;

@@ -1,0 +1,171 @@
+"""What has ended and is in the files of an archive: found by the manifest, without Spark.
+
+Used by the command line. Whoever also asks PostgreSQL asks it first: what is no longer there has
+long been in the manifest. A file that is not needed for an answer is not opened. Source: spec P5.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from onceq.errors import FileMismatch
+from onceq.files.parquet import require
+from onceq.model.archive_ops import ENDED, Kind, micros
+from onceq.model.element import Attempt, Charge, OldRequest, RequestOutcome
+
+if TYPE_CHECKING:
+    import datetime as dt
+    from collections.abc import Callable, Iterable
+
+    from onceq.model.archive_ops import ArchivedFile, Manifest
+    from onceq.model.element import Search
+
+__all__ = ["ArchivedRequests"]
+
+LIMIT: Final = 100
+_SAME: Final = ("rid", "registrant", "thread", "queue", "role", "aborts", "code", "error")
+_SAME_TOO: Final = ("enqueued_at", "started_at", "finished_at", "server", "correlation_id")
+_BODIES: Final = ("body", "reply")
+_COLUMNS: Final = ["eid", "outcome", *_SAME, *_SAME_TOO, *_BODIES]
+_OF_ATTEMPT: Final = ["ended_at", "charge", "code", "error", "server", "host", "pid"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """What is looked for in files. equal: column to value. limit: the latest; None: all."""
+
+    kind: Kind
+    columns: list[str]
+    equal: dict[str, str]
+    since: dt.datetime | None = None
+    until: dt.datetime | None = None
+    limit: int | None = None
+
+
+class ArchivedRequests:
+    """The requests in an archive. redriven: tells as which requests failed ones were run again."""
+
+    def __init__(
+        self, manifest: Manifest, redriven: Callable[[list[UUID]], dict[UUID, str]]
+    ) -> None:
+        self._root = Path(manifest.root or "")
+        self._files = manifest.files
+        self._redriven = redriven
+
+    def find(self, search: Search, eid: UUID | None = None) -> list[OldRequest]:
+        """Returns those that are wanted, the latest first; `after` does not count here.
+
+        eid: that one alone. Raises MissingExtra (there are files, and no pyarrow), FileMismatch: a
+        file of the manifest cannot be read.
+        """
+        outcome = search.get("outcome")
+        equal = {
+            "rid": search.get("rid"),
+            "eid": None if eid is None else str(eid),
+            "registrant": search.get("registrant"),
+            "queue": search.get("queue"),
+            "outcome": None if outcome is None else outcome.value,
+        }
+        wanted = _Wanted(
+            kind=Kind.HISTORY,
+            columns=_COLUMNS,
+            equal={name: value for name, value in equal.items() if value is not None},
+            since=search.get("since"),
+            until=search.get("until"),
+            limit=search.get("limit", LIMIT),
+        )
+        rows: list[dict[str, Any]] = []
+        for file in self._of(wanted):
+            if len(rows) == wanted.limit and file.last_us < micros(rows[-1]["finished_at"]):
+                break
+            rows += self._read(file, wanted)
+            rows.sort(key=_by_time, reverse=True)
+            del rows[wanted.limit :]
+        return self._requests(rows)
+
+    def attempts(self, eid: UUID, since: dt.datetime) -> list[Attempt]:
+        """Returns how executions of a request were aborted, the first first.
+
+        since: no later than the first of them: when it was enqueued.
+        """
+        wanted = _Wanted(
+            kind=Kind.ATTEMPT, columns=_OF_ATTEMPT, equal={"eid": str(eid)}, since=since
+        )
+        found = [_attempt(row) for file in self._of(wanted) for row in self._read(file, wanted)]
+        return sorted(found, key=lambda one: one.ended_at)
+
+    def _of(self, wanted: _Wanted) -> list[ArchivedFile]:
+        """Returns the files that may hold what is wanted, the latest first."""
+        since, until = wanted.since, wanted.until
+        found = [
+            one
+            for one in self._files
+            if one.kind is wanted.kind
+            and (since is None or one.last_us >= micros(since))
+            and (until is None or one.first_us < micros(until))
+        ]
+        return sorted(found, key=lambda one: one.last_us, reverse=True)
+
+    def _read(self, file: ArchivedFile, wanted: _Wanted) -> list[dict[str, Any]]:
+        """Returns the rows of a file that are wanted; with a limit, the latest."""
+        require()
+        pa: Any = importlib.import_module("pyarrow")  # an extra, and without types
+        pc: Any = importlib.import_module("pyarrow.compute")
+        ended, moment = ENDED[wanted.kind], pa.timestamp("us", "UTC")
+        terms = [pc.field(name) == value for name, value in wanted.equal.items()]
+        if wanted.since is not None:
+            terms.append(pc.field(ended) >= pa.scalar(wanted.since, moment))
+        if wanted.until is not None:
+            terms.append(pc.field(ended) < pa.scalar(wanted.until, moment))
+        condition: Any = None
+        for term in terms:
+            condition = term if condition is None else condition & term
+        try:
+            if not self._table(file, [*wanted.equal, ended], condition).num_rows:
+                return []
+            table = self._table(file, wanted.columns, condition)
+        except (OSError, pa.ArrowException) as error:
+            raise FileMismatch(
+                f"{self._root / file.path} is in the archive's manifest, and cannot be read: "
+                f"{error}"
+            ) from error
+        if wanted.limit is not None and table.num_rows > wanted.limit:
+            latest = [(ended, "descending"), ("eid", "descending")]
+            table = table.take(pc.select_k_unstable(table, k=wanted.limit, sort_keys=latest))
+        rows: list[dict[str, Any]] = table.to_pylist()
+        return rows
+
+    def _table(self, file: ArchivedFile, columns: list[str], condition: Any) -> Any:
+        """Returns some columns of the rows of a file that meet a condition."""
+        path = self._root / file.path
+        if path.stat().st_size != file.bytes:
+            raise OSError(f"it has {path.stat().st_size} bytes, and not {file.bytes}")
+        parquet: Any = importlib.import_module("pyarrow.parquet")
+        return parquet.read_table(path, columns=columns, filters=condition, partitioning=None)
+
+    def _requests(self, rows: Iterable[dict[str, Any]]) -> list[OldRequest]:
+        every = [(UUID(row["eid"]), row) for row in rows]
+        failed = [eid for eid, row in every if row["outcome"] == RequestOutcome.FAILED.value]
+        redriven = self._redriven(failed) if failed else {}
+        return [
+            OldRequest(
+                **{name: row[name] for name in (*_SAME, *_SAME_TOO, *_BODIES)},
+                eid=eid,
+                outcome=RequestOutcome(row["outcome"]),
+                redriven_as=redriven.get(eid),
+            )
+            for eid, row in every
+        ]
+
+
+def _attempt(row: dict[str, Any]) -> Attempt:
+    row["charge"] = Charge(row["charge"])
+    return Attempt(**row)
+
+
+def _by_time(row: dict[str, Any]) -> tuple[dt.datetime, str]:
+    return row["finished_at"], row["eid"]

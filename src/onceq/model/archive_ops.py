@@ -1,0 +1,191 @@
+"""The Ops of the archive: what may be read, the manifest of files, and what may then be removed.
+
+Pure values; performed by `engine.spark_driver`, each one transaction. All that change something
+name the epoch of a run, and raise Fenced once a newer run has begun. Source: spec P4, Q17.
+
+A record is a row of history, or of the attempts, by its number: in the order in which they were
+written, and 1 for those from before there was an archive.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from onceq.model.ops import Op
+
+if TYPE_CHECKING:
+    from datetime import date
+    from uuid import UUID
+
+
+class Kind(enum.StrEnum):
+    """What is archived: a row for each request that has ended, and one for each abort."""
+
+    HISTORY = "history"
+    ATTEMPT = "attempt"
+
+
+ENDED: Final = {Kind.HISTORY: "finished_at", Kind.ATTEMPT: "ended_at"}
+"""The column that says when."""
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(moment: datetime) -> int:
+    """Returns a moment as the manifest has it: microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePosition:
+    """How far an archive is. archived: the last record in files. begun_at: as PostgreSQL has it."""
+
+    epoch: int
+    archived: int
+    begun_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedFile:
+    """A file of the manifest. path: below the root. day: of the end of all that is in it, in UTC.
+
+    first_us, last_us: the ends in it, in microseconds since 1970. sha256: of the file, in hex.
+    since, until: of its folder's records. is_trimmed: the tables hold none of its rows any more.
+    """
+
+    path: str
+    kind: Kind
+    day: date
+    rows: int
+    bytes: int
+    first_us: int
+    last_us: int
+    sha256: str
+    since: int = 0
+    until: int = 0
+    is_trimmed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveBegin(Op["ArchivePosition"]):
+    """Begins a run, and fences the one before. IllegalState (it has another root): nothing done."""
+
+    root: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """until: the last record of which no earlier one is still to come. is_new: since this call."""
+
+    until: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveSettle(Op["Settled"]):
+    """Looks how far the records are settled, and begins to look for more.
+
+    What was written before a call is settled for a later one, when all transactions that were under
+    way have ended.
+    """
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivePlan(Op["bool"]):
+    """Notes a folder of files before it is written: `run=RUN` below the root and a kind."""
+
+    epoch: int
+    run: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveDead(Op["list[UUID]"]):
+    """The folders of runs that died, which no commit can make part of the archive any more."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveCommit(Op["int"]):
+    """Puts the files of a run into the manifest, and moves the position from `since` to `until`.
+
+    IllegalState (it stands elsewhere, or `until` is not settled): nothing happened.
+    """
+
+    epoch: int
+    since: int
+    until: int
+    run: UUID
+    files: list[dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveCount(Op["int"]):
+    """How many rows of a kind the tables hold, of the records after `since`, to `until`."""
+
+    kind: Kind
+    since: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveTables(Op["list[tuple[int, int]]"]):
+    """The tables that hold rows of a kind: (oid, pages)."""
+
+    kind: Kind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveTrim(Op["int"]):
+    """Removes what is in files and ended before a time, from some pages of a table; how many.
+
+    What is said of a request stays for as long as its reply, or itself, is in a queue, and for as
+    long as a client's registration names it.
+    """
+
+    epoch: int
+    kind: Kind
+    before: datetime
+    table: int
+    page: int
+    pages: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveTrimmed(Op["int"]):
+    """Notes the files of which nothing is left in the tables, now that it was trimmed; how many."""
+
+    epoch: int
+    before: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """Where an archive is, as of one moment. root: None, where there is none. files: by day.
+
+    All records up to `archived` are in files; the tables may still hold them.
+    """
+
+    root: str | None
+    archived: int
+    files: list[ArchivedFile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveManifest(Op["Manifest"]):
+    """The files of the archive; of a kind, or of each."""
+
+    kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRedriven(Op["dict[UUID, str]"]):
+    """As which requests those were run again that failed with these eids: eid to the new rid."""
+
+    eids: list[UUID]

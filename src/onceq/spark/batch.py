@@ -1,0 +1,186 @@
+"""The batch reader of the data source `onceq`: a relation of a repository, slice by slice.
+
+Used by Spark, through `onceq.spark.source`. Each slice has a connection and a snapshot of its own,
+on an executor: what is being served meanwhile may be seen in two places, or in none; what has ended
+is stable. Simple conditions are left to PostgreSQL. Never writes. Source: spec P3.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    IsNull,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from onceq.engine.spark_driver import spark_driver
+from onceq.errors import IllegalState
+from onceq.spark.arrow import RecordBatch, pa
+from onceq.spark.relations import Column, Relation, relation_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from onceq.spark.reading import ReadingOptions
+
+__all__ = ["OnceqBatchReader"]
+
+ROWS_AT_ONCE: Final = 250
+"""Asked of PostgreSQL at a time: each may have a body and a reply of megabytes."""
+ROWS_PER_BATCH: Final = 10_000
+BYTES_PER_BATCH: Final = 32 << 20
+ROWS_PER_SLICE_MIN: Final = 10_000
+_WIRE: Final[dict[str, tuple[str, Any]]] = {
+    "string": ("{}", pa.string()),
+    "int": ("{}", pa.int32()),
+    "bigint": ("{}", pa.int64()),
+    "boolean": ("{}", pa.bool_()),
+    "binary": ("{}", pa.binary()),
+    "timestamp": ("(extract(epoch from {}) * 1000000)::bigint", pa.timestamp("us", "UTC")),
+}
+"""By Spark's type: how PostgreSQL sends a value, and what Arrow makes of it."""
+_COMPARED: Final[dict[type[Filter], str]] = {
+    EqualTo: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+}
+_COMPARABLE: Final = (str, int, bool, bytes, bytearray, dt.datetime)
+
+
+@dataclass
+class KeySlice(InputPartition):
+    """The rows whose key is after `since`, and at most `until`."""
+
+    since: int
+    until: int
+
+
+class OnceqBatchReader(DataSourceReader):
+    """Reads a relation. conditions: what was pushed down, as SQL and its values."""
+
+    def __init__(self, options: ReadingOptions) -> None:
+        self.options = options
+        self.relation: Relation = relation_of(options.read)
+        self.conditions: list[tuple[str, list[Any]]] = []
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Takes the conditions that PostgreSQL decides as Spark would; yields the others."""
+        for one in filters:
+            condition = _condition(self.relation, one)
+            if condition is None:
+                yield one
+            else:
+                self.conditions.append(condition)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cuts the relation by its key into slices of about as many rows."""
+        options = self.options
+        first, last = options.since, options.until
+        if first is None or last is None:
+            least, greatest = self._ends()
+            first = least - 1 if first is None else first
+            last = greatest if last is None else last
+        count = max(1, min(options.partitions, (last - first) // ROWS_PER_SLICE_MIN))
+        cuts = [first + (last - first) * n // count for n in range(count + 1)]
+        return [KeySlice(low, high) for low, high in itertools.pairwise(cuts)]
+
+    def _ends(self) -> tuple[int, int]:
+        relation, key = self.relation, self.relation.key
+        found = f"min({key}), max({key}), bool_or({key} is null)"
+        query = f"select {found} from {{schema}}.{relation.table}"  # noqa: S608 # ours
+        with spark_driver(self.options.place) as driver:
+            (((least, greatest, has_others),),) = driver.rows(query, [], 1)
+        keys = [one for one in (least, greatest) if one is not None]
+        keys += [relation.without_key] if has_others else []
+        return (min(keys), max(keys)) if keys else (1, 0)
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Reads a slice."""
+        if not isinstance(partition, KeySlice):
+            raise IllegalState(f"{type(partition).__name__} is no partition of this source")
+        text, values = self._query(partition)
+        with spark_driver(self.options.place) as driver:
+            for rows in _gathered(self.relation.columns, driver.rows(text, values, ROWS_AT_ONCE)):
+                yield record_batch(self.relation.columns, rows)
+
+    def _query(self, cut: KeySlice) -> tuple[str, list[Any]]:
+        relation, key = self.relation, self.relation.key
+        wire = ", ".join(_WIRE[one.kind][0].format(one.by) for one in relation.columns)
+        is_first = cut.since < relation.without_key <= cut.until
+        within = f"({key} > %s and {key} <= %s{f' or {key} is null' if is_first else ''})"
+        conditions = [(within, [cut.since, cut.until]), *self.conditions]
+        where = " and ".join(text for text, _ in conditions)
+        values = [value for _, some in conditions for value in some]
+        return f"select {wire} from {relation.source} where {where}", values  # noqa: S608 # ours
+
+
+def _gathered(
+    columns: Sequence[Column], every: Iterable[Sequence[tuple[Any, ...]]]
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yields rows together, until there are many, or they are large."""
+    large = [number for number, one in enumerate(columns) if one.kind == "binary"]
+    rows: list[tuple[Any, ...]] = []
+    size = 0
+    for some in every:
+        rows += some
+        size += sum(len(row[number] or b"") for row in some for number in large)
+        if len(rows) >= ROWS_PER_BATCH or size >= BYTES_PER_BATCH:
+            yield rows
+            rows, size = [], 0
+    if rows:
+        yield rows
+
+
+def record_batch(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> RecordBatch:
+    """Returns rows, as PostgreSQL sends them, as Arrow takes them."""
+    arrays: list[Any] = []
+    for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+        kind = _WIRE[column.kind][1]
+        if pa.types.is_timestamp(kind):
+            arrays.append(pa.array(values, pa.int64()).cast(kind))
+        else:
+            arrays.append(pa.array(values, kind))
+    return pa.RecordBatch.from_arrays(arrays, names=[one.name for one in columns])
+
+
+def _condition(relation: Relation, given: Filter) -> tuple[str, list[Any]] | None:
+    """Returns a condition as SQL and its values; None when Spark is to decide it."""
+    path: tuple[str, ...] = getattr(given, "attribute", ())
+    value: Any = getattr(given, "value", None)
+    column = relation.column(path[0]) if len(path) == 1 else None
+    if column is None:
+        return None
+    by = f'({column.by}) collate "C"' if column.kind == "string" else f"({column.by})"
+    match given:
+        case IsNull():
+            return f"{by} is null", []
+        case IsNotNull():
+            return f"{by} is not null", []
+        case In() if all(_is_comparable(one) for one in value):
+            return f"{by} = any(%s)", [list(value)]
+        case StringStartsWith() if "\0" not in value:
+            return f"starts_with({column.by}, %s)", [value]
+        case _ if type(given) in _COMPARED and _is_comparable(value):
+            return f"{by} {_COMPARED[type(given)]} %s", [value]
+        case _:
+            return None
+
+
+def _is_comparable(value: Any) -> bool:
+    return isinstance(value, _COMPARABLE) and not (isinstance(value, str) and "\0" in value)

@@ -1,0 +1,246 @@
+"""The archive: what has ended goes from PostgreSQL into files by day, each row exactly once.
+
+Public by way of `onceq.spark.pipelines`. A run reads the records that are settled, writes them,
+reads them again, and puts the files into the manifest in the transaction that moves the position.
+A run that dies has archived what it had committed, a million records at a time; one that was
+overtaken is fenced. Only what is in files that were read again just now is ever trimmed. Source:
+spec P4, Q17.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+import msgspec
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] # it has none
+from pyspark.errors import PySparkException
+
+from onceq.engine.faultpoints import faultpoint
+from onceq.engine.spark_driver import spark_driver
+from onceq.errors import EnvironmentFault
+from onceq.model.archive_ops import (
+    ArchiveBegin,
+    ArchiveCommit,
+    ArchiveCount,
+    ArchiveDead,
+    ArchivedFile,
+    ArchiveManifest,
+    ArchivePlan,
+    ArchiveSettle,
+    ArchiveTables,
+    ArchiveTrim,
+    ArchiveTrimmed,
+    Kind,
+    micros,
+)
+from onceq.model.names import check_range
+from onceq.spark.pipelines.files import check_root, rehash, sweep, write_files
+from onceq.spark.pipelines.records import read_records
+from onceq.spark.registration import find_place, reach
+from onceq.spark.session import REQUIRED_SETTINGS, activate, build_session, is_local
+from onceq.spark.source import OnceqDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from datetime import datetime
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from onceq.engine.spark_driver import Place, SparkDriver
+
+__all__ = ["Archived", "archive"]
+
+SETTLE_EVERY_S: Final = 0.05
+LOOKS: Final = 2
+RECORDS: Final = 1_000_000
+"""Of the archive, committed at a time: what a run that dies has to do again."""
+PAGES: Final = 1000
+"""Of a table, trimmed in one transaction: 8 MB, and what lies beside it of long values."""
+SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
+SETTINGS: Final = {
+    **REQUIRED_SETTINGS,
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archived:
+    """What a run came to. rows: archived, by kind; trimmed: removed from PostgreSQL, by kind.
+
+    since, until: of the records that it read. swept: folders of runs that had died, gone now.
+    is_behind: transactions are open since before this run, and what was written since may wait.
+    """
+
+    since: int
+    until: int
+    rows: dict[str, int]
+    files: int
+    bytes: int
+    trimmed: dict[str, int]
+    swept: int
+    is_behind: bool
+
+
+def archive(
+    root: str | Path,
+    url: str | None = None,
+    *,
+    repository: str = "onceq",
+    keep_days: int | None = None,
+    spark: SparkSession | None = None,
+    wait_s: float = 10.0,
+) -> Archived:
+    """Archives what has ended, and trims what ended more than keep_days ago.
+
+    root: a directory that the driver and the executors see; the same for each run. keep_days: 0 to
+    36,500; None: nothing is trimmed. wait_s: for transactions that were under way; what they may
+    still write is archived by the next run. Raises IllegalState (another root), Fenced (a newer run
+    has begun), FileMismatch (a file is not what was archived), EnvironmentFault (Spark failed, or
+    what was written is not what was sent), CannotConnect: this run has archived what it had
+    committed, and may be repeated.
+    """
+    if keep_days is not None:
+        check_range("keep_days", keep_days, 0, 36_500)
+    place_of_files = check_root(root)
+    with reach(url, repository) as located:
+        given = spark if spark is not None else build_session("onceq archive")
+        with (
+            _own(given) as session,
+            find_place(located, repository, local=is_local(session)) as place,
+            spark_driver(place) as driver,
+        ):
+            return _Run(session, place, driver, place_of_files).run(keep_days, wait_s)
+
+
+@contextlib.contextmanager
+def _own(given: SparkSession) -> Generator[SparkSession]:
+    """Yields a session with settings of its own, a day is one of UTC; what Spark raises is ours."""
+    own = given.newSession()
+    for name, value in SETTINGS.items():
+        own.conf.set(name, value)
+    activate(own)  # or Spark finds that a session has the source, and refuses it to another
+    own.dataSource.register(OnceqDataSource)
+    try:
+        yield own
+    except SPARK_FAILED as error:
+        raise EnvironmentFault(f"Spark failed, and what it did is not archived: {error}") from error
+    finally:
+        with contextlib.suppress(*SPARK_FAILED):  # said already, or by the next who asks
+            activate(given)
+
+
+class _Run:
+    """One run. root: of the files; its epoch is that of `begun`."""
+
+    def __init__(
+        self, session: SparkSession, place: Place, driver: SparkDriver, root: Path
+    ) -> None:
+        self._session = session
+        self._place = place
+        self._driver = driver
+        self._root = root
+        self._begun = driver.perform(ArchiveBegin(root=str(root)))
+        self._files: list[ArchivedFile] = []
+
+    def run(self, keep_days: int | None, wait_s: float) -> Archived:
+        begun = self._begun
+        until, is_behind = self._settled(wait_s)
+        for since in range(begun.archived, until, RECORDS):
+            self._step(since, min(since + RECORDS, until))
+        trimmed: dict[str, int] = {}
+        if keep_days is not None:
+            trimmed = self._trim(begun.begun_at - timedelta(days=keep_days))
+        dead = self._driver.perform(ArchiveDead(epoch=begun.epoch))
+        files = self._files
+        return Archived(
+            since=begun.archived,
+            until=until,
+            rows={kind.value: sum(f.rows for f in files if f.kind is kind) for kind in Kind},
+            files=len(files),
+            bytes=sum(one.bytes for one in files),
+            trimmed=trimmed,
+            swept=sweep(self._root, dead),
+            is_behind=is_behind,
+        )
+
+    def _settled(self, wait_s: float) -> tuple[int, bool]:
+        """Waits until what was there at the beginning is settled, or until it has waited enough.
+
+        The first look may settle what a former run began to look at; the one after it is ours.
+        Returns the last record to archive, and whether transactions are still in the way.
+        """
+        end = time.monotonic() + wait_s
+        pause = threading.Event()
+        looks = 0
+        while True:  # until two looks have come to something, or the time is over
+            found = self._driver.perform(ArchiveSettle(epoch=self._begun.epoch))
+            looks += found.is_new
+            if looks == LOOKS or time.monotonic() >= end:
+                return max(self._begun.archived, found.until), looks < LOOKS
+            pause.wait(SETTLE_EVERY_S)
+
+    def _step(self, since: int, until: int) -> None:
+        """Archives some records. What dies here has archived none of them."""
+        run = uuid4()
+        epoch = self._begun.epoch
+        self._driver.perform(ArchivePlan(epoch=epoch, run=run))
+        files: list[ArchivedFile] = []
+        for kind in Kind:
+            there = self._driver.perform(ArchiveCount(kind=kind, since=since, until=until))
+            if there:
+                rows = read_records(self._session, self._place, kind, since=since, until=until)
+                written = write_files(rows, self._root, kind, run)
+                _compare(kind, there, sum(one.rows for one in written))
+                files += written
+        faultpoint("archive.written")
+        self._driver.perform(
+            ArchiveCommit(
+                epoch=epoch,
+                since=since,
+                until=until,
+                run=run,
+                files=[msgspec.to_builtins(one) for one in files],
+            )
+        )
+        self._files += files
+
+    def _trim(self, before: datetime) -> dict[str, int]:
+        """Reads the files again that hold what is to be trimmed, and trims it."""
+        epoch, moment = self._begun.epoch, micros(before)
+        every = self._driver.perform(ArchiveManifest()).files
+        due = [one for one in every if not one.is_trimmed and one.first_us < moment]
+        rehash(self._session, self._root, due)
+        removed = {kind.value: self._trim_kind(kind, before) for kind in Kind}
+        self._driver.perform(ArchiveTrimmed(epoch=epoch, before=before))
+        return removed
+
+    def _trim_kind(self, kind: Kind, before: datetime) -> int:
+        removed = 0
+        for table, pages in self._driver.perform(ArchiveTables(kind=kind)):
+            for page in range(0, pages, PAGES):
+                removed += self._driver.perform(
+                    ArchiveTrim(
+                        epoch=self._begun.epoch,
+                        kind=kind,
+                        before=before,
+                        table=table,
+                        page=page,
+                        pages=PAGES,
+                    )
+                )
+        return removed
+
+
+def _compare(kind: Kind, there: int, written: int) -> None:
+    if written != there:
+        raise EnvironmentFault(
+            f"{written} rows of {kind.value} were written, and {there} are there: "
+            "they are not in the archive"
+        )

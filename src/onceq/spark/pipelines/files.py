@@ -1,0 +1,200 @@
+"""The files of an archive: written by a run, read again, and found by the manifest alone.
+
+Used by `onceq.spark.pipelines`. A file is no part of the archive before it is in the manifest: what
+a run has left that died before is swept. The root is a directory that the driver and all executors
+see under the same path. Source: spec P4.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from pyspark.sql import functions as sf
+
+from onceq.errors import EnvironmentFault, FileMismatch, InvalidValue
+from onceq.model.archive_ops import ENDED, ArchivedFile, Kind
+from onceq.spark.arrow import pa
+from onceq.spark.relations import ATTEMPTS, DIGEST, HISTORY, Relation, digest_in_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from uuid import UUID
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["OF_KIND", "check_root", "read_files", "rehash", "sweep", "write_files"]
+
+OF_KIND: Final[dict[Kind, Relation]] = {Kind.HISTORY: HISTORY, Kind.ATTEMPT: ATTEMPTS}
+_SORTED: Final = {Kind.HISTORY: ("rid", "registrant"), Kind.ATTEMPT: ("eid",)}
+"""Within a file, so that a look-up of one reads a small part of it."""
+_CHUNK_BYTES: Final = 1 << 20
+_HASHED: Final = "path string, bytes bigint, sha256 string"
+_RUN: Final = "run="
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+_PATTERN: Final = re.compile(r"[][{}*?\\]")
+
+
+def check_root(root: str | Path) -> Path:
+    """Returns the root, which exists then, and lasts. Raises InvalidValue, when it is no directory.
+
+    As Spark reads paths, some characters are patterns: a root that has them is refused.
+    """
+    if _SCHEME.match(str(root)):
+        raise InvalidValue(f"{root}: an archive is a directory that all of Spark's machines see")
+    found = Path(os.path.abspath(root))  # noqa: PTH100 # Spark takes ".." out of paths, too
+    if strange := _PATTERN.findall(str(found)):
+        raise InvalidValue(f"{found} cannot be the archive: {strange[0]!r} is a pattern for Spark")
+    made = [one for one in (found, *found.parents) if not one.exists()]
+    try:
+        found.mkdir(parents=True, exist_ok=True)
+        for one in made:
+            _sync_directory(one.parent)
+    except OSError as error:
+        raise InvalidValue(f"{found} cannot be the archive: {error}") from error
+    return found
+
+
+def write_files(rows: DataFrame, root: Path, kind: Kind, run: UUID) -> list[ArchivedFile]:
+    """Writes rows below the root by the day of their end, reads them again, and says what is there.
+
+    Raises EnvironmentFault, when what is read is not what PostgreSQL sent.
+    """
+    folder = _folder(root, kind, run)
+    dated = rows.withColumn("day", sf.to_date(ENDED[kind]))
+    ordered = dated.sortWithinPartitions("day", *_SORTED[kind])
+    ordered.write.partitionBy("day").option("compression", "zstd").parquet(_spoken(folder))
+    session = rows.sparkSession
+    paths = sorted(str(path.relative_to(root)) for path in folder.rglob("*.parquet"))
+    if not paths:
+        return []
+    hashed = {row["path"]: row for row in _hash(session, root, paths)}
+    return [_described(row, kind, root, hashed) for row in _read_again(session, folder, kind)]
+
+
+def _read_again(session: SparkSession, folder: Path, kind: Kind) -> list[Any]:
+    """Returns a row a file of what is in it."""
+    relation = OF_KIND[kind]
+    wrong = sf.expr(f"not ({DIGEST} <=> {digest_in_spark(relation)})")
+    ended = sf.unix_micros(ENDED[kind])
+    written = session.read.schema(f"{relation.schema}, day date").parquet(_spoken(folder))
+    return (
+        written.groupBy(sf.col("_metadata.file_path").alias("uri"), "day")
+        .agg(
+            sf.count("*").alias("rows"),
+            sf.count_if(wrong).alias("wrong"),
+            sf.min(ended).alias("first"),
+            sf.max(ended).alias("last"),
+        )
+        .collect()
+    )
+
+
+def _described(row: Any, kind: Kind, root: Path, hashed: dict[str, Any]) -> ArchivedFile:
+    path = str(Path(unquote(urlsplit(str(row["uri"])).path)).relative_to(root))
+    if not hashed[path]["sha256"]:
+        raise EnvironmentFault(f"{root / path} was written, and cannot be read: it is not archived")
+    if row["wrong"]:
+        raise EnvironmentFault(
+            f"{root / path}: {row['wrong']} of {row['rows']} rows are not what PostgreSQL sent: "
+            "they are not archived"
+        )
+    return ArchivedFile(
+        path=path,
+        kind=kind,
+        day=row["day"],
+        rows=row["rows"],
+        bytes=hashed[path]["bytes"],
+        first_us=row["first"],
+        last_us=row["last"],
+        sha256=hashed[path]["sha256"],
+    )
+
+
+def rehash(session: SparkSession, root: Path, files: Sequence[ArchivedFile]) -> None:
+    """Reads files again. Raises FileMismatch, when one is not what the manifest says."""
+    wanted = {one.path: one for one in files}
+    for row in _hash(session, root, sorted(wanted)):
+        if row["sha256"] != wanted[row["path"]].sha256:
+            what = "is not what was archived" if row["sha256"] else "cannot be read"
+            raise FileMismatch(f"{root / row['path']} {what}: nothing is trimmed")
+
+
+def _hash(session: SparkSession, root: Path, paths: Sequence[str]) -> list[Any]:
+    """Returns path, size and digest of files, each of them durable then; on the executors."""
+    if not paths:
+        return []
+    place = str(root)
+
+    def hashed(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            found = [_sealed(place, path) for path in batch.column("path").to_pylist()]
+            yield pa.RecordBatch.from_pylist(found)
+
+    spark: Any = session  # its types are partial
+    given = spark.createDataFrame([(path,) for path in paths], "path string")
+    spread = given.repartition(min(len(paths), spark.sparkContext.defaultParallelism))
+    rows: list[Any] = spread.mapInArrow(hashed, _HASHED).collect()
+    return rows
+
+
+def _sealed(root: str, path: str) -> dict[str, Any]:
+    """Returns path, size and digest of a file; no digest, when it cannot be read."""
+    digest = hashlib.sha256()
+    whole = Path(root) / path
+    try:
+        with whole.open("rb") as file:
+            os.fsync(file.fileno())
+            while chunk := file.read(_CHUNK_BYTES):
+                digest.update(chunk)
+            size = file.tell()
+        for above in Path(path).parents:
+            _sync_directory(Path(root) / above)
+    except OSError:
+        return {"path": path, "bytes": 0, "sha256": ""}
+    return {"path": path, "bytes": size, "sha256": digest.hexdigest()}
+
+
+def _sync_directory(path: Path) -> None:
+    """Makes the names in a directory last."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def read_files(
+    session: SparkSession, root: Path, kind: Kind, files: Iterable[ArchivedFile]
+) -> DataFrame:
+    """Returns what is in files of a kind, by the columns of its relation."""
+    schema = OF_KIND[kind].schema
+    paths = [_spoken(root / one.path) for one in files if one.kind is kind]
+    spark: Any = session  # its types are partial
+    found: DataFrame = (
+        spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
+    )
+    return found
+
+
+def sweep(root: Path, dead: Iterable[UUID]) -> int:
+    """Removes the folders of runs that died; how many there were."""
+    folders = [_folder(root, kind, run) for run in dead for kind in Kind]
+    left = [folder for folder in folders if folder.exists()]
+    for folder in left:
+        shutil.rmtree(folder)
+    return len(left)
+
+
+def _folder(root: Path, kind: Kind, run: UUID) -> Path:
+    return root / kind / f"{_RUN}{run}"
+
+
+def _spoken(path: Path) -> str:
+    """Returns a path as Spark takes it, whatever its default file system is."""
+    return f"file:{path}"

@@ -1,0 +1,73 @@
+"""All that has ended, as a table: what the archive's files hold, and what PostgreSQL holds besides.
+
+Public by way of `onceq.spark.pipelines`. A row is in files or behind the archive's position, never
+both. Never writes. Source: spec P3, P5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from onceq.engine.spark_driver import spark_driver
+from onceq.model.archive_ops import ArchiveManifest, Kind
+from onceq.spark.pipelines.files import read_files
+from onceq.spark.reading import ReadingOptions
+from onceq.spark.registration import find_place, reach
+from onceq.spark.session import REQUIRED_SETTINGS, is_local
+from onceq.spark.source import OnceqDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from onceq.engine.spark_driver import Place
+
+__all__ = ["read_records", "records"]
+
+RELATION: Final = {Kind.HISTORY: "history", Kind.ATTEMPT: "attempts"}
+
+
+@contextlib.contextmanager
+def records(
+    session: SparkSession,
+    kind: Kind = Kind.HISTORY,
+    url: str | None = None,
+    *,
+    repository: str = "onceq",
+) -> Generator[DataFrame]:
+    """Yields all records of a kind, archived or not, for as long as the block runs.
+
+    Each once: `records(...).join(rids, "rid")` looks millions of requests up. What an archive that
+    runs meanwhile archives and trims at once is missed: keep what is younger than a query lasts.
+    Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises InvalidValue, CannotConnect,
+    SchemaMissing.
+    """
+    for name, value in REQUIRED_SETTINGS.items():
+        session.conf.set(name, value)
+    session.dataSource.register(OnceqDataSource)
+    with (
+        reach(url, repository) as located,
+        find_place(located, repository, local=is_local(session)) as place,
+    ):
+        with spark_driver(place) as driver:
+            manifest = driver.perform(ArchiveManifest(kind=kind))
+        here = read_records(session, place, kind, since=manifest.archived, until=None)
+        there = read_files(session, Path(manifest.root or ""), kind, manifest.files)
+        yield there.unionByName(here)
+
+
+def read_records(
+    session: SparkSession, place: Place, kind: Kind, *, since: int, until: int | None
+) -> DataFrame:
+    """Returns the records of a kind that PostgreSQL holds, after `since` and up to `until`."""
+    options = ReadingOptions(
+        place=place,
+        read=RELATION[kind],
+        since=since,
+        until=until,
+        partitions=session.sparkContext.defaultParallelism,
+    )
+    return session.read.format(OnceqDataSource.name()).options(**options.to_spark()).load()

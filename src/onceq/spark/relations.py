@@ -1,0 +1,176 @@
+"""What of a repository Spark can read as a table: its columns, where they come from, how it is cut.
+
+Pure: SQL as text, and types. Read by `onceq.spark.batch`. Each relation is cut into slices by a
+number that its rows have in the order in which they were written. Times are exact: they travel as
+microseconds. Source: spec P3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from onceq.errors import InvalidValue
+
+__all__ = [
+    "ATTEMPTS",
+    "DIGEST",
+    "HISTORY",
+    "RELATIONS",
+    "Column",
+    "Relation",
+    "digest_in_spark",
+    "relation_of",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column. kind: Spark's type, as text. by: its value in the relation's FROM."""
+
+    name: str
+    kind: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Relation:
+    """A table to read. source: its FROM, with {schema}. key: the number that slices it.
+
+    without_key: the number of rows whose key is null.
+    """
+
+    columns: tuple[Column, ...]
+    source: str
+    table: str
+    key: str
+    without_key: int = 0
+
+    @property
+    def schema(self) -> str:
+        """The columns, as Spark takes them."""
+        return ", ".join(f"{one.name} {one.kind}" for one in self.columns)
+
+    def column(self, name: str) -> Column | None:
+        """Returns the column of this name, if there is one."""
+        return next((one for one in self.columns if one.name == name), None)
+
+
+def _columns(text: str) -> tuple[Column, ...]:
+    """Returns columns from lines of NAME TYPE SQL."""
+    rows = (line.split(None, 2) for line in text.strip().splitlines())
+    return tuple(Column(name=name, kind=kind, by=by) for name, kind, by in rows)
+
+
+_IN_SQL: Final = {
+    "timestamp": "((extract(epoch from {}) * 1000000)::bigint)::text",
+    "binary": "md5({})",
+}
+_IN_SPARK: Final = {
+    "timestamp": "cast(unix_micros({}) as string)",
+    "binary": "md5({})",
+}
+DIGEST: Final = "digest"
+
+
+def _digested(text: str) -> tuple[Column, ...]:
+    """Returns columns, and a digest of all that is in them, made by PostgreSQL."""
+    columns = _columns(text)
+    parts = (_IN_SQL.get(one.kind, "({})::text").format(one.by) for one in columns)
+    joined = ", ".join(f"coalesce({part}, chr(30))" for part in parts)
+    text = f"convert_to(concat_ws(chr(31), {joined}), 'UTF8')"
+    digest = f"('x' || substr(md5({text}), 1, 16))::bit(64)::bigint"
+    return (*columns, Column(name=DIGEST, kind="bigint", by=digest))
+
+
+def digest_in_spark(relation: Relation) -> str:
+    """Returns what makes the same digest of the same row, in Spark's SQL."""
+    columns = [one for one in relation.columns if one.name != DIGEST]
+    parts = (_IN_SPARK.get(one.kind, "cast({} as string)").format(one.name) for one in columns)
+    joined = ", ".join(f"coalesce({part}, char(30))" for part in parts)
+    return f"cast(conv(substr(md5(concat_ws(char(31), {joined})), 1, 16), 16, -10) as bigint)"
+
+
+HISTORY: Final = Relation(
+    columns=_digested("""
+record_no bigint coalesce(h.record_no, 1)
+rid string h.rid
+registrant string r.name
+thread string r.thread
+eid string h.eid::text
+queue string q.name
+role string h.role::text
+outcome string h.outcome::text
+aborts int h.aborts::integer
+code string h.code
+error string h.error
+enqueued_at timestamp h.enqueued_at
+started_at timestamp h.started_at
+finished_at timestamp h.finished_at
+server bigint h.server
+send_no bigint h.send_no
+correlation_id string h.correlation_id
+reply_eid string h.reply_eid::text
+sha256 binary h.sha256
+body binary h.body
+reply binary h.reply
+"""),
+    source="{schema}.history h join {schema}.queue q on q.queue_id = h.queue_id"
+    " left join {schema}.registrant r on r.registrant_id = h.registrant_id",
+    table="history h",
+    key="h.record_no",
+    without_key=1,
+)
+ATTEMPTS: Final = Relation(
+    columns=_digested("""
+record_no bigint coalesce(a.record_no, 1)
+eid string a.eid::text
+ended_at timestamp a.ended_at
+server bigint a.server
+host string a.host
+pid int a.pid
+charge string a.charge
+code string a.code
+error string a.error
+"""),
+    source="{schema}.attempt a",
+    table="attempt a",
+    key="a.record_no",
+    without_key=1,
+)
+ELEMENTS: Final = Relation(
+    columns=_columns("""
+eid string e.eid::text
+rid string e.rid
+registrant string r.name
+thread string r.thread
+queue string q.name
+role string e.role::text
+outcome string e.outcome::text
+is_claimed boolean (e.claimed_by is not null)
+lane int e.lane::integer
+priority int e.priority::integer
+aborts int e.aborts::integer
+code string e.code
+error string e.error
+enqueued_at timestamp e.enqueued_at
+not_before timestamp e.not_before
+expires_at timestamp e.expires_at
+correlation_id string e.correlation_id
+content_type string e.content_type
+properties string e.properties::text
+body binary e.body
+"""),
+    source="{schema}.element e join {schema}.queue q on q.queue_id = e.queue_id"
+    " left join {schema}.registrant r on r.registrant_id = coalesce(e.registrant_id, e.failed_of)",
+    table="element e",
+    key="e.seq",
+)
+RELATIONS: Final = {"history": HISTORY, "attempts": ATTEMPTS, "elements": ELEMENTS}
+
+
+def relation_of(name: str) -> Relation:
+    """Returns the relation of a name. Raises InvalidValue."""
+    if name not in RELATIONS:
+        raise InvalidValue(f"read {name!r}: what can be read is {', '.join(RELATIONS)}")
+    return RELATIONS[name]

@@ -1,0 +1,247 @@
+"""The archive in the database: what is settled, the manifest and its position, what is trimmed."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+import onceq
+from onceq import errors
+from onceq.engine.driver import connect
+from onceq.engine.spark_driver import SparkDriver
+from onceq.model.archive_ops import (
+    ArchiveBegin,
+    ArchiveCommit,
+    ArchiveCount,
+    ArchiveDead,
+    ArchiveManifest,
+    ArchivePlan,
+    ArchiveSettle,
+    ArchiveTables,
+    ArchiveTrim,
+    ArchiveTrimmed,
+    Kind,
+)
+from onceq.testing.ledger import ask
+from tests.parts import serving, wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+WORDS = onceq.Queue("words", str, str, backoff_ms=0)
+ASKED = onceq.Queue("asked", str, str, abort_limit=1)
+ROOT = "/there"
+LATE = """
+insert into {}.history (finished_at, enqueued_at, queue_id, aborts, role, outcome, eid, rid, sha256)
+    values (now(), now(), 1, 0, 'datagram', 'dequeued', gen_random_uuid(), 'late', '')
+"""
+
+
+def reverse(word: str, _: onceq.Context) -> str:
+    """Fails what is empty."""
+    if not word:
+        raise ValueError("it is empty")
+    return word[::-1]
+
+
+@pytest.fixture
+def driver(onceq_url: str, qm: onceq.QueueManager) -> Iterator[SparkDriver]:
+    qm.declare(WORDS)
+    with contextlib.closing(connect(onceq_url)) as connection:
+        yield SparkDriver(connection, qm.repository)
+
+
+def begin(driver: SparkDriver, root: str = ROOT) -> int:
+    return driver.perform(ArchiveBegin(root=root)).epoch
+
+
+def end_some(qm: onceq.QueueManager, count: int) -> None:
+    qm.enqueue_many(WORDS, [str(number) for number in range(count)])
+    for _ in range(count):
+        assert qm.dequeue(WORDS.name) is not None
+
+
+def settled(driver: SparkDriver, epoch: int) -> int:
+    return max(driver.perform(ArchiveSettle(epoch=epoch)).until for _ in range(3))
+
+
+@pytest.fixture
+def records(qm: onceq.QueueManager, onceq_url: str) -> Callable[[], list[int]]:
+    query = f"select coalesce(record_no, 1) from {qm.repository}.history order by 1"
+    return lambda: [number for (number,) in ask(onceq_url, query)]
+
+
+def file(rows: int, name: str = "a.parquet", kind: Kind = Kind.HISTORY) -> dict[str, Any]:
+    return {
+        "path": f"{kind}/run=1/{name}",
+        "kind": kind,
+        "day": "2026-11-22",
+        "rows": rows,
+        "bytes": 1,
+        "first_us": 1,
+        "last_us": 2,
+        "sha256": "00",
+    }
+
+
+def commit(driver: SparkDriver, epoch: int, since: int, until: int, *files: dict[str, Any]) -> int:
+    run = uuid4()
+    driver.perform(ArchivePlan(epoch=epoch, run=run))
+    return driver.perform(
+        ArchiveCommit(epoch=epoch, since=since, until=until, run=run, files=list(files))
+    )
+
+
+def trim(driver: SparkDriver, epoch: int, *, days: int = 0) -> int:
+    """Trim what ended longer ago; return how many rows of history that was."""
+    ((now,),) = driver.connection.execute("select clock_timestamp()").fetchall()
+    before = now - timedelta(days=days)
+    removed = sum(
+        driver.perform(
+            ArchiveTrim(epoch=epoch, kind=Kind.HISTORY, before=before, table=table, page=0, pages=9)
+        )
+        for table, _ in driver.perform(ArchiveTables(kind=Kind.HISTORY))
+    )
+    driver.perform(ArchiveTrimmed(epoch=epoch, before=before))
+    return removed
+
+
+def trimmed(driver: SparkDriver) -> list[bool]:
+    return [one.is_trimmed for one in driver.perform(ArchiveManifest()).files]
+
+
+def test_records_are_settled_once_all_that_were_under_way_have_ended(
+    driver: SparkDriver,
+    qm: onceq.QueueManager,
+    onceq_url: str,
+    records: Callable[[], list[int]],
+) -> None:
+    epoch = begin(driver)
+    end_some(qm, 2)
+    with psycopg.connect(onceq_url) as late:
+        late.execute(LATE.format(qm.repository).encode())  # it has its number by now
+        end_some(qm, 2)
+        before = settled(driver, epoch)
+        assert before < min(records()[-2:])
+        assert settled(driver, epoch) == before
+        late.commit()
+    assert settled(driver, epoch) >= max(records())
+    assert len(records()) == 5
+
+
+def test_what_was_looked_at_in_another_cluster_is_looked_at_anew(
+    driver: SparkDriver, qm: onceq.QueueManager, records: Callable[[], list[int]]
+) -> None:
+    """A dump keeps the archive's row, and the cluster that it is restored to has its own ids."""
+    epoch = begin(driver)
+    end_some(qm, 2)
+    far = f"update {qm.repository}.archive set soon = 1, soon_xid = '{2**50}'"
+    driver.connection.execute(far.encode())
+    assert settled(driver, epoch) >= max(records())
+
+
+def test_what_was_there_before_the_archive_is_record_one(
+    driver: SparkDriver, qm: onceq.QueueManager
+) -> None:
+    end_some(qm, 3)
+    driver.connection.execute(f"update {qm.repository}.history set record_no = null".encode())
+    epoch = begin(driver)
+    assert settled(driver, epoch) >= 1
+    assert driver.perform(ArchiveCount(kind=Kind.HISTORY, since=0, until=1)) == 3
+    assert driver.perform(ArchiveCount(kind=Kind.HISTORY, since=1, until=99)) == 0
+
+
+def test_the_manifest_moves_with_the_position(driver: SparkDriver, qm: onceq.QueueManager) -> None:
+    end_some(qm, 3)
+    epoch = begin(driver)
+    until = settled(driver, epoch)
+    with pytest.raises(errors.IllegalState, match="not settled"):
+        commit(driver, epoch, 0, until + 1, file(3))
+    assert commit(driver, epoch, 0, until, file(2), file(1, "b.parquet")) == 2
+    with pytest.raises(errors.IllegalState, match="do not follow"):
+        commit(driver, epoch, 0, until, file(3, "c.parquet"))
+    found = driver.perform(ArchiveManifest(kind=Kind.HISTORY)).files
+    assert [(one.path, one.rows, one.until) for one in found] == [
+        ("history/run=1/a.parquet", 2, until),
+        ("history/run=1/b.parquet", 1, until),
+    ]
+    assert driver.perform(ArchiveManifest(kind=Kind.ATTEMPT)).files == []
+
+
+def test_a_newer_run_fences_the_one_before(driver: SparkDriver) -> None:
+    first, second = begin(driver), begin(driver)
+    assert second > first
+    with pytest.raises(errors.Fenced):
+        driver.perform(ArchiveSettle(epoch=first))
+    with pytest.raises(errors.Fenced):
+        trim(driver, first)
+    with pytest.raises(errors.Fenced):
+        commit(driver, first, 0, 0)
+    with pytest.raises(errors.IllegalState, match="is in /there"):
+        begin(driver, "/elsewhere")
+
+
+def test_a_folder_is_dead_once_nobody_can_commit_it(driver: SparkDriver) -> None:
+    epoch = begin(driver)
+    until = settled(driver, epoch)
+    commit(driver, epoch, 0, until, file(1))
+    dies = uuid4()
+    driver.perform(ArchivePlan(epoch=epoch, run=dies))
+    assert driver.perform(ArchiveDead(epoch=epoch)) == []
+    assert driver.perform(ArchiveDead(epoch=begin(driver))) == [dies]
+
+
+def test_only_what_is_archived_and_old_is_trimmed(
+    driver: SparkDriver, qm: onceq.QueueManager, records: Callable[[], list[int]]
+) -> None:
+    end_some(qm, 3)
+    epoch = begin(driver)
+    assert trim(driver, epoch) == 0
+    until = settled(driver, epoch)
+    commit(driver, epoch, 0, until, file(3))
+    end_some(qm, 2)
+    assert trim(driver, epoch, days=1) == 0
+    assert trim(driver, epoch) == 3
+    assert len(records()) == 2
+    assert trimmed(driver) == [True]
+
+
+def test_what_a_queue_or_a_client_still_asks_for_is_not_trimmed(
+    driver: SparkDriver, qm: onceq.QueueManager
+) -> None:
+    """A reply that waits, one received last, what failed and is held: until they are over."""
+    qm.declare(ASKED)
+    with (
+        serving(qm.located.conninfo, qm.repository, ASKED.handled_by(reverse)),
+        qm.clerk("till", ASKED, window=3) as clerk,
+    ):
+        for rid in ("1", "2", "3"):
+            clerk.send(rid, "" if rid == "2" else "word")
+        wait_until(lambda: len(qm.find(registrant="till")) == 3)
+        epoch = begin(driver)
+        commit(driver, epoch, 0, settled(driver, epoch), file(3))
+        assert trim(driver, epoch) == 0
+        assert trimmed(driver) == [False]
+        for rid in ("1", "2", "3"):
+            clerk.receive(rid=rid, timeout_s=30)
+        clerk.acknowledge(clerk.unacknowledged)
+        assert trim(driver, epoch) == 1  # "3" was sent and received last, "2" is held
+        assert clerk.send("1", "word").state == "new"
+        clerk.receive(rid="1", timeout_s=30)
+        assert [one.rid for one in qm.find(registrant="till")] == ["1", "3", "2"]
+    assert qm.redrive(qm.lookup("2", state="held")[0].eid) is not None
+
+
+def test_attempts_have_numbers_too(
+    driver: SparkDriver, qm: onceq.QueueManager, onceq_url: str
+) -> None:
+    columns = "(ended_at, eid, charge) values (now(), gen_random_uuid(), 'charge')"
+    ask(onceq_url, f"insert into {qm.repository}.attempt {columns}")
+    until = settled(driver, begin(driver))
+    assert driver.perform(ArchiveCount(kind=Kind.ATTEMPT, since=0, until=until)) == 1
+    assert driver.perform(ArchiveCount(kind=Kind.HISTORY, since=0, until=until)) == 0

@@ -1,0 +1,31 @@
+"""The archive's job killed where its commit is done and not known: the proof's part, small."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceq.engine.faultpoints import POINTS as EVERY
+from proof import goals
+from proof.archive import part
+from proof.part import Order, Size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.timeout(300)
+def test_each_row_is_in_files_once_whatever_was_killed(tmp_path: Path) -> None:
+    order = Order(size=Size.SMALL, seed=1, place=tmp_path, say=lambda *_: None)
+    outcome = part.PART.run(order)
+    assert outcome.violations == [], (tmp_path / "said.log").read_text()
+    reached = {measure.what: measure.reached for measure in outcome.measures}
+    assert reached[goals.ARCHIVED] == part.ROWS[Size.SMALL]
+    assert (reached[goals.KILLS], reached[goals.FAULT_POINTS]) == (1, 1)
+    assert [control.broke for control in outcome.controls] == [1, 1]
+
+
+def test_every_step_of_the_job_is_struck() -> None:
+    assert set(part.SMALL_POINTS) < set(part.POINTS) < set(EVERY)
+    assert len(part.POINTS) + part.BY_CHANCE[Size.PROOF] == 20
