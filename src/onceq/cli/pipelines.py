@@ -1,4 +1,4 @@
-"""`onceq spark archive`: what Spark does with requests that have ended, once or again and again."""
+"""What Spark does with requests that have ended, once or again and again: `onceq spark archive`."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from onceq.errors import MissingExtra, OperatingError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pyspark.sql import SparkSession
+
     from onceq.spark.pipelines import Archived
 
 MINUTE_S: Final = 60.0
@@ -26,6 +28,13 @@ BEHIND: Final = (
     "transactions are open since before this run, and what was written since may wait for the "
     "next: see pg_stat_activity and pg_prepared_xacts"
 )
+
+
+Every = Annotated[
+    float | None,
+    typer.Option(min=0.1, help="Minutes from one run to the next; default: one run."),
+]
+Master = Annotated[str | None, typer.Option(help="Spark's; default: local[2].")]
 
 
 def spark_archive(
@@ -38,11 +47,8 @@ def spark_archive(
         int | None,
         typer.Option(min=0, max=36_500, help="Trim what ended longer ago; default: trim nothing."),
     ] = None,
-    every: Annotated[
-        float | None,
-        typer.Option(min=0.1, help="Minutes from one run to the next; default: one run."),
-    ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark's; default: local[2].")] = None,
+    every: Every = None,
+    master: Master = None,
 ) -> int:
     """Archive what has ended into Parquet files by day, each row exactly once.
 
@@ -50,15 +56,11 @@ def spark_archive(
     being written is left to the next run. With --every, a run that the environment fails is told,
     and tried again.
     """
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
-    from onceq.spark import build_session  # noqa: PLC0415 # an extra
-    from onceq.spark.pipelines import archive  # noqa: PLC0415 # an extra
-
     target = place.target
-    session = build_session("onceq archive", master=master)
 
-    def once() -> None:
+    def once(session: SparkSession) -> None:
+        from onceq.spark.pipelines import archive  # noqa: PLC0415 # an extra
+
         done = archive(
             root,
             target.url or None,
@@ -68,12 +70,27 @@ def spark_archive(
         )
         _tell(place, done)
 
+    return run_pipeline(once, f"archiving to {root}", every=every, master=master)
+
+
+def run_pipeline(
+    once: Callable[[SparkSession], None], doing: str, *, every: float | None, master: str | None
+) -> int:
+    """Runs a pipeline in a session of Spark's, once or again and again; the exit code.
+
+    doing: what it does, for who reads standard error. every: minutes. Raises MissingExtra.
+    """
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
+    from onceq.spark import build_session  # noqa: PLC0415 # an extra
+
+    session = build_session(master=master)
     try:
         if every is None:
-            once()
+            once(session)
         else:
-            hint(f"onceq: archiving to {root} every {every:g} minutes; Ctrl-C stops, twice at once")
-            _again_and_again(once, every * MINUTE_S)
+            hint(f"onceq: {doing} every {every:g} minutes; Ctrl-C stops, twice at once")
+            _again_and_again(lambda: once(session), every * MINUTE_S)
     finally:
         session.stop()
     return OK

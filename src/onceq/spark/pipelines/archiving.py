@@ -9,7 +9,6 @@ spec P4, Q17.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import msgspec
-from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] # it has none
-from pyspark.errors import PySparkException
 
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.spark_driver import spark_driver
@@ -42,12 +39,11 @@ from onceq.model.archive_ops import (
 from onceq.model.names import check_range
 from onceq.spark.pipelines.files import check_root, rehash, sweep, write_files
 from onceq.spark.pipelines.records import read_records
+from onceq.spark.pipelines.sessions import own_session
 from onceq.spark.registration import find_place, reach
-from onceq.spark.session import REQUIRED_SETTINGS, activate, build_session, is_local
-from onceq.spark.source import OnceqDataSource
+from onceq.spark.session import build_session, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
     from datetime import datetime
     from pathlib import Path
 
@@ -63,11 +59,6 @@ RECORDS: Final = 1_000_000
 """Of the archive, committed at a time: what a run that dies has to do again."""
 PAGES: Final = 1000
 """Of a table, trimmed in one transaction: 8 MB, and what lies beside it of long values."""
-SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
-SETTINGS: Final = {
-    **REQUIRED_SETTINGS,
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,28 +103,11 @@ def archive(
     with reach(url, repository) as located:
         given = spark if spark is not None else build_session("onceq archive")
         with (
-            _own(given) as session,
+            own_session(given, "what it did is not archived") as session,
             find_place(located, repository, local=is_local(session)) as place,
             spark_driver(place) as driver,
         ):
             return _Run(session, place, driver, place_of_files).run(keep_days, wait_s)
-
-
-@contextlib.contextmanager
-def _own(given: SparkSession) -> Generator[SparkSession]:
-    """Yields a session with settings of its own, a day is one of UTC; what Spark raises is ours."""
-    own = given.newSession()
-    for name, value in SETTINGS.items():
-        own.conf.set(name, value)
-    activate(own)  # or Spark finds that a session has the source, and refuses it to another
-    own.dataSource.register(OnceqDataSource)
-    try:
-        yield own
-    except SPARK_FAILED as error:
-        raise EnvironmentFault(f"Spark failed, and what it did is not archived: {error}") from error
-    finally:
-        with contextlib.suppress(*SPARK_FAILED):  # said already, or by the next who asks
-            activate(given)
 
 
 class _Run:

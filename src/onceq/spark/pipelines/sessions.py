@@ -1,0 +1,49 @@
+"""A session of a pipeline's own, beside that of the caller, whose settings stay as they are.
+
+Used by the pipelines that write. Source: spec P4, P7.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] # it has none
+from pyspark.errors import PySparkException
+
+from onceq.errors import EnvironmentFault
+from onceq.spark.session import REQUIRED_SETTINGS, activate
+from onceq.spark.source import OnceqDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyspark.sql import SparkSession
+
+__all__ = ["own_session"]
+
+SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
+SETTINGS: Final = {
+    **REQUIRED_SETTINGS,
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+@contextlib.contextmanager
+def own_session(given: SparkSession, lost: str) -> Generator[SparkSession]:
+    """Yields a session with settings of its own: a day is one of UTC.
+
+    lost: what did not come about when Spark fails; it is said by the EnvironmentFault raised then.
+    """
+    own = given.newSession()
+    for name, value in SETTINGS.items():
+        own.conf.set(name, value)
+    activate(own)  # or Spark finds that a session has the source, and refuses it to another
+    own.dataSource.register(OnceqDataSource)
+    try:
+        yield own
+    except SPARK_FAILED as error:
+        raise EnvironmentFault(f"Spark failed, and {lost}: {error}") from error
+    finally:
+        with contextlib.suppress(*SPARK_FAILED):  # said already, or by the next who asks
+            activate(given)
