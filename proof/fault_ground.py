@@ -29,10 +29,10 @@ from onceq.engine.driver import PostgresDriver, connect
 from onceq.engine.embedded import open_embedded
 from onceq.engine.faultpoints import EAR, NOWHERE
 from onceq.engine.migrate import apply_with
+from onceq.history import check
+from onceq.history.events import Fault, load
 from onceq.model.admin_ops import ListServers
 from onceq.model.ops import CloseIncarnation
-from onceq.testing.events import Fault, load
-from onceq.testing.history import check
 from onceq.testing.ledger import ask, final_state, make_ledger
 from onceq.testing.proxy import Cut, Proxy, Side
 from proof.fault_calls import POINTS_AT, times
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from onceq.engine.binding import Binding
-    from onceq.testing.events import Event, FinalState
+    from onceq.history.events import Event, FinalState
     from proof.fault_programs import Orders
     from proof.fault_scenes import Scene
 

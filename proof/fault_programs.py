@@ -27,8 +27,8 @@ from onceq.engine.driver import PostgresDriver
 from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
+from onceq.history.events import Executed, Recorder
 from onceq.testing.device import Device
-from onceq.testing.events import Executed, Recorder
 from onceq.testing.ledger import EFFECTS, LedgerHandler, Order, Receipt
 from onceq.testing.recording import RecordedClerk
 from proof import fault_calls

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from onceq.testing.events import FinalState
+    from onceq.history.events import FinalState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onceq.testing import events as ev
-from onceq.testing.events import Place
+from onceq.history import events as ev
+from onceq.history.events import Place
 from proof.history.invention import TICK_NS, History, Invention, Sent
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from onceq.testing import events as ev
-from onceq.testing.history import check
+from onceq.history import check
+from onceq.history import events as ev
 from proof.history.clients import invent
 from proof.history.ends import ENDS
 from proof.history.invention import ABORT_LIMIT
@@ -22,7 +22,7 @@ from proof.history.wreck import NoPlaceForIt, Wreck, is_satisfied
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.testing.history import Violation
+    from onceq.history import Violation
 
 Named: TypeAlias = "tuple[str, str | None]"
 Corruption: TypeAlias = "Callable[[Wreck], Named]"

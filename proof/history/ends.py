@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec.structs import replace
 
-from onceq.testing import events as ev
+from onceq.history import events as ev
 from proof.history.invention import ABORT_LIMIT
 
 if TYPE_CHECKING:
-    from onceq.testing.events import Effect, Place
+    from onceq.history.events import Effect, Place
     from proof.history.wreck import Wreck
 
 Named: TypeAlias = "tuple[str, str | None]"

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
-from onceq.testing import events as ev
-from onceq.testing.events import FinalState, Place
+from onceq.history import events as ev
+from onceq.history.events import FinalState, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq.testing.history import check_files
+from onceq.history import check_files
 from proof.goals import INVENTED
 from proof.history.clients import invent
 from proof.history.corruptions import CORRUPTIONS, corrupted

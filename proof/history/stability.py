@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
 
-from onceq.testing import events as ev
+from onceq.history import events as ev
 from proof.history.wreck import NoPlaceForIt, Wreck, is_satisfied
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
-from onceq.testing import events as ev
-from onceq.testing.events import Place
+from onceq.history import events as ev
+from onceq.history.events import Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,7 +18,7 @@ import msgspec
 import onceq
 from onceq.engine.embedded.locks import Deadline, poll_until
 from onceq.engine.migrate import apply_with
-from onceq.testing.events import SendOk, load
+from onceq.history.events import SendOk, load
 from onceq.testing.ledger import make_ledger
 from proof.powercut.participant import Ask, Serve, queue
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Generator
 
-    from onceq.testing.events import Event
+    from onceq.history.events import Event
 
 REPOSITORY: Final = "power"
 WINDOWS: Final = {"ann": 1, "bob": 1, "cy": 8}

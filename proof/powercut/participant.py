@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 import onceq
-from onceq.testing.events import Recorder
+from onceq.history.events import Recorder
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 from onceq.testing.recording import RecordedClerk
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Generator
 
-    from onceq.testing.events import Event
+    from onceq.history.events import Event
     from proof.powercut.drive import Cut, Drive, Ground, Kind
     from proof.powercut.load import Load
 

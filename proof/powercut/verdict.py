@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import onceq
 from onceq.engine.embedded.locks import Deadline, poll_until
-from onceq.model.client_state import ClientState
-from onceq.testing.events import (
+from onceq.history import check
+from onceq.history.events import (
     AcknowledgeBegun,
     ClientEvent,
     DisconnectBegun,
@@ -29,7 +29,7 @@ from onceq.testing.events import (
     SendOk,
     load,
 )
-from onceq.testing.history import check
+from onceq.model.client_state import ClientState
 from onceq.testing.ledger import final_state
 from onceq.testing.recording import RecordedClerk
 from proof.powercut.load import REPOSITORY, WINDOWS
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
     from pathlib import Path
 
-    from onceq.testing.events import Event, FinalState
+    from onceq.history.events import Event, FinalState
     from proof.powercut.drive import Cut
 
 BEGINNINGS = (SendBegun, ReceiveBegun, AcknowledgeBegun, DisconnectBegun)

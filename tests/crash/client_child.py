@@ -15,8 +15,8 @@ from pathlib import Path
 import msgspec
 
 import onceq
+from onceq.history.events import Recorder
 from onceq.testing.device import Device
-from onceq.testing.events import Recorder
 from onceq.testing.ledger import Order, Receipt
 from onceq.testing.recording import RecordedClerk
 from tests.crash.server_child import order_queue

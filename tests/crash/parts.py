@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceq.testing.events import Executed, load, save_final
-from onceq.testing.history import check_files
+from onceq.history import check_files
+from onceq.history.events import Executed, load, save_final
 from onceq.testing.ledger import final_state
 from tests.crash.server_child import Settings
 from tests.parts import LIMIT_S, wait_until
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Self
 
-    from onceq.testing.events import Event
+    from onceq.history.events import Event
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -16,7 +16,7 @@ import msgspec
 
 import onceq
 from onceq.engine.driver import PostgresDriver
-from onceq.testing.events import Fault, Recorder
+from onceq.history.events import Fault, Recorder
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 
 

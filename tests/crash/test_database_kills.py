@@ -12,7 +12,7 @@ import pytest
 import onceq
 from onceq.engine.embedded import open_embedded, stop_embedded
 from onceq.errors import OperatingError
-from onceq.testing.events import Recorder
+from onceq.history.events import Recorder
 from onceq.testing.ledger import Order, Receipt, make_ledger
 from onceq.testing.recording import RecordedClerk
 from tests.crash.parts import Fleet, assert_history, wait_executions

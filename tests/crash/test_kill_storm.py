@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onceq
-from onceq.testing.events import KillAnswered, KillBegun, Recorder
+from onceq.history.events import KillAnswered, KillBegun, Recorder
 from onceq.testing.ledger import Order
 from onceq.testing.recording import recorded
 from tests.crash.parts import Fleet, assert_history, kill_at_work, report, wait_executions

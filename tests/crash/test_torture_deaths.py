@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.testing.events import Fault, Recorder, load
+from onceq.history.events import Fault, Recorder, load
 from onceq.testing.torture.board import Board, Count
 from onceq.testing.torture.fleet import STARVED, STRIKES_MAX, Fleet, Participant
 from onceq.testing.torture.life import Life

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceq.testing.events import (
+from onceq.history.events import (
     Connected,
     Doubted,
     Effect,
@@ -24,7 +24,7 @@ from onceq.testing.events import (
     SendFailed,
     SendOk,
 )
-from onceq.testing.events.files import StoredFinal, save_final
+from onceq.history.events.files import StoredFinal, save_final
 from onceq.testing.torture.judge import STATED, Judgement, judge
 from onceq.testing.torture.recoveries import Marks
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from onceq.testing.events import Event
+    from onceq.history.events import Event
 
 WHO: dict[str, Any] = {"registrant": "clerk-0", "epoch": 1}
 NEXT: dict[str, Any] = {"registrant": "clerk-0", "epoch": 2}

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from onceq.testing import events as ev
-from onceq.testing.events import save_final
-from onceq.testing.history import check, check_files
-from onceq.testing.history.__main__ import main
+from onceq.history import check, check_files
+from onceq.history import events as ev
+from onceq.history.__main__ import main
+from onceq.history.events import save_final
 from proof.history.clients import invent
 from proof.history.corruptions import CORRUPTIONS, REQUESTS, corrupted
 from proof.history.part import PART, PLANTED, Planted, plant

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.errors import EmbeddedStartFailed
-from onceq.testing.events import (
+from onceq.history.events import (
     AcknowledgeBegun,
     Acknowledged,
     Executed,
@@ -29,7 +29,7 @@ from proof.powercut.trial import Plan, Round, has_refused
 from proof.powercut.verdict import Past, Verdict
 
 if TYPE_CHECKING:
-    from onceq.testing.events import Event
+    from onceq.history.events import Event
     from proof.part import Order
 
 CUT = Cut(image=Path("frozen"), began_ns=100, ended_ns=200)

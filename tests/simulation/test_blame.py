@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from onceq.testing import events as ev
-from onceq.testing.events import FinalState, Place
-from onceq.testing.history import check
+from onceq.history import check
+from onceq.history import events as ev
+from onceq.history.events import FinalState, Place
 
 MANY = 500
 SECOND = 1_000_000_000

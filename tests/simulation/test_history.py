@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from onceq.testing import events as ev
-from onceq.testing.history import FinalState, Place, Recorder, check, load
+from onceq.history import FinalState, Place, Recorder, check, load
+from onceq.history import events as ev
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,1 +1,1 @@
-"""For tests of onceq and of programs on it: memory driver, conformance, simulator, history."""
+"""For tests of onceq and of programs on it: memory driver, conformance, simulator."""

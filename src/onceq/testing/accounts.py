@@ -1,6 +1,6 @@
 """What must be true in the end of elements that no session sent: datagrams, and what was redriven.
 
-Used by the simulator beside `onceq.testing.history`, which judges what clients saw. It reads the
+Used by the simulator beside `onceq.history`, which judges what clients saw. It reads the
 committed state of the oracle, and what the schedule knows for certain (`Ledger`).
 """
 
@@ -10,10 +10,10 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from onceq.history import Violation
 from onceq.model.oracle.state import SERVED_ROLES
 from onceq.model.queue import JSON
 from onceq.testing.callers import SCRATCH
-from onceq.testing.history import Violation
 from onceq.testing.participants import EXPECTS, World, kind_of
 
 if TYPE_CHECKING:

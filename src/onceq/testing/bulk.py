@@ -19,8 +19,8 @@ from onceq.files.collect import CollectOrder, collect_by
 from onceq.files.persistent import PersistentClient
 from onceq.files.rows import LINE
 from onceq.files.submit import SubmitOrder, submit_by
+from onceq.history import events as ev
 from onceq.model import names, ops
-from onceq.testing import events as ev
 from onceq.testing.disk import ProcessDisk, SimulatedDisk
 from onceq.testing.participants import EXPECTS, QUEUE, World, kind_of, reply_event
 from onceq.testing.threads import Line

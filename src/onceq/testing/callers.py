@@ -14,10 +14,10 @@ from uuid import UUID
 
 from onceq import errors
 from onceq.engine.locate import Located
+from onceq.history import events as ev
 from onceq.manager.queue_manager import QueueOperations
 from onceq.model import admin_ops, ops
 from onceq.model.queue import Queue
-from onceq.testing import events as ev
 from onceq.testing.participants import FLASH, HASTE, NOTES, QUEUE, Death, World, kind_of
 from onceq.testing.steps import Caller, CallerBegins, CallerWrites
 

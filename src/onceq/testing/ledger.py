@@ -18,8 +18,8 @@ import msgspec
 
 from onceq.engine import session
 from onceq.engine.driver import DatabaseError, connect
-from onceq.testing.events import Effect, Executed, FinalState, Place
-from onceq.testing.events.files import EFFECTS_NAME, PLACES_NAME, StoredFinal, save_final
+from onceq.history.events import Effect, Executed, FinalState, Place
+from onceq.history.events.files import EFFECTS_NAME, PLACES_NAME, StoredFinal, save_final
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
     from onceq import Context
-    from onceq.testing.events import Recorder
+    from onceq.history.events import Recorder
 
 EFFECTS = "effects"
 COLUMNS = "key text, rid text, eid text, pid integer"

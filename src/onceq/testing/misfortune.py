@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from onceq import errors
+from onceq.history import events as ev
 from onceq.model import ops
 from onceq.model.element import SUSPECT_LANE
 from onceq.model.oracle import Blocked
-from onceq.testing import events as ev
 from onceq.testing import steps
 from onceq.testing.cast import Actor, Cast, Variant
 from onceq.testing.participants import Death, PowerCut

@@ -19,11 +19,11 @@ from onceq.clerk import receiving
 from onceq.clerk.recovery import recover
 from onceq.clerk.session import Session
 from onceq.engine.gate import Gate
+from onceq.history import events as ev
 from onceq.model import client_state, ops
 from onceq.model.client_state import ClientState
 from onceq.model.queue import Queue
 from onceq.server.program import Served, ServerSession
-from onceq.testing import events as ev
 
 if TYPE_CHECKING:
     import random

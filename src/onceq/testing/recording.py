@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onceq.clerk import ReplyPolicy
 from onceq.errors import OnceqError, Outcome, ReplyGone
-from onceq.testing.events import (
+from onceq.history.events import (
     AcknowledgeBegun,
     Acknowledged,
     Connected,

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from onceq import errors
+from onceq.history import FinalState, Place, Violation, check
+from onceq.history import events as ev
 from onceq.model import ops
 from onceq.model.oracle import Blocked
-from onceq.testing import events as ev
 from onceq.testing.accounts import check_accounts, is_drained
 from onceq.testing.callers import SCRATCH
 from onceq.testing.cast import Actor, Variant
-from onceq.testing.history import FinalState, Place, Violation, check
 from onceq.testing.misfortune import Coverage, Misfortune
 from onceq.testing.participants import ABORT_LIMIT, Death, PowerCut
 

@@ -10,7 +10,7 @@ from onceq.clerk import program as clerk
 from onceq.clerk import receiving, watching
 from onceq.clerk.recovery import recover
 from onceq.clerk.session import Reply, Session
-from onceq.testing import events as ev
+from onceq.history import events as ev
 from onceq.testing.callers import SCRATCH
 from onceq.testing.participants import EXPECTS, QUEUE, Client, World, reply_event
 

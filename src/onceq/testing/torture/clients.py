@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onceq import ClientState
 from onceq.errors import OperatingError, Outcome
+from onceq.history.events import KillAnswered, KillBegun, KillFailed
 from onceq.model.ops import Kill
 from onceq.server.lives import UNMENDABLE
 from onceq.testing.device import Device
-from onceq.testing.events import KillAnswered, KillBegun, KillFailed
 from onceq.testing.ledger import Order, Receipt
 from onceq.testing.recording import RecordedClerk
 from onceq.testing.torture.board import Count

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceq.errors import InvalidValue
-from onceq.testing.events import Recorder
+from onceq.history.events import Recorder
 from onceq.testing.ledger import store_final_state
 from onceq.testing.torture.board import Board, Count
 from onceq.testing.torture.database import Database

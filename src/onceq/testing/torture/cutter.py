@@ -12,7 +12,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from onceq.testing.events import Fault
+from onceq.history.events import Fault
 from onceq.testing.proxy import Cut, Proxy, Side
 from onceq.testing.torture.life import Living
 

@@ -14,13 +14,13 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq.testing.events import Connected, Doubted, KillFailed, SendBegun, SendFailed, SendOk
+from onceq.history.events import Connected, Doubted, KillFailed, SendBegun, SendFailed, SendOk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onceq.testing.events import Client, Event
-    from onceq.testing.events.files import StoredFinal
+    from onceq.history.events import Client, Event
+    from onceq.history.events.files import StoredFinal
 
 
 @dataclass(slots=True)

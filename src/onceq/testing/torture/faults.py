@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from onceq.testing.events import Fault
+from onceq.history.events import Fault
 from onceq.testing.torture.cutter import CONTROL
 from onceq.testing.torture.fleet import STRIKES_MAX
 from onceq.testing.torture.spark import NOT_THERE
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from onceq.testing.events import Recorder
+    from onceq.history.events import Recorder
     from onceq.testing.torture.database import Database
     from onceq.testing.torture.fleet import Fleet
     from onceq.testing.torture.plan import Planned

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onceq.testing.events import Fault
+from onceq.history.events import Fault
 from onceq.testing.torture.board import Count
 from onceq.testing.torture.nursery import News, Wish, headline
 
 if TYPE_CHECKING:
-    from onceq.testing.events import Recorder
+    from onceq.history.events import Recorder
     from onceq.testing.torture.board import Board
     from onceq.testing.torture.life import Life
 

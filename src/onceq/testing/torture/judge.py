@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from onceq.testing.events import Enqueued, FinalState, ReplyEvent
-from onceq.testing.events.files import EVENTS_PATTERN, read
-from onceq.testing.history import check_files
+from onceq.history import check_files
+from onceq.history.events import Enqueued, FinalState, ReplyEvent
+from onceq.history.events.files import EVENTS_PATTERN, read
 from onceq.testing.torture.doubts import Doubts, Resolution
 from onceq.testing.torture.life import ABORT_LIMIT, SPARK_CLIENT
 from onceq.testing.torture.recoveries import Marks, Recovery
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from onceq.testing.events import Event
-    from onceq.testing.events.files import StoredFinal
+    from onceq.history.events import Event
+    from onceq.history.events.files import StoredFinal
 
 FELT_NS: Final = 10_000_000_000
 """How long after its event a fault may still be felt: none lasts longer than 6 s."""

@@ -17,7 +17,7 @@ from onceq.clerk.clerk import Clerk
 from onceq.engine.connection import Link
 from onceq.engine.locate import locate
 from onceq.engine.waiting import Wakes
-from onceq.testing.events import Recorder
+from onceq.history.events import Recorder
 from onceq.testing.ledger import Order, Receipt
 from onceq.testing.torture.board import Board
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onceq.errors import OperatingError, Outcome
+from onceq.history.events import Doubted, EnqueueBegun, Enqueued
 from onceq.model.ops import EnqueueTagged, Register
-from onceq.testing.events import Doubted, EnqueueBegun, Enqueued
 from onceq.testing.torture.board import Count
 from onceq.testing.torture.clients import order, persist
 from onceq.testing.torture.life import NOTES, Living

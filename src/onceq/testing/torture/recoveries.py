@@ -14,12 +14,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from onceq.testing.events import Executed, Fault, ReplyEvent
+from onceq.history.events import Executed, Fault, ReplyEvent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceq.testing.events import Event
+    from onceq.history.events import Event
 
 SPARK: Final = "-spark"
 OF_SPARK: Final = "(of Spark)"

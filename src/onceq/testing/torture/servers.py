@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceq import Server
 from onceq.errors import InDoubt, OperatingError
+from onceq.history.events import Aborted, Doubted
 from onceq.server.lives import UNMENDABLE
-from onceq.testing.events import Aborted, Doubted
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 from onceq.testing.torture.board import Count
 from onceq.testing.torture.life import BATCH, BULK, NOTES, ORDERS, Living

@@ -11,15 +11,15 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceq.testing import events as ev
-from onceq.testing.events import Client
-from onceq.testing.events.files import EVENTS_PATTERN, read
-from onceq.testing.history import answers, verdicts
-from onceq.testing.history.clients import settle
-from onceq.testing.history.elements import TAKE, Others
-from onceq.testing.history.life import Life
-from onceq.testing.history.table import Table
-from onceq.testing.history.violation import Violation
+from onceq.history import answers, verdicts
+from onceq.history import events as ev
+from onceq.history.clients import settle
+from onceq.history.elements import TAKE, Others
+from onceq.history.events import Client
+from onceq.history.events.files import EVENTS_PATTERN, read
+from onceq.history.life import Life
+from onceq.history.table import Table
+from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

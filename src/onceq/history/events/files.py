@@ -3,7 +3,7 @@
 A process appends each event to a file of its own, by one write, so that what it did before a
 kill -9 is there afterwards. One JSON object a line: {"event": "SendOk", "at": ..., "actor": ...,
 and the fields of the class that are not their default}; bytes are base64. The final state lies
-beside them in a file of the same make. Never interprets: `onceq.testing.history` does.
+beside them in a file of the same make. Never interprets: `onceq.history` does.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
 import msgspec
 from msgspec.structs import replace
 
-from onceq.testing.events.final import FinalState, Place
-from onceq.testing.events.kinds import KINDS, Effect, Event
+from onceq.history.events.final import FinalState, Place
+from onceq.history.events.kinds import KINDS, Effect, Event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

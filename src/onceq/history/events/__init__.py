@@ -1,12 +1,12 @@
 """The events of a history, the final state, and the files in which they lie.
 
 For crash tests, simulations and programs of others: record what each process does, say what is
-there in the end, and let `onceq.testing.history` judge. `at` orders events within one life of an
+there in the end, and let `onceq.history` judge. `at` orders events within one life of an
 actor: a step of a simulation, or nanoseconds of the machine's monotonic clock; `epoch` orders the
 lives of a registrant.
 """
 
-from onceq.testing.events.files import (
+from onceq.history.events.files import (
     EFFECTS_NAME,
     FINAL_NAME,
     PLACES_NAME,
@@ -17,8 +17,8 @@ from onceq.testing.events.files import (
     read,
     save_final,
 )
-from onceq.testing.events.final import FinalState, Place
-from onceq.testing.events.kinds import (
+from onceq.history.events.final import FinalState, Place
+from onceq.history.events.kinds import (
     HELD_IN_CRASH,
     KINDS,
     Aborted,

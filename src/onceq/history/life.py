@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from onceq.testing import events as ev
-from onceq.testing.history.violation import Violation
+from onceq.history import events as ev
+from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.testing.events import Client
+    from onceq.history.events import Client
 
 _AT, _EPOCH = attrgetter("at"), attrgetter("epoch")
 

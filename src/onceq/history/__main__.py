@@ -1,4 +1,4 @@
-"""`python -m onceq.testing.history FOLDER [--json]`: checks files of events.
+"""`python -m onceq.history FOLDER [--json]`: checks files of events.
 
 FOLDER holds files *.events (`Recorder`) and the final state (`save_final`). Exit code 0: no
 violation; 1: some; 2: the files cannot be read.
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from onceq.testing.history import Report, check_files
+from onceq.history import Report, check_files
 
 SAID_MAX = 100
 
@@ -21,7 +21,7 @@ SAID_MAX = 100
 def main(arguments: list[str] | None = None) -> int:
     """Checks a folder; returns the exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m onceq.testing.history",
+        prog="python -m onceq.history",
         description="Checks recorded events against the guarantees G1 to G8 and G12.",
     )
     parser.add_argument("folder", type=Path, help="where the files of events and final.json are")

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from onceq.testing.history.violation import Violation
+from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceq.testing.events import Client, Effect, Place
+    from onceq.history.events import Client, Effect, Place
 
 REJECTED = frozenset({"Reject", "HandlerMisuse", "InvalidValue"})
 """Abort codes that fail an element at once, whatever its limit."""

@@ -1,14 +1,14 @@
 """The history checker: what every process recorded, and the final state, against G1 to G8.
 
 For the simulator, for crash tests, and for programs of others: `check(events, final)` in memory,
-`check_files(folder)` and `python -m onceq.testing.history FOLDER` for files. Invariants: it knows
+`check_files(folder)` and `python -m onceq.history FOLDER` for files. Invariants: it knows
 nothing of how onceq works, only what it promises (spec 2). Never looks at a clock or a database.
 """
 
-from onceq.testing.events import FinalState, Place, Recorder, load
-from onceq.testing.history.checker import Report, check, check_files
-from onceq.testing.history.table import REJECTED
-from onceq.testing.history.violation import Violation
+from onceq.history.checker import Report, check, check_files
+from onceq.history.events import FinalState, Place, Recorder, load
+from onceq.history.table import REJECTED
+from onceq.history.violation import Violation
 
 __all__ = [
     "REJECTED",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq.testing.history.violation import Violation
+from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceq.testing import events as ev
-    from onceq.testing.history.elements import AnsweredKill, Others
-    from onceq.testing.history.table import Element, Table
+    from onceq.history import events as ev
+    from onceq.history.elements import AnsweredKill, Others
+    from onceq.history.table import Element, Table
 
 
 def tell_kills(others: Others) -> None:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from onceq.testing import events as ev
-from onceq.testing.history.blame import Injected
+from onceq.history import events as ev
+from onceq.history.blame import Injected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.testing.history.table import Table
+    from onceq.history.table import Table
 
 
 class AnsweredKill(Struct, gc=False):

@@ -1,14 +1,14 @@
 """What is there in the end: every place of every request, and the ledger of effects.
 
 Made by whoever ran the history, from the requests view and a ledger of their own; kept beside the
-files of events (`files.save_final`), and judged by `onceq.testing.history`.
+files of events (`files.save_final`), and judged by `onceq.history`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from onceq.testing.events.kinds import Effect
+from onceq.history.events.kinds import Effect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """What can happen, as values: the kinds of events of a history.
 
-Recorded by processes (`files`), read by the checker (`onceq.testing.history`). msgspec Structs, so
+Recorded by processes (`files`), read by the checker (`onceq.history`). msgspec Structs, so
 that a file of them is decoded in one pass; each is told from the others by its field "event".
 """
 

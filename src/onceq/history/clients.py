@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq.testing.history.violation import Violation
+from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceq.testing.history.life import Life, Request
-    from onceq.testing.history.table import Element, Table, WaitingReply
+    from onceq.history.life import Life, Request
+    from onceq.history.table import Element, Table, WaitingReply
 
 
 def settle(life: Life, table: Table) -> Iterator[Violation]:

@@ -8,16 +8,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceq.testing.history.table import NEVER
-from onceq.testing.history.violation import Violation
+from onceq.history.table import NEVER
+from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceq.testing.events import FinalState
-    from onceq.testing.history.blame import Injected
-    from onceq.testing.history.elements import Others
-    from onceq.testing.history.table import Element, Table
+    from onceq.history.blame import Injected
+    from onceq.history.elements import Others
+    from onceq.history.events import FinalState
+    from onceq.history.table import Element, Table
 
 ENVIRONMENT_MAX = 10
 """How often an execution may end by a fault of the environment and be charged to nobody (G7)."""
