@@ -141,7 +141,7 @@ def _failed_and_not_in_its_error_queue(wreck: Wreck) -> Named:
 
 def _done_and_in_an_error_queue(wreck: Wreck) -> Named:
     row = wreck.ended("done", "cancelled", "expired")
-    wreck.add(row, role="failed", state="held")
+    wreck.add(row, role="failed", state="held", outcome=None)
     return "G4", row.rid
 
 
@@ -166,7 +166,7 @@ def _a_reply_to_nobody(wreck: Wreck) -> Named:
 def _redriven_and_still_held(wreck: Wreck) -> Named:
     redriven = wreck.event(ev.Redriven, lambda one: one.new_eid != one.eid)
     row = wreck.place(lambda one: one.eid == redriven.eid)
-    wreck.add(row, role="failed", state="held")
+    wreck.add(row, role="failed", state="held", outcome=None)
     return "G4", redriven.rid
 
 

@@ -126,7 +126,7 @@ def test_a_violation_in_the_events_is_found(name: str) -> None:
 
 
 FAILED = finished("1", outcome="failed", aborts=3, code="ValueError")
-HELD = dataclasses.replace(FAILED, role="failed", state="held")
+HELD = dataclasses.replace(FAILED, role="failed", state="held", outcome=None)
 FAILURE = dataclasses.replace(FAILED, role="reply", state="replied", eid="reply-1")
 QUEUED = dataclasses.replace(finished("1"), state="queued", outcome=None)
 KILLED = END.places[1]

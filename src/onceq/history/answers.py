@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onceq.history.table import NEVER
 from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
@@ -26,20 +27,19 @@ def tell_kills(others: Others) -> None:
             element.told_at = kill.at if known else element.told_at
 
 
-def judge_kills(others: Others, acked_at: dict[str, int]) -> Iterator[Violation]:
-    """Yields kills whose answer is not what came of it. acked_at: of sends, by rid (G8)."""
+def judge_kills(others: Others) -> Iterator[Violation]:
+    """Yields kills whose answer is not what came of it (G8)."""
     for kill in others.kills:
-        element = others.table.named(kill.eid, kill.rid)
-        acked = acked_at.get(kill.rid, kill.begun_at)
-        text = _wrong_answer(kill, element, known=acked < kill.begun_at)
+        text = _wrong_answer(kill, others.table.named(kill.eid, kill.rid))
         if text:
             yield Violation("G8", kill.rid, text)
 
 
-def _wrong_answer(kill: AnsweredKill, element: Element | None, *, known: bool) -> str | None:
+def _wrong_answer(kill: AnsweredKill, element: Element | None) -> str | None:
     outcome = None if element is None else element.outcome
     if kill.answer == "NOT_FOUND":
-        return "a kill did not find what had been acknowledged" if known else None
+        is_known = element is not None and NEVER < element.acked_at < kill.begun_at
+        return "a kill did not find what had been acknowledged" if is_known else None
     if (kill.answer == "KILLED") is (outcome == "cancelled") and outcome is not None:
         return None
     return f"the kill answered {kill.answer}, history says {outcome}"

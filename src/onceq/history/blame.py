@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,3 +64,15 @@ def _within(times: list[int], begin: int, end: int) -> int:
     return untimed + max(
         0, bisect.bisect_right(times, end) - bisect.bisect_left(times, max(begin, 1))
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is known of a whole history, by which each part of it is judged.
+
+    faults: sorted. starts, executions: whether anybody recorded `Started`, and `Executed`.
+    """
+
+    faults: Injected
+    starts: bool
+    executions: bool

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from onceq.history import answers, verdicts
 from onceq.history import events as ev
-from onceq.history.clients import settle
+from onceq.history.clients import settle, settle_silent
 from onceq.history.elements import TAKE, Others
 from onceq.history.events import Client
 from onceq.history.events.files import EVENTS_PATTERN, read
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
+    from onceq.history.blame import Facts
 
 Owned = defaultdict[Client, list[ev.ClientEvent]]
 
@@ -44,7 +45,9 @@ class Report:
 
 def check(events: Iterable[ev.Event], final: ev.FinalState) -> list[Violation]:
     """Returns every violation found; an empty list is a history that keeps G1 to G8 (and G12)."""
-    checker = _Checker(final, final.places, final.effects)
+    checker = Checker(final)
+    checker.places(final.places)
+    checker.effects(final.effects)
     owned: Owned = defaultdict(list)
     checker.take(events, owned)
     checker.settle(owned)
@@ -57,7 +60,9 @@ def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
     Raises FileNotFoundError where none was saved, msgspec.DecodeError for what is no event.
     """
     stored = final or ev.StoredFinal.open(folder)
-    checker = _Checker(stored.stated, stored.places(), stored.effects())
+    checker = Checker(stored.stated)
+    checker.places(stored.places())
+    checker.effects(stored.effects())
     paths = sorted(folder.glob(EVENTS_PATTERN))
     whose = {path: checker.read(path) for path in paths}
     for group in _sharing(whose):
@@ -74,20 +79,28 @@ def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
     )
 
 
-class _Checker:
-    def __init__(
-        self, final: ev.FinalState, places: Iterable[ev.Place], effects: Iterable[ev.Effect]
-    ) -> None:
+class Checker:
+    """Judges a history, or a part of one: all that is said of the clients and elements in it.
+
+    Takes the places first, then the effects, then what is no client's, then the clients'.
+    """
+
+    def __init__(self, final: ev.FinalState) -> None:
         self._final = final
         self._table = Table()
         self._others = Others(self._table)
         self._found: list[Violation] = []
-        self._acked_at: dict[str, int] = {}
         self._clients: set[Client] = set()
         self.events = self.rows = self.acknowledged = 0
+
+    def places(self, places: Iterable[ev.Place]) -> None:
+        """Takes places."""
         for place in places:
             self._table.place(place)
             self.rows += 1
+
+    def effects(self, effects: Iterable[ev.Effect]) -> None:
+        """Takes rows of the ledger of effects."""
         for effect in effects:
             self._table.effect(effect)
             self.rows += 1
@@ -141,19 +154,22 @@ class _Checker:
             self._found += life.found
             self._found += settle(life, self._table)
             self.acknowledged += sum(one.acked_at is not None for one in life.requests.values())
-            for rid in self._others.killed.intersection(life.requests):
+            own = self._table.by_client.get(client, {})
+            for rid in self._others.killed.intersection(life.requests).intersection(own):
                 acked_at = life.requests[rid].acked_at
                 if acked_at is not None:
-                    self._acked_at[rid] = acked_at
+                    own[rid].acked_at = acked_at
 
-    def verdict(self) -> list[Violation]:
-        """Judges the elements, and returns all that was found."""
+    def verdict(self, facts: Facts | None = None) -> list[Violation]:
+        """Judges the elements, and returns all that was found. facts: None: this is the whole."""
         table, others, final = self._table, self._others, self._final
         answers.tell_kills(others)
         found = self._found + table.found
+        for client in table.replies.keys() - self._clients:
+            found += settle_silent(client, table)
         found += table.effects_found()
-        found += verdicts.judge_all(table, others, final)
-        found += answers.judge_kills(others, self._acked_at)
+        found += verdicts.judge_all(table, others, final, facts or others.facts())
+        found += answers.judge_kills(others)
         found += answers.judge_redrives(others)
         found += answers.judge_enqueued(others, all_recorded=final.all_recorded)
         if final.all_recorded:

@@ -12,6 +12,7 @@ from onceq.history.violation import Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onceq.history.events import Client
     from onceq.history.life import Life, Request
     from onceq.history.table import Element, Table, WaitingReply
 
@@ -29,8 +30,19 @@ def settle(life: Life, table: Table) -> Iterator[Violation]:
             _tell(request, element)
         for guarantee, text in _wrong(request, element, reply):
             yield Violation(guarantee, rid, f"{who}: {text}")
+        if reply is not None:
+            for guarantee, text in _replied(element, reply):
+                yield Violation(guarantee, rid, f"{who}: {text}")
     for rid in (elements.keys() | replies.keys()) - life.requests.keys():
         yield Violation("G4", rid, f"{who}: is there and was never sent")
+
+
+def settle_silent(client: Client, table: Table) -> Iterator[Violation]:
+    """Yields what is wrong with the replies of a client that recorded nothing."""
+    elements = table.by_client.get(client, {})
+    for rid, reply in table.replies.get(client, {}).items():
+        for guarantee, text in _replied(elements.get(rid), reply):
+            yield Violation(guarantee, rid, f"{client[0]}: {text}")
 
 
 def _is_ordinary(request: Request, element: Element) -> bool:
@@ -57,9 +69,9 @@ def _tell(request: Request, element: Element) -> None:
 def _wrong(
     request: Request, element: Element | None, reply: WaitingReply | None
 ) -> Iterator[tuple[str, str]]:
-    if request.acked_at is not None and (element is None or not (element.ends or element.lives)):
-        how = "acknowledged and lost" if reply is None else "replied to without having finished"
-        yield "G4", how
+    is_lost = reply is None and (element is None or not (element.ends or element.lives))
+    if request.acked_at is not None and is_lost:
+        yield "G4", "acknowledged and lost"
     if element is not None or reply is not None:
         yield from _unsent(request)
     if element is None:
@@ -69,8 +81,8 @@ def _wrong(
     if element.ends:
         yield from _ended(request, element)
         if not request.void:
-            yield from _kept(request, element.outcome, reply)
-    elif reply is not None or request.handed is not None:
+            yield from _kept(request, reply)
+    elif reply is None and request.handed is not None:
         yield "G2", "has a reply, and has not finished"
 
 
@@ -93,9 +105,7 @@ def _ended(request: Request, element: Element) -> Iterator[tuple[str, str]]:
         yield "G7", "was to fail and is done"
 
 
-def _kept(
-    request: Request, outcome: str | None, reply: WaitingReply | None
-) -> Iterator[tuple[str, str]]:
+def _kept(request: Request, reply: WaitingReply | None) -> Iterator[tuple[str, str]]:
     """A reply is there, or was handed out and may have been acknowledged (G5)."""
     handed = request.handed
     if reply is None:
@@ -103,7 +113,17 @@ def _kept(
             yield "G5", "its reply is gone, and was never handed out"
         elif not request.may_be_freed:
             yield "G5", "its reply is gone, and was not acknowledged"
-    elif reply.outcome != outcome:
-        yield "G2", f"its reply says {reply.outcome}, history says {outcome}"
     elif handed is not None and handed.eid != reply.eid:
         yield "G5", f"was handed out {handed.eid}, and {reply.eid} is kept"
+
+
+def _replied(element: Element | None, reply: WaitingReply) -> Iterator[tuple[str, str]]:
+    """A reply is that of a request which has ended, and says what history says."""
+    if element is None or not (element.ends or element.lives):
+        yield "G4", "replied to without having finished"
+    elif not element.ends:
+        yield "G2", "has a reply, and has not finished"
+    elif reply.outcome != element.outcome:
+        yield "G2", f"its reply says {reply.outcome}, history says {element.outcome}"
+    elif reply.correlation_id not in {None, element.eid}:
+        yield "G1", f"its reply answers {reply.correlation_id}, and it is {element.eid}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from onceq.history import events as ev
-from onceq.history.blame import Injected
+from onceq.history.blame import Facts, Injected
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +126,13 @@ class Others:
             self.table.element(event.target, event.rid).started += 1
         else:
             self.faults.add(event.target, event.at)
+
+    def facts(self) -> Facts:
+        """What these events say, if they are all there are. Once, when all were taken."""
+        table = self.table
+        clients = {name for name, _ in table.by_client} | {name for name, _ in table.replies}
+        self.faults.sort(self.servers, clients | self.senders)
+        return Facts(faults=self.faults, starts=self.starts, executions=bool(self.servers))
 
     def nothing(self, _event: ev.Event) -> None:
         """What is recorded for people only."""

@@ -29,13 +29,15 @@ class Element(Struct, gc=False):
     """All that is known of a request or a datagram, by its eid.
 
     Of the final state: role ("" where it is in no place), outcome and ends (rows of history), state
-    and lives (rows of queues), held and unheld (in its error queue, and taken from there), aborts,
-    failed_after (so many of them, unless it was rejected), code, correlation_id. Of the ledger:
+    and lives (rows of queues), held and unheld (in its error queue, and taken from there), aborts
+    (of one run), charges (of all), failed_after (so many aborts, unless it was rejected), code,
+    correlation_id, is_volatile. Of the ledger:
     effects, with the first one's key and xid. Of events: executed, started; attempt, the highest;
     raised, excused: aborts recorded; ran_at, ran_before: the last execution and the last but one;
     ran_first, ran_by: an execution before all others, and who ran one;
-    kills: that may have taken effect; told_at: when its end was first known to somebody. void: a
-    connect has shown that it was not submitted.
+    kills: that may have taken effect; told_at: when its end was first known to somebody;
+    acked_at: when its send was acknowledged, if somebody killed it. void: a connect has shown that
+    it was not submitted.
     """
 
     eid: str
@@ -49,6 +51,7 @@ class Element(Struct, gc=False):
     held: int = 0
     unheld: int = 0
     aborts: int = 0
+    charges: int = 0
     failed_after: int = NEVER
     code: str | None = None
     correlation_id: str | None = None
@@ -66,7 +69,9 @@ class Element(Struct, gc=False):
     ran_by: str = ""
     kills: int = 0
     told_at: int = NEVER
+    acked_at: int = NEVER
     void: bool = False
+    is_volatile: bool = False
 
     def places(self) -> str:
         """Returns where it is, in words."""
@@ -76,10 +81,11 @@ class Element(Struct, gc=False):
 
 
 class WaitingReply(Struct, gc=False):
-    """A reply that is still there in the end."""
+    """A reply that is still there in the end. correlation_id: the request's eid, if known."""
 
     eid: str
     outcome: str | None
+    correlation_id: str | None
 
 
 class Table:
@@ -126,7 +132,7 @@ class Table:
             if who is None or who[0] != row.registrant or who[1] != (row.thread or ""):
                 who = (row.registrant, row.thread or "")
                 who = self._who = self._clients.setdefault(who, who)
-        if row.role == "reply":
+        if row.role == "reply" or _is_held_reply(row):
             self._reply(row, who)
             return
         element = self.element(row.eid, row.rid)
@@ -139,6 +145,8 @@ class Table:
             self._only_one(element, who)
         element.who, element.role = who, self.shared(row.role)
         element.aborts = max(element.aborts, row.aborts)
+        element.charges += row.aborts
+        element.is_volatile = row.is_volatile
         element.correlation_id = row.correlation_id
         if row.state == "finished":
             self._ended(element, row)
@@ -167,7 +175,7 @@ class Table:
         if row.rid in replies:
             text = f"{who[0]}: in several places: two replies wait"
             self.found.append(Violation("G4", row.rid, text))
-        replies[row.rid] = WaitingReply(row.eid, row.outcome)
+        replies[row.rid] = WaitingReply(row.eid, row.outcome, row.correlation_id)
 
     def shared(self, word: str) -> str:
         """Returns a word that many have, kept once."""
@@ -208,3 +216,8 @@ class Table:
             if times > 1:
                 rid = self.elements[eid].rid
                 yield Violation("G2", rid, f"its effect {key!r} committed {times} times")
+
+
+def _is_held_reply(row: Place) -> bool:
+    """Whether a row of an error queue is a reply whose processing failed: it says how it ended."""
+    return row.role == "failed" and row.state != "finished" and row.outcome is not None

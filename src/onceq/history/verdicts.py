@@ -14,7 +14,7 @@ from onceq.history.violation import Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from onceq.history.blame import Injected
+    from onceq.history.blame import Facts
     from onceq.history.elements import Others
     from onceq.history.events import FinalState
     from onceq.history.table import Element, Table
@@ -27,42 +27,46 @@ UNHEARD_MAX = 2
 
 FOREVER = 2**63 - 1
 
+_PROCESSED = frozenset({"done", "dequeued"})
+"""The ends of what has taken effect."""
+
 Wrong = tuple[str, str]
 """A guarantee, and how it was broken."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What all elements are judged by. redriven: the eids that were; runs: who executed one."""
+    """What all elements are judged by. runs: who executed one, if several did.
+
+    redriven: the eids of which somebody recorded a redrive; linked: those that a datagram names
+    besides.
+    """
 
     final: FinalState
-    faults: Injected
+    facts: Facts
     runs: dict[str, set[str]]
-    starts: bool
-    executions: bool
     redriven: frozenset[str]
+    linked: frozenset[str]
 
     def faults_of(self, element: Element, end: int) -> int:
         """Returns how many faults may have touched an element from its first execution to `end`."""
         if not element.executed:
-            return self.faults.touching((), 0, end)
+            return self.facts.faults.touching((), 0, end)
         actors = self.runs.get(element.eid, {element.ran_by})
         slack = self.final.slack
-        return self.faults.touching(actors, element.ran_first - slack, end)
+        return self.facts.faults.touching(actors, element.ran_first - slack, end)
 
 
-def judge_all(table: Table, others: Others, final: FinalState) -> Iterator[Violation]:
+def judge_all(table: Table, others: Others, final: FinalState, facts: Facts) -> Iterator[Violation]:
     """Yields what is wrong with elements. Most are done, once, uncharged: nothing is asked."""
-    around = _circumstances(table, others, final)
-    effects = final.effects_each or 1
-    some_effect = final.effects_expected or final.effects_each is not None
+    around = _circumstances(table, others, final, facts)
+    effects = final.effects_expected if final.effects_each is None else final.effects_each
     for element in table.elements.values():
         if (
             element.outcome == "done"
             and element.ends == 1
             and element.effects == effects
-            and some_effect
-            and element.executed == 1
+            and element.executed == facts.executions
             and not (element.lives or element.held or element.aborts or element.void)
             and not element.raised
             and element.attempt <= 1
@@ -72,32 +76,32 @@ def judge_all(table: Table, others: Others, final: FinalState) -> Iterator[Viola
             yield Violation(guarantee, element.rid, text)
 
 
-def _circumstances(table: Table, others: Others, final: FinalState) -> Circumstances:
-    every = table.elements.values()
-    clients = {name for name, _ in table.by_client} | {name for name, _ in table.replies}
-    others.faults.sort(others.servers, clients | others.senders)
-    redriven = {one.eid for one in others.redrives}
-    redriven.update(
-        one.correlation_id
-        for one in every
-        if one.role == "datagram" and one.correlation_id is not None
-    )
+def _circumstances(table: Table, others: Others, final: FinalState, facts: Facts) -> Circumstances:
+    redriven = frozenset(one.eid for one in others.redrives)
     return Circumstances(
         final=final,
-        faults=others.faults,
+        facts=facts,
         runs=others.runs,
-        starts=others.starts,
-        executions=any(one.executed for one in every),
-        redriven=frozenset(redriven),
+        redriven=redriven,
+        linked=redriven.union(
+            one.correlation_id
+            for one in table.elements.values()
+            if one.role == "datagram" and one.correlation_id is not None
+        ),
     )
 
 
 def _judge(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    if element.is_volatile:
+        return
     if not element.role:
         yield from _nowhere(element)
         return
     yield from _placed(element, around)
     yield from _effects(element, around.final)
+    if around.final.aborts_recorded and element.raised != element.charges:
+        counted = f"{element.charges} are counted"
+        yield "G7", f"{element.raised} charged aborts are recorded, and {counted}"
     if element.executed or element.started or element.aborts:
         yield from _charges(element, around)
         yield from _executions(element, around)
@@ -109,7 +113,7 @@ def _is_told(element: Element, around: Circumstances) -> bool:
     """Whether an execution of it would have been recorded."""
     name = "" if element.who is None else element.who[0]
     final = around.final
-    return final.all_recorded and around.executions and name not in final.unrecorded
+    return final.all_recorded and around.facts.executions and name not in final.unrecorded
 
 
 def _nowhere(element: Element) -> Iterator[Wrong]:
@@ -139,7 +143,7 @@ def _placed(element: Element, around: Circumstances) -> Iterator[Wrong]:
 
 
 def _failed(element: Element, around: Circumstances) -> Iterator[Wrong]:
-    redriven = element.eid in around.redriven or element.lives or element.ends > 1
+    redriven = element.eid in around.linked or element.lives or element.ends > 1
     if element.held + element.unheld > 1:
         yield "G4", "is in several error queues"
     elif element.held and element.eid in around.redriven and element.role == "request":
@@ -163,7 +167,7 @@ def _effects(element: Element, final: FinalState) -> Iterator[Wrong]:
         yield "G2", "its effect is there and it has not finished"
     elif outcome == "cancelled":
         yield "G8", "was killed, and its effect is there"
-    elif outcome != "done":
+    elif outcome not in _PROCESSED:
         yield "G2", f"is {outcome}, and its effect is there"
     elif final.effects_each not in {None, element.effects}:
         yield "G2", f"{element.effects} effects are there, not {final.effects_each}"
@@ -192,16 +196,16 @@ def _evidence(element: Element, around: Circumstances) -> Iterator[Wrong]:
         until = element.told_at + around.final.slack
     faults = around.faults_of(element, until)
     excused = max(0, element.excused - faults)
-    if aborts and around.starts:
+    if aborts and around.facts.starts:
         if element.started - excused - (element.outcome == "done") < aborts:
             text = f"charged {aborts} times, started {element.started} times"
             yield "G7", f"{text}, of which {element.excused} were excused"
-    elif around.executions and aborts:
-        unheard = around.faults.unheard(UNHEARD_MAX)
+    elif around.facts.executions and aborts:
+        unheard = around.facts.faults.unheard(UNHEARD_MAX)
         if element.executed - excused - (element.outcome == "done") + unheard < aborts:
             text = f"charged {aborts} times, executed {element.executed} times"
             yield "G7", f"{text}, of which {element.excused} were excused"
-    if element.raised > aborts + faults and element.outcome != "cancelled":
+    if element.raised > element.charges + faults and element.outcome != "cancelled":
         yield "G7", f"{element.raised} executions failed, and {aborts} aborts are counted"
 
 

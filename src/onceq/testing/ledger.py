@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 EFFECTS = "effects"
 COLUMNS = "key text, rid text, eid text, pid integer"
 ROWS_AT_ONCE = 10_000
-_PLACE_FIELDS = [one.name for one in dataclasses.fields(Place)]
+_PLACE_FIELDS = [one.name for one in dataclasses.fields(Place) if one.name != "is_volatile"]
 
 
 class Order(msgspec.Struct):

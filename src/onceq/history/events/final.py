@@ -13,7 +13,11 @@ from onceq.history.events.kinds import Effect
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a rid is at the end: a row of the requests view. state: as in `RequestState`."""
+    """Where a rid is at the end: a row of the requests view. state: as in `RequestState`.
+
+    correlation_id: of a reply, the eid of the request that it answers. is_volatile: its queue was
+    not durable, so that a crash of the database may have taken it, or what became of it.
+    """
 
     registrant: str | None
     thread: str | None
@@ -25,6 +29,7 @@ class Place:
     aborts: int = 0
     code: str | None = None
     correlation_id: str | None = None
+    is_volatile: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +40,9 @@ class FinalState:
     all had time to finish (G12). effects_expected: each 'done' has an effect; effects_each: so
     many, where that is known. abort_limit: of the queues, None when they differ. all_recorded:
     whoever sent, enqueued, killed or redrove has recorded it, so that what nobody recorded was
-    done by nobody. unrecorded: the registrants whose requests somebody executes who records no
-    execution (Spark's tasks). slack: how long after its event a fault may still be felt, in units
-    of `at`.
+    done by nobody. aborts_recorded: every abort is among the events. unrecorded: the registrants
+    whose requests somebody executes who records no execution (Spark's tasks). slack: how long
+    after its event a fault may still be felt, in units of `at`.
     """
 
     places: tuple[Place, ...]
@@ -47,5 +52,6 @@ class FinalState:
     effects_each: int | None = None
     abort_limit: int | None = None
     all_recorded: bool = False
+    aborts_recorded: bool = False
     unrecorded: tuple[str, ...] = ()
     slack: int = 0
