@@ -29,8 +29,9 @@ OCCURRENCES: Final = (1, 2, 3)
 AT_ONCE: Final = 4
 LOST: Final = "connections lost at a commit"
 OF_ARCHIVE: Final = frozenset(one for one in POINTS if one.lower().startswith("archive"))
-ELSEWHERE: Final = OF_ARCHIVE | {f"spark.{point}" for point in SPARK_POINTS}
-"""Points that are met in no scene here, but by proof/sparkpoints and proof/archive."""
+OF_BULK: Final = frozenset(one for one in POINTS if one.startswith("bulk."))
+ELSEWHERE: Final = OF_ARCHIVE | OF_BULK | {f"spark.{point}" for point in SPARK_POINTS}
+"""Points met in no scene here: proof/sparkpoints, proof/archive, tests/spark/test_writing.py do."""
 LONG_ROUNDS: Final = 10
 """How often the long run does all of it, each time in another order."""
 

@@ -89,6 +89,8 @@ OPS: Final = {
 
 PLACES: Final = {
     "archive.written": "files of a run are written and durable, and in no manifest",
+    "bulk.read": "an executor is about to enqueue rows of a DataFrame",
+    "bulk.enqueued": "they are enqueued, and Spark does not know",
     "migrate.made": "the schema is made or brought up to date, and not committed",
     "migrate.committed": "the schema is committed, and nobody was told",
     "embedded.cluster_made": "a new cluster is whole, under a name that is not its own yet",
@@ -158,13 +160,14 @@ OF_SPARK: Final = frozenset(
         "SparkClose",
         "SparkCommit",
         "SparkDiscard",
+        "SparkEnqueue",
         "SparkOpen",
         "SparkPlan",
         "SparkRead",
         "SparkTakeOver",
     }
 )
-"""Ops of the Spark server, whose points are places: between them are steps of Spark's own."""
+"""Ops of the Spark server and of bulk enqueue: their points are places, between Spark's steps."""
 
 WATCHED: Final = {"_commit": "Commit", "_start_part": "Part"}
 """Steps of a driver that are not one Op alone: method to the name of its points."""

@@ -36,6 +36,7 @@ FUNCTION_FILES = (
     "views",
     "old_requests",
     "archive",
+    "bulk",
 )
 _SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
 

@@ -38,6 +38,10 @@ def _position(rows: Sequence[Row]) -> archive.ArchivePosition:
     return archive.ArchivePosition(epoch=row[0], archived=row[1], begun_at=row[2])
 
 
+def _bell(rows: Sequence[Row]) -> list[str]:
+    return [row[1] for row in rows if row[1] is not None]
+
+
 def _each_first(rows: Sequence[Row]) -> list[Any]:
     return [row[0] for row in rows]
 
@@ -124,5 +128,13 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ops.SparkClose: call("spark_close", _WHO, _scalar),
     ops.SparkTakeOver: call(
         "spark_take_over", "server_id integer, grace_s double precision", _scalar
+    ),
+    ops.SparkEnqueue: call(
+        "enqueue_rows",
+        "registrant_id integer, epoch bigint, queue text, send_no bigint, rids text[],"
+        " bodies bytea[], priorities smallint[], not_before bigint[], expires_at bigint[],"
+        " correlation_ids text[], content_types text[], properties text[], content_type text",
+        _scalar,
+        bells=_bell,
     ),
 }

@@ -178,3 +178,29 @@ class SparkTakeOver(Op["int"]):
 
     server_id: int | None
     grace_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkEnqueue(Op["int"]):
+    """Enqueues the rows of a DataFrame that are in no place yet, and have not ended; how many.
+
+    One transaction, all or none. registrant_id: of who gets the replies, in its life `epoch`; None:
+    the rows are datagrams. send_no: where that life began. Each list has an item a row, or is None;
+    times are microseconds since 1970. content_type: of rows that say none.
+    Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused (known with other content),
+    InvalidValue, EnvironmentFault (a twin enqueues the same rows now): nothing happened. InDoubt.
+    """
+
+    registrant_id: int | None
+    epoch: int | None
+    queue: str
+    send_no: int
+    rids: list[str]
+    bodies: list[bytes]
+    priorities: list[int | None] | None = None
+    not_before: list[int | None] | None = None
+    expires_at: list[int | None] | None = None
+    correlation_ids: list[str | None] | None = None
+    content_types: list[str | None] | None = None
+    properties: list[str | None] | None = None
+    content_type: str | None = None

@@ -8,6 +8,7 @@ from onceq.spark.registration import register
 from onceq.spark.server import Server, ServerSettings, SparkStatistics
 from onceq.spark.session import build_session
 from onceq.spark.tables import TableChange, add, insert, upsert
+from onceq.spark.writing import writing
 
 __all__ = [
     "Server",
@@ -20,4 +21,5 @@ __all__ = [
     "reading",
     "register",
     "upsert",
+    "writing",
 ]

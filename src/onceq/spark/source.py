@@ -1,4 +1,4 @@
-"""The data source `onceq`: a stream of claim groups of a queue's requests, and its sink.
+"""The data source `onceq`: a stream of claim groups of a queue's requests, its sink, and tables.
 
 Registered by `onceq.spark.Server`; a program with a pipeline of its own registers it with
 `spark.dataSource.register(OnceqDataSource)`, and gives the options of `onceq.spark.register`.
@@ -27,14 +27,16 @@ from pyspark.sql.streaming.datasource import (
 
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.spark_driver import SparkDriver, spark_driver
-from onceq.errors import IllegalState
+from onceq.errors import IllegalState, InvalidValue
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkRead
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.batch import OnceqBatchReader
+from onceq.spark.enqueue import OnceqBatchWriter
 from onceq.spark.options import ServingOptions
 from onceq.spark.reading import ReadingOptions
 from onceq.spark.relations import relation_of
 from onceq.spark.sink import OnceqStreamWriter
+from onceq.spark.writing import WritingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +82,7 @@ class Slice(InputPartition):
 
 
 class OnceqDataSource(DataSource):
-    """The requests of a queue as a stream, and the sink for their replies."""
+    """The requests of a queue as a stream, the sink for their replies; tables, and bulk enqueue."""
 
     @classmethod
     def name(cls) -> str:
@@ -95,6 +97,16 @@ class OnceqDataSource(DataSource):
     def reader(self, schema: StructType) -> OnceqBatchReader:  # noqa: ARG002 - Spark's signature
         """The reader of a relation."""
         return OnceqBatchReader(ReadingOptions.from_spark(self.options))
+
+    def writer(
+        self,
+        schema: StructType,
+        overwrite: bool,  # noqa: FBT001 - Spark's signature
+    ) -> OnceqBatchWriter:
+        """The writer of a DataFrame. Raises InvalidValue."""
+        if overwrite:
+            raise InvalidValue("a queue is not overwritten: say mode('append')")
+        return OnceqBatchWriter(WritingOptions.from_spark(self.options), schema)
 
     def streamReader(self, schema: StructType) -> OnceqStreamReader:  # noqa: N802, ARG002 - Spark's signature
         """The reader of this query."""
