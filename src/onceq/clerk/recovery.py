@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from onceq.clerk.session import ask
 from onceq.errors import InvalidValue
 from onceq.model import client_state, ops
-from onceq.model.recovery import CANNOT_TELL, PLACES, Place
+from onceq.model.recovery import CANNOT_TELL, PLACES, Place, Tags, by_registration, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,11 +41,10 @@ def recover(
     if by == "reply queue":
         letter, why, rid = _reply_queue(waiting, rid)
         return found(letter, session, why, rid=rid)
-    last = [one for one in waiting if one.rid == session.s_rid]
-    session.s_state = ("reply" if last[0].replied else "request") if last else "done"
+    tags = tags_of(session, waiting)
     if by == "history" and rid is None:
         raise InvalidValue("history is asked about a rid: say which request you mean")
-    letter, why = _last_request(session)
+    letter, why = by_registration(tags)
     if rid is not None and (by == "history" or rid != session.s_rid):
         place = yield from looked_up(session, rid)
         letter, why = _known_request(place, acknowledged=acknowledged)
@@ -63,12 +62,20 @@ def found(
 def looked_up(session: Session[Any, Any], rid: str) -> ops.Program[Place]:
     """Returns where the repository has a rid, by queues and history."""
     known = yield from ops.LookUp(rid=rid, registrant=session.name, limit=THREADS_SEEN)
-    states = {one.state for one in known if one.thread == session.thread}
-    if "replied" in states:
-        return Place.REPLY
-    if "finished" in states:
-        return Place.FINISHED
-    return Place.REQUEST if states else Place.NOWHERE
+    return place_of({one.state for one in known if one.thread == session.thread})
+
+
+def tags_of(session: Session[Any, Any], waiting: Sequence[ops.OutstandingRequest]) -> Tags:
+    """Returns what the registration says, with what waits now: in which state the last send is."""
+    last = [one for one in waiting if one.rid == session.s_rid]
+    session.s_state = ("reply" if last[0].replied else "request") if last else "done"
+    return Tags(
+        was=session.was,
+        s_rid=session.s_rid,
+        s_state=session.s_state,
+        r_rid=session.r_rid,
+        received=session.received,
+    )
 
 
 def _reply_queue(
@@ -78,21 +85,6 @@ def _reply_queue(
     if replied:
         return PLACES[Place.REPLY], f"the reply queue alone: {Place.REPLY.value}", replied[0]
     return CANNOT_TELL, "the reply queue alone, which is empty: A, B and D look the same", rid
-
-
-def _last_request(session: Session[Any, Any]) -> tuple[str, str]:
-    if session.s_rid is None:
-        return "A", "the registration, which has no send"
-    if session.was == "disconnected":
-        return "D", "the registration: the session had been ended"
-    if session.s_rid == session.r_rid:
-        return "D", "the registration: the rid of the last send is that of the last receive"
-    if session.s_state == "done":
-        return "D", "the registration: nothing is outstanding, its replies were acknowledged"
-    if session.s_rid in session.received:
-        return "D", "this session, which was handed its reply"
-    place = Place.REQUEST if session.s_state == "request" else Place.REPLY
-    return PLACES[place], f"the registration and {place.value}"
 
 
 def _known_request(place: Place, *, acknowledged: bool) -> tuple[str, str]:

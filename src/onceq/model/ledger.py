@@ -63,6 +63,12 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     last_dequeued: str | None = None
 
     @property
+    def rids(self) -> list[str]:
+        """The rids that it names."""
+        last = None if self.last_request is None else self.last_request.rid
+        return [one for one in (last, self.last_enqueued, self.last_dequeued) if one is not None]
+
+    @property
     def noted(self) -> Noted:
         """What this says of the last request."""
         if self.last_request is None:

@@ -1,16 +1,23 @@
 """How a client finds out where its last request stands, as tables: states A to E.
 
 Pure. `TRANSITIONS` is the life of a request; `PLACES` and `LEDGER` say in which state it is, by
-what each variant of recovery can see. Source: BN09 4.3 (states A to D, figure 4.6), CSEP 9.2.
+what each variant of recovery can see. `decide` is what a clerk with a ledger concludes of them, and
+what the bulk recovery of all clients does. Source: BN09 4.3 (states A to D, figure 4.6), CSEP 9.2.
 """
 
 from __future__ import annotations
 
 import enum
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from onceq.errors import IllegalState
 from onceq.model.ledger import Noted
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from onceq.model.ledger import Entry
 
 
 class Event(enum.Enum):
@@ -88,3 +95,91 @@ def after(state: str, event: Event) -> str:
         where = f"in state {state}" if state else "without a request"
         raise IllegalState(f"{where} it cannot be that {event.value}: recover() says what is next")
     return following
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """What a registration says of a client; see `ops.Connection`.
+
+    received: rids whose replies this life was handed out, and has not acknowledged.
+    """
+
+    was: str = "new"
+    s_rid: str | None = None
+    s_state: str | None = None
+    r_rid: str | None = None
+    received: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The state of a client's last request, and what that rests on.
+
+    is_behind: the ledger does not have this request, the registration does.
+    """
+
+    letter: str
+    why: str
+    rid: str | None
+    is_behind: bool = False
+
+
+def place_of(states: Collection[str]) -> Place:
+    """Returns where a repository has a rid, by the states that queues and history show."""
+    if "replied" in states:
+        return Place.REPLY
+    if "finished" in states:
+        return Place.FINISHED
+    return Place.REQUEST if states else Place.NOWHERE
+
+
+def by_registration(tags: Tags) -> tuple[str, str]:
+    """Returns the state of the request sent last, and what it rests on, without a ledger."""
+    if tags.s_rid is None:
+        return "A", "the registration, which has no send"
+    if tags.was == "disconnected":
+        return "D", "the registration: the session had been ended"
+    if tags.s_rid == tags.r_rid:
+        return "D", "the registration: the rid of the last send is that of the last receive"
+    if tags.s_state == "done":
+        return "D", "the registration: nothing is outstanding, its replies were acknowledged"
+    if tags.s_rid in tags.received:
+        return "D", "this session, which was handed its reply"
+    place = Place.REQUEST if tags.s_state == "request" else Place.REPLY
+    return PLACES[place], f"the registration and {place.value}"
+
+
+def by_ledger(entry: Entry, places: Mapping[str, Place]) -> tuple[str, str]:
+    """Returns the state of a ledger's last request; E when the repository lost what it had.
+
+    places: of each rid of the ledger.
+    """
+    for rid in (entry.last_enqueued, entry.last_dequeued):
+        if rid is not None and places[rid] is Place.NOWHERE:
+            return "E", f"the ledger, which has {rid!r} as sent; the repository does not know it"
+    rid = "" if entry.last_request is None else entry.last_request.rid
+    place = places[rid]
+    why = f"the ledger, which says {entry.noted.value}; the repository has {place.value}"
+    return LEDGER[entry.noted, place], why
+
+
+def decide(entry: Entry, tags: Tags, places: Mapping[str, Place]) -> Verdict:
+    """Returns where the last request of a client with a ledger stands.
+
+    places: of each rid of the ledger. What the registration has, and the ledger has not, was sent
+    by a life of the client whose ledger is lost, or is an older copy; or after this one was given
+    up: then the ledger may still say that the reply to the one before was processed.
+    """
+    last = entry.last_request
+    unknown_to_it = last is None or (
+        places[last.rid] is not Place.NOWHERE and last.rid != tags.s_rid
+    )
+    if unknown_to_it and tags.s_rid is not None:
+        letter, why = by_registration(tags)
+        if letter == "C" and tags.s_rid == entry.last_dequeued:
+            letter = LEDGER[Noted.DONE, Place.REPLY]
+        return Verdict(letter=letter, why=why, rid=tags.s_rid, is_behind=True)
+    if last is None:
+        return Verdict(letter=NONE, why="the ledger, which has no request", rid=None)
+    letter, why = by_ledger(entry, places)
+    return Verdict(letter=letter, why=why, rid=last.rid)

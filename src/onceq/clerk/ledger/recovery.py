@@ -16,40 +16,31 @@ from onceq.clerk.session import ask
 from onceq.model import ledger_ops, ops
 from onceq.model.client_state import ClientState, Recovery
 from onceq.model.ledger import Entry, LastRequest, Noted
-from onceq.model.recovery import LEDGER, NONE, Place
+from onceq.model.recovery import Place, by_registration, decide
 
 if TYPE_CHECKING:
     from onceq.clerk.ledger.program import Kept
     from onceq.clerk.session import Session
+    from onceq.model.recovery import Tags, Verdict
 
 Policy: TypeAlias = Literal["resubmit", "discard", "ask"]
 """What `recover` does with a request that was not submitted: send it, give it up, or nothing."""
 
 POLICIES: Final = get_args(Policy)
 
-LETTERS: Final[dict[str, str]] = {
-    "NotSubmitted": "A",
-    "Submitted": "B",
-    "ReplyWaiting": "C",
-    "Done": "D",
-}
-
 
 def recover(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
     """Returns where the last request stands, by the ledger and the repository together."""
     session = kept.session
     entry = kept.entry
-    places = yield from _places(session, entry)
-    last = entry.last_request
-    unknown_to_it = last is None or (
-        places[last.rid] is not Place.NOWHERE and last.rid != session.s_rid
-    )
-    if unknown_to_it and session.s_rid is not None:
-        return (yield from _adopt(kept))
+    tags, places = yield from _seen(session, entry)
+    verdict = decide(entry, tags, places)
+    if verdict.is_behind:
+        return (yield from _adopt(kept, tags, verdict))
+    letter, why, last = verdict.letter, verdict.why, entry.last_request
     if last is None:
-        kept.letter = NONE
-        return recovery.found("A", session, "the ledger, which has no request", rid=None)
-    letter, why = _judged(entry, places)
+        kept.letter = letter
+        return recovery.found("A", session, why, rid=None)
     yield from _in_step(kept, letter, places)
     kept.letter = letter
     if letter == "A" and policy == "resubmit":
@@ -62,31 +53,20 @@ def recover(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
     return recovery.found(letter, session, why, rid=last.rid, request=request)
 
 
-def _places(session: Session[Any, Any], entry: Entry) -> ops.Program[dict[str, Place]]:
-    """Returns where the repository has each rid of a ledger."""
+def _seen(session: Session[Any, Any], entry: Entry) -> ops.Program[tuple[Tags, dict[str, Place]]]:
+    """Returns what the registration says, and where the repository has each rid of a ledger."""
     op = ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
     waiting = yield from ask(session, op)
+    tags = recovery.tags_of(session, waiting)
     places = {one.rid: Place.REPLY if one.replied else Place.REQUEST for one in waiting}
-    last = entry.last_request
-    for rid in (None if last is None else last.rid, entry.last_enqueued, entry.last_dequeued):
-        if rid is None or rid in places:
+    for rid in entry.rids:
+        if rid in places:
             continue
         if rid in {session.s_rid, session.r_rid}:  # also when history keeps it no longer
             places[rid] = Place.FINISHED
         else:
             places[rid] = yield from recovery.looked_up(session, rid)
-    return places
-
-
-def _judged(entry: Entry, places: dict[str, Place]) -> tuple[str, str]:
-    """Returns the state, and what it rests on: first whether the repository knows all it should."""
-    for rid in (entry.last_enqueued, entry.last_dequeued):
-        if rid is not None and places[rid] is Place.NOWHERE:
-            return "E", f"the ledger, which has {rid!r} as sent; the repository does not know it"
-    rid = "" if entry.last_request is None else entry.last_request.rid
-    place = places[rid]
-    why = f"the ledger, which says {entry.noted.value}; the repository has {place.value}"
-    return LEDGER[entry.noted, place], why
+    return tags, places
 
 
 def _in_step(kept: Kept, letter: str, places: dict[str, Place]) -> ops.Program[None]:
@@ -112,18 +92,11 @@ def _hand_out(session: Session[Any, Any], rid: str) -> None:
             session.state = ClientState.REPLY_RECVD
 
 
-def _adopt(kept: Kept) -> ops.Program[Recovery]:
-    """Takes over what the session has and the ledger does not.
-
-    It is new, or an older copy, or the request after this one was given up: then the ledger still
-    says that the reply to this one was processed.
-    """
+def _adopt(kept: Kept, tags: Tags, verdict: Verdict) -> ops.Program[Recovery]:
+    """Takes over what the session has and the ledger does not."""
     session = kept.session
-    found = yield from recovery.recover(session, None, acknowledged=False)
-    letter = LETTERS[type(found).__name__]
-    rid = session.s_rid or ""
-    if letter == "C" and rid == kept.entry.last_dequeued:
-        letter = LEDGER[Noted.DONE, Place.REPLY]
+    letter, rid = verdict.letter, verdict.rid or ""
+    if rid == kept.entry.last_dequeued and by_registration(tags)[0] == "C":
         _hand_out(session, rid)
     entry = Entry(
         last_request=LastRequest(rid=rid),
@@ -132,5 +105,5 @@ def _adopt(kept: Kept) -> ops.Program[Recovery]:
     )
     yield from ledger_ops.WriteLedger(entry=entry)
     kept.entry, kept.letter = entry, letter
-    why = f"{found.rests_on}; the ledger did not have this request, and was brought up to it"
+    why = f"{verdict.why}; the ledger did not have this request, and was brought up to it"
     return recovery.found(letter, session, why, rid=rid)
