@@ -3,6 +3,7 @@
 A fault is a file in the directory that the option `faults` names; it strikes once. `POINT` raises,
 `POINT.exit` ends the Python process, `POINT.kill` ends the driver with its Java as kill -9 does,
 whose pids are in the file `pids`; `POINT.database` ends the processes in that file, and goes on.
+`POINT.executor` ends the Java process above this one, which ends this one too.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 from pyspark.sql import functions as sf
 
 from onceq.spark.options import ServingOptions
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 def strike(directory: str, point: str) -> None:
     """Do what a fault for this point asks for; leave a mark that it was reached."""
     folder = Path(directory)
-    for kind in ("", ".exit", ".kill", ".database"):
+    for kind in ("", ".exit", ".kill", ".database", ".executor"):
         try:
             (folder / f"{point}{kind}").rename(folder / f"{point}{kind}.reached")
         except FileNotFoundError:
@@ -36,10 +38,19 @@ def strike(directory: str, point: str) -> None:
             os._exit(1)
         if kind == "":
             raise RuntimeError(f"planned failure at {point}")
+        if kind == ".executor":
+            kill_executor()
         for pid in (folder / "pids").read_text().split():
             os.kill(int(pid), signal.SIGKILL)
         if kind == ".kill":
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def kill_executor() -> None:
+    """Kill the executor whose Python worker this is, and the worker."""
+    java = next(one for one in psutil.Process().parents() if one.name() == "java")
+    java.kill()
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 class FaultyReader(OnceqStreamReader):

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import signal
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,15 +12,16 @@ from onceq.engine.driver import connect
 from onceq.engine.embedded import open_embedded
 from onceq.engine.spark_driver import SparkDriver
 from onceq.spark.source import POINTS
+from tests.spark.driving import drive
 from tests.spark.serving import check_all_done, make_server
 from tests.spark.spark_parts import Repository, make_repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parents[2]
 REQUESTS = 100
 """So many that what every death halves is never one alone, which would be charged."""
 
@@ -34,23 +31,6 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
     made = make_repository(conninfo, repository_name, abort_limit=2)
     yield made
     made.close()
-
-
-def drive(repository: Repository, faults: Path, master: str = "local[2]") -> tuple[int, str]:
-    """Run a driver to its end; return its exit code and what it printed."""
-    arguments = [repository.conninfo, repository.name, str(faults), master]
-    with (faults / "errors").open("a") as log:
-        ran = subprocess.run(
-            [sys.executable, "-m", "tests.spark.serving_child", *arguments],
-            check=False,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-            cwd=ROOT,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-            timeout=150,
-        )
-    return ran.returncode, ran.stdout
 
 
 @pytest.mark.timeout(600)

@@ -87,11 +87,12 @@ def spark_serve(
     checkpoint: Annotated[
         Path | None, typer.Option(help="A directory for Spark's notes; default: a temporary one.")
     ] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's; default: local[2].")] = None,
 ) -> int:
     """Serve a queue with Spark, micro-batch by micro-batch, until SIGTERM or Ctrl-C."""
     if importlib.util.find_spec("pyspark") is None:
         raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
-    from onceq.spark import Server  # noqa: PLC0415 # an extra
+    from onceq.spark import Server, build_session  # noqa: PLC0415 # an extra
 
     target = place.target
     logging.basicConfig(level=logging.INFO)
@@ -101,16 +102,22 @@ def spark_serve(
             f"{server} is {type(found).__name__}, not an onceq.spark.Server: "
             "`onceq serve` is for native servers"
         )
-    hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
-    # Spark takes SIGINT for itself in a main thread; in another it leaves signals to us.
-    with ThreadPoolExecutor(1) as pool, stopped_by_signals(found.stop):
-        running = pool.submit(
-            found.run,
+
+    def run() -> None:
+        # None: the server builds its own, once it has found the repository.
+        session = build_session(f"onceq {found.name}", master=master) if master else None
+        found.run(
             target.url or None,
             repository=target.repository,
+            spark=session,
             checkpoint=checkpoint,
             once=once,
         )
+
+    hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
+    # Spark takes SIGINT for itself in a main thread; in another it leaves signals to us.
+    with ThreadPoolExecutor(1) as pool, stopped_by_signals(found.stop):
+        running = pool.submit(run)
         while not wait((running,), timeout=LOOK_EVERY_S).done:
             pass
     running.result()

@@ -8,7 +8,7 @@ a password: a connection string names a file that does (`passfile`), or libpq fi
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -112,12 +112,14 @@ class Stage:
 class Place:
     """Where a repository is, as it may stand in Spark's options: no password is in it.
 
-    url: `embedded:PATH`, to start that server again when it has died; else empty.
+    url: `embedded:PATH`, to start that server again when it has died; else empty. conninfo: of the
+    driver's processes. executors: where executors reach it; empty: as the driver does.
     """
 
     url: str
     conninfo: str
     repository: str
+    executors: str = ""
 
 
 @contextlib.contextmanager
@@ -135,6 +137,11 @@ def spark_driver(place: Place) -> Generator[SparkDriver]:
             connection = connect(located.conninfo)
         undo.callback(connection.close)
         yield SparkDriver(connection, place.repository)
+
+
+def executor_driver(place: Place) -> contextlib.AbstractContextManager[SparkDriver]:
+    """Connects from an executor's task. Raises CannotConnect, ..."""
+    return spark_driver(replace(place, conninfo=place.executors or place.conninfo))
 
 
 def without_password(conninfo: str, passfile: Path) -> str:

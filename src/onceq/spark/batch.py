@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.spark_driver import executor_driver, spark_driver
 from onceq.errors import IllegalState
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.relations import Column, Relation, relation_of
@@ -115,7 +115,7 @@ class OnceqBatchReader(DataSourceReader):
         if not isinstance(partition, KeySlice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
         text, values = self._query(partition)
-        with spark_driver(self.options.place) as driver:
+        with executor_driver(self.options.place) as driver:
             for rows in _gathered(self.relation.columns, driver.rows(text, values, ROWS_AT_ONCE)):
                 yield record_batch(self.relation.columns, rows)
 

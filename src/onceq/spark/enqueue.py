@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.spark_driver import executor_driver
 from onceq.errors import InvalidValue
 from onceq.model.end_user import KEY
 from onceq.model.names import check_id
@@ -77,7 +77,7 @@ class OnceqBatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Enqueues the rows of a task, each chunk of them in a transaction."""
         rows = new = 0
-        with spark_driver(self.options.place) as driver:
+        with executor_driver(self.options.place) as driver:
             for batch in iterator:
                 for chunk in chunks(batch):
                     op = self.op(chunk)

@@ -7,7 +7,7 @@ with one is refused here.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,9 +19,19 @@ from onceq.spark.tables import TableChange
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ServingOptions"]
+__all__ = ["ServingOptions", "place_of"]
 
 _NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
+
+
+def place_of(options: Mapping[str, str]) -> Place:
+    """Returns where a repository is, by options that hold conninfo and repository."""
+    return Place(
+        url=options.get("url", ""),
+        conninfo=options["conninfo"],
+        repository=options["repository"],
+        executors=options.get("executors", ""),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,14 +54,13 @@ class ServingOptions:
 
     def to_spark(self) -> dict[str, str]:
         """Returns the options for `readStream` and `writeStream`. Raises InvalidValue."""
-        if has_password(self.place.conninfo) or has_password(self.place.url):
+        place = self.place
+        if any(map(has_password, (place.conninfo, place.executors, place.url))):
             raise InvalidValue(
                 "the URL holds a password, and Spark shows its options: use a passfile"
             )
         return {
-            "url": self.place.url,
-            "conninfo": self.place.conninfo,
-            "repository": self.place.repository,
+            **asdict(place),
             "content_type": self.content_type or "",
             "tables": msgspec.json.encode(dict(self.tables)).decode(),
             **{name: str(getattr(self, name)) for name in _NUMBERS},
@@ -68,11 +77,7 @@ class ServingOptions:
         if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in _NUMBERS):
             raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
         return cls(
-            place=Place(
-                url=options.get("url", ""),
-                conninfo=options["conninfo"],
-                repository=options["repository"],
-            ),
+            place=place_of(options),
             content_type=options.get("content_type") or None,
             tables=msgspec.json.decode(options.get("tables", "{}"), type=dict[str, TableChange]),
             server_id=int(options["server_id"]),

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
-from onceq.engine.spark_driver import Place
 from onceq.errors import InvalidValue
+from onceq.spark.options import place_of
 from onceq.spark.registration import find_place, reach
 from onceq.spark.relations import relation_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
+
+    from onceq.engine.spark_driver import Place
 
 __all__ = ["ReadingOptions", "reading"]
 
@@ -39,9 +41,7 @@ class ReadingOptions:
         """Returns the options for `spark.read`."""
         given = {"since": self.since, "until": self.until, "partitions": self.partitions}
         return {
-            "url": self.place.url,
-            "conninfo": self.place.conninfo,
-            "repository": self.place.repository,
+            **asdict(self.place),
             "read": self.read,
             **{name: str(value) for name, value in given.items() if value is not None},
         }
@@ -58,12 +58,7 @@ class ReadingOptions:
         if wrong := [name for name, text in given.items() if not _NUMBER.fullmatch(text)]:
             raise InvalidValue(f"option {wrong[0]!r} is a whole number, not {given[wrong[0]]!r}")
         numbers = {name: int(text) for name, text in given.items()}
-        place = Place(
-            url=options.get("url", ""),
-            conninfo=options["conninfo"],
-            repository=options["repository"],
-        )
-        return cls(place=place, read=options["read"], **numbers)
+        return cls(place=place_of(options), read=options["read"], **numbers)
 
 
 @contextlib.contextmanager

@@ -9,9 +9,10 @@ libpq finds it on every machine (a passfile, PGPASSWORD in the executors' enviro
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from onceq.engine.locate import locate
 from onceq.engine.migrate import verify_with
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
     from onceq.engine.locate import Located
     from onceq.model.queue import Queue
 
-__all__ = ["find_place", "reach", "register"]
+__all__ = ["EXECUTOR_URL", "find_place", "reach", "register"]
+
+EXECUTOR_URL: Final = "ONCEQ_EXECUTOR_URL"
+WHERE_PASSWORDS_GO: Final = (
+    "and Spark shows what it sends to executors: put it into a passfile on every machine, and give "
+    "a URL without it"
+)
 
 
 @contextlib.contextmanager
@@ -49,21 +56,22 @@ def reach(url: str | None, repository: str) -> Generator[Located]:
 def find_place(located: Located, repository: str, *, local: bool) -> Generator[Place]:
     """Makes of a database what Spark's processes may be told, for as long as the block runs.
 
-    local: the executors run on this machine. Raises InvalidValue: a password, and executors
-    elsewhere.
+    local: the executors run on this machine. Where they reach the database by another URL than the
+    driver, as in a network of their own, ONCEQ_EXECUTOR_URL says which. Raises InvalidValue: a
+    password, and executors elsewhere.
     """
+    executors = os.environ.get(EXECUTOR_URL, "")
     with contextlib.ExitStack() as undo:
         conninfo = located.conninfo
+        if has_password(executors):
+            raise InvalidValue(f"{EXECUTOR_URL} holds a password, {WHERE_PASSWORDS_GO}")
         if has_password(conninfo):
             if not local:
-                raise InvalidValue(
-                    "the URL holds a password, and Spark shows what it sends to executors: put it "
-                    "into a passfile on every machine, and give a URL without it"
-                )
+                raise InvalidValue(f"the URL holds a password, {WHERE_PASSWORDS_GO}")
             directory = undo.enter_context(tempfile.TemporaryDirectory(prefix="onceq-spark-"))
             conninfo = without_password(conninfo, Path(directory) / "passfile")
         shown = located.url if located.embedded is not None else ""
-        yield Place(url=shown, conninfo=conninfo, repository=repository)
+        yield Place(url=shown, conninfo=conninfo, repository=repository, executors=executors)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import REPLIES, ROWS, spark_driver
+from onceq.engine.spark_driver import REPLIES, ROWS, executor_driver, spark_driver
 from onceq.errors import EnvironmentFault, IllegalState
 from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkDiscard
 from onceq.spark import encode
@@ -66,7 +66,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             query_id=query_id,
             batch_id=batch_id,
         )
-        with spark_driver(self.options.place) as driver:
+        with executor_driver(self.options.place) as driver:
             with driver.staging(op) as stage:
                 for batch in iterator:
                     self.at("write")

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import SparkDriver, spark_driver
+from onceq.engine.spark_driver import SparkDriver, executor_driver, spark_driver
 from onceq.errors import IllegalState, InvalidValue
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkRead
 from onceq.spark.arrow import RecordBatch, pa
@@ -180,7 +180,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Reads a slice: what the group still holds of it."""
         if not isinstance(partition, Slice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
-        with spark_driver(self.options.place) as driver:
+        with executor_driver(self.options.place) as driver:
             for first in range(partition.first, partition.last + 1, _ROWS_PER_READ):
                 last = min(partition.last, first + _ROWS_PER_READ - 1)
                 rows = driver.perform(SparkRead(group=partition.group, first=first, last=last))

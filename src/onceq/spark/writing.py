@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.spark_driver import spark_driver
 from onceq.errors import InvalidValue
 from onceq.model.names import check_id
 from onceq.model.ops import Connect
 from onceq.model.queue import content_type_of
+from onceq.spark.options import place_of
 from onceq.spark.registration import find_place, reach
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
+    from onceq.engine.spark_driver import Place
     from onceq.model.queue import Queue
 
 __all__ = ["WritingOptions", "writing"]
@@ -45,9 +47,7 @@ class WritingOptions:
         """Returns the options for `df.write`."""
         given = {name: getattr(self, name) for name in _NUMBERS}
         return {
-            "url": self.place.url,
-            "conninfo": self.place.conninfo,
-            "repository": self.place.repository,
+            **asdict(self.place),
             "queue": self.queue,
             "content_type": self.content_type,
             **{name: str(value) for name, value in given.items() if value is not None},
@@ -65,13 +65,8 @@ class WritingOptions:
             )
         if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in given):
             raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
-        place = Place(
-            url=options.get("url", ""),
-            conninfo=options["conninfo"],
-            repository=options["repository"],
-        )
         return cls(
-            place=place,
+            place=place_of(options),
             queue=options["queue"],
             content_type=options["content_type"],
             **{name: int(options[name]) for name in given},

@@ -1,0 +1,53 @@
+"""Drivers of Spark as processes of their own, for tests that kill them or what they start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from onceq.spark.java import find_java
+
+if TYPE_CHECKING:
+    from tests.spark.spark_parts import Repository
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def drive(repository: Repository, faults: Path, master: str = "local[2]") -> tuple[int, str]:
+    """Run a driver to its end; return its exit code and what it printed."""
+    arguments = [repository.conninfo, repository.name, str(faults), master]
+    return _run([sys.executable, "-m", "tests.spark.serving_child", *arguments], faults)
+
+
+def submit(repository: Repository, faults: Path, master: str) -> tuple[int, str]:
+    """Run a driver to its end by `spark-submit`; return its exit code and what it printed."""
+    tool = Path(str(pyspark.__file__)).parent / "bin" / "spark-submit"
+    script = ROOT / "tests/spark/submitted.py"
+    command = [str(tool), "--master", master, "--conf", "spark.ui.enabled=false", str(script)]
+    return _run([*command, repository.conninfo, repository.name, str(faults)], faults)
+
+
+def _run(command: list[str], faults: Path) -> tuple[int, str]:
+    ours = {
+        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYSPARK_PYTHON": sys.executable,
+        "JAVA_HOME": str(find_java(os.environ).home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    with (faults / "errors").open("a") as log:
+        ran = subprocess.run(
+            command,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=faults,
+            env=os.environ | ours,
+            timeout=280,
+        )
+    return ran.returncode, ran.stdout
