@@ -178,6 +178,7 @@ class Rules:
     staged_outside: bool = True
     stage_counted: bool = True
     void_whole: bool = True
+    void_failed: bool = True
 
 
 class World:

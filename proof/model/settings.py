@@ -112,6 +112,12 @@ SETTINGS: tuple[Setting, ...] = (
         may=frozenset({"spark", "checkpoint", "database"}),
     ),
     Setting(
+        name="spark-joint-error",
+        text="the same; one request is answered with an error",
+        kinds=(_G, _R, _G), spark=True, joint=True, faults=3, wishes=1,
+        may=frozenset({"spark", "checkpoint", "database"}),
+    ),
+    Setting(
         name="spark-native",
         text="a Spark server and a native one on the same queue",
         kinds=(_G, _G, _R), spark=True, entries=2, processes=1, batch=1, faults=1, wishes=1,

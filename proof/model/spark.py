@@ -234,6 +234,8 @@ def _commit(w: World, n: Draft, j: int, staged: int, *, is_same: bool) -> None:
     held = _members(w, n, j)
     if w.setting.joint and any(staged & bit and bit not in held for bit in w.at):
         _void(w, n, held, staged)
+    elif w.setting.joint and any(staged & bit and w.kind[q] is Kind.RAISES for bit, q in w.bits):
+        _void_of_failed(w, n, held)
     else:
         for bit, q in w.bits:
             if staged & bit and (bit in held or not w.rules.claim_fence):
@@ -264,6 +266,20 @@ def _void(w: World, n: Draft, held: list[int], staged: int) -> None:
         for bit, q in w.bits:
             if staged & bit:
                 take_effect(n, q)
+
+
+def _void_of_failed(w: World, n: Draft, held: list[int]) -> None:
+    """Void a batch in which a request failed that joint rows name: charge that one alone."""
+    for bit in held:
+        q = w.at[bit]
+        if w.kind[q] is Kind.RAISES:
+            give_back(w, n, q, CHARGE)
+        elif w.rules.void_failed:
+            give_back(w, n, q, RELEASE)
+        else:
+            conclude(n, q, at.DONE)
+        if not w.rules.void_failed:
+            take_effect(n, q)
 
 
 # --- ends and zombies ----------------------------------------------------------------------------

@@ -93,6 +93,7 @@ VARIANTS: tuple[Variant, ...] = (
     _v("staged_outside", "spark", "G2", "rows are written when they are staged"),
     _v("stage_counted", "spark", "G7", "nobody counts whether all staged rows are there"),
     _v("void_whole", "spark-joint", "G8", "a void batch applies its joint rows"),
+    _v("void_failed", "spark-joint-error", "G2", "joint rows count though one of theirs failed"),
 )  # fmt: skip
 
 VARIANT_BY_NAME = {variant.name: variant for variant in VARIANTS}

@@ -103,6 +103,15 @@ request 2 was refused 5 times, and is held
 noted: [('1', 12), ('3', 7)]
 it is in reply-1.error and its request is done
 """,
+    "spark_handlers": """\
+ann done ann is 44
+bob failed bob is not born yet
+cleo done b'4'
+dan done b'7'
+eve done b'HELLO'
+fay done b'YOU'
+seen: [('cleo', 4), ('dan', 7), ('eve', 5), ('fay', 3)]
+""",
     "two_steps": """\
 booked
 bookings: [(1999,)]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceq.engine.driver import connect
-from onceq.engine.spark_driver import REPLIES, ROWS, SparkDriver
+from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, SparkDriver
 from onceq.model.spark_ops import (
     SparkAttempt,
     SparkClaim,
@@ -76,6 +76,7 @@ class Life:
         batch: int = 0,
         query: str = "q",
         reply: Callable[[SparkRequest], Reply] = lambda _: ("ok", None, None),
+        named: Sequence[SparkRequest] = (),
     ) -> tuple[list[int], int]:
         who = {"server_id": self.who.server_id, "epoch": self.who.epoch}
         with self.driver.staging(SparkAttempt(**who, query_id=query, batch_id=batch)) as stage:
@@ -91,6 +92,8 @@ class Life:
                 stage.copy(ROWS, columns, f"{line}{body['cents']}\n".encode())
                 line = f"{stage.attempt},2,{request.eid},{body['customer']},{body['cents']}\n"
                 stage.copy(ROWS, columns[:-1], line.encode())
+            lines = "".join(f"{stage.attempt},{request.eid}\n" for request in named)
+            stage.copy(NAMED, ["attempt", "eid"], lines.encode())
         return [stage.attempt], stage.rows
 
     def commit(

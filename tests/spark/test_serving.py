@@ -114,6 +114,18 @@ def test_a_query_that_spark_could_not_begin_is_begun_again(
     check_all_done(repository, rids)
 
 
+def test_two_deaths_in_one_batch(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    rids = repository.send(6)
+    for point in ("staged", "concluded"):
+        (tmp_path / f"{point}.exit").touch()
+    assert serve_once(spark, repository, tmp_path) == {"CRASH": 2}
+    assert len(list(tmp_path.glob("*.exit.reached"))) == 2
+    assert repository.ask("select max(aborts) from {}.history") == [(0,)]
+    check_all_done(repository, rids)
+
+
 @pytest.mark.parametrize("point", ["staged", "concluded"])
 def test_a_process_that_exits_and_a_deleted_checkpoint(
     spark: SparkSession, repository: Repository, tmp_path: Path, point: str

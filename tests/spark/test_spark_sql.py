@@ -383,3 +383,14 @@ def test_native_servers_and_spark_share_a_queue(repository: Repository, life: Li
     assert life.commit(life.stage(requests)).done == 4
     rest = life.plan(life.claim(group))
     assert [request.rid for request in rest] == rids[:2]
+
+
+def test_what_the_environment_failed_is_run_again_uncharged(
+    repository: Repository, life: Life
+) -> None:
+    repository.send(1)
+    staged = life.stage(life.plan(life.claim()), reply=lambda _: (None, "away", None))
+    repository.do("update {}.spark_reply set retry = true, code = 'Retry'")
+    assert life.commit(staged).returned == 1
+    fate = "select e.aborts, faults, charge, t.code from {}.element e join {}.attempt t using (eid)"
+    assert repository.ask(fate) == [(0, 1, "environment", "Retry")]

@@ -29,8 +29,11 @@ SECRET = "S3:cr\\et"
 """In capitals, of which the names of temporary directories have none."""
 
 
+TABLES = {"totals": add("a", "b")}
+
+
 def options_of(place: Place) -> ServingOptions:
-    return ServingOptions(place=place, server_id=1, epoch=2, tables={"totals": add("a", "b")})
+    return ServingOptions(place=place, server_id=1, epoch=2, stateful=True, tables=TABLES)
 
 
 def test_options_come_back_as_they_were() -> None:
@@ -137,6 +140,8 @@ def test_types_of_requests(kind: type[Any], expected: str | None) -> None:
         ("onceq.errors.StatementRefused: not unique (SQLSTATE 23505)", Verdict.CRASH),
         ("ZeroDivisionError: division by zero", Verdict.CRASH),
         ("onceq.errors.Nonsense: what", Verdict.CRASH),
+        ("SparkException: Python worker failed to connect back.", Verdict.ENVIRONMENT),
+        ("onceq.errors.IllegalState: Python worker failed to connect back", Verdict.CRASH),
     ],
 )
 def test_verdicts(text: str, verdict: Verdict) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
-MIGRATIONS = ("0001_baseline", "0002_old_requests", "0003_archive")
+MIGRATIONS = ("0001_baseline", "0002_old_requests", "0003_archive", "0004_spark")
 FUNCTION_FILES = (
     "base",
     "bell",

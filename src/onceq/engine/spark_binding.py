@@ -107,7 +107,7 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
 SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ops.SparkOpen: call(
         "spark_open",
-        "name text, queue text, hold_s double precision, innocent boolean",
+        "name text, queue text, hold_s double precision, innocent boolean, stateful boolean",
         _registration,
     ),
     ops.SparkClaim: call("spark_claim", f"{_WHO} start bigint, n integer, bound bigint", _scalar),
@@ -126,6 +126,7 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ),
     ops.SparkCheckTable: call("spark_statement", "table jsonb", _scalar, writes=False),
     ops.SparkClose: call("spark_close", _WHO, _scalar),
+    ops.SparkPurge: call("spark_purge", f"{_WHO} group bigint", _scalar),
     ops.SparkTakeOver: call(
         "spark_take_over", "server_id integer, grace_s double precision", _scalar
     ),

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 ALL_BINDINGS: Final = {**BINDINGS, **SPARK_BINDINGS, **ARCHIVE_BINDINGS}
 REPLIES: Final = "spark_reply"
 ROWS: Final = "spark_row"
+NAMED: Final = "spark_named"
 
 
 class SparkDriver(PostgresDriver):
@@ -97,7 +98,7 @@ class Stage:
         self.rows = 0
 
     def copy(self, table: str, columns: Sequence[str], csv: bytes | memoryview) -> None:
-        """Copies lines of CSV into REPLIES or ROWS; unquoted and empty is null."""
+        """Copies lines of CSV into REPLIES, ROWS or NAMED; unquoted and empty is null."""
         text = sql.SQL("copy {} ({}) from stdin (format csv)").format(
             sql.Identifier(self._repository, table),
             sql.SQL(", ").join(sql.Identifier(name) for name in columns),

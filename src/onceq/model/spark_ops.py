@@ -35,7 +35,8 @@ class SparkOpen(Op["SparkRegistration"]):
 
     What that one left behind: a claim group it had begun to run is halved, or, if of one request,
     charged; not when `innocent`, as then the environment ended it. hold_s: how long a request that
-    its batch does not answer is held for later batches; 0: it is an abort at once.
+    its batch does not answer is held for later batches; 0: it is an abort at once. stateful: the
+    query keeps a state of what it reads, so that what it has claimed is not killed or taken over.
     QueueNotFound, IllegalState (it holds requests of another queue): nothing happened.
     """
 
@@ -43,6 +44,7 @@ class SparkOpen(Op["SparkRegistration"]):
     queue: str
     hold_s: float = 0.0
     innocent: bool = False
+    stateful: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +123,10 @@ class SparkDiscard(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkCommitted:
-    """What a commit came to. verdict: 'committed', 'replay' or 'old' (then nothing was applied).
+    """What a commit came to. verdict: 'committed', or 'void', 'replay', 'old': nothing was applied.
 
+    'void': a row was computed from several requests, and one of them is not to be finished; what
+    is left of the batch is queued again.
     done: requests finished. failed: moved to the error queue. returned: charged and queued again.
     """
 
@@ -163,15 +167,29 @@ class SparkCheckTable(Op["str"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkClose(Op["int"]):
-    """Ends a life in good order: what it holds goes back, uncharged; how many requests."""
+    """Ends a life in good order: what it holds goes back, uncharged; how many requests.
+
+    What is held for later batches of a stateful server stays: it is in the state of the query.
+    """
 
     server_id: int
     epoch: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkPurge(Op["int"]):
+    """Removes what a stateful server keeps of its groups up to this one; how many requests."""
+
+    server_id: int
+    epoch: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTakeOver(Op["int"]):
     """Takes over from Spark servers that died more than grace_s ago; how many requests.
+
+    Not from stateful ones.
 
     server_id: of the Spark server that adopts them, if on its queue; None: they are queued again.
     """

@@ -143,7 +143,8 @@ def _context(handled: Handled[Any, Any], element: Element, connection: Any) -> B
     )
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Returns what an error says, or that it cannot say it."""
     try:
         return str(error)
     except Exception as second:  # noqa: BLE001 # the server's handler boundary: its __str__ raised
@@ -152,7 +153,7 @@ def _text(error: BaseException) -> str:
 
 def _failed(error: BaseException) -> HandlerFailed:
     """Returns what stands in place of whatever a user's code raised."""
-    return HandlerFailed(type(error).__name__, _text(error))
+    return HandlerFailed(type(error).__name__, text_of(error))
 
 
 @contextlib.contextmanager

@@ -3,6 +3,8 @@
 Needs the extra `onceq[spark]`; importing this package imports neither PySpark nor Java.
 """
 
+from onceq.spark.context import Answer, RequestContext
+from onceq.spark.handlers import each, vectorised
 from onceq.spark.reading import reading
 from onceq.spark.registration import register
 from onceq.spark.server import Server, ServerSettings, SparkStatistics
@@ -11,15 +13,19 @@ from onceq.spark.tables import TableChange, add, insert, upsert
 from onceq.spark.writing import writing
 
 __all__ = [
+    "Answer",
+    "RequestContext",
     "Server",
     "ServerSettings",
     "SparkStatistics",
     "TableChange",
     "add",
     "build_session",
+    "each",
     "insert",
     "reading",
     "register",
     "upsert",
+    "vectorised",
     "writing",
 ]

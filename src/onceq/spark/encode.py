@@ -21,22 +21,37 @@ if TYPE_CHECKING:
 Lines = tuple[tuple[str, ...], memoryview]
 """Names of columns, and lines of CSV."""
 
-REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "reject")
+REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "code", "reject", "retry")
 _OPTIONS = pcsv.WriteOptions(include_header=False)
 
 
 def replies(batch: RecordBatch, attempt: int) -> Lines:
-    """Returns the replies of a batch: columns eid, reply, error, reject, those that it has."""
-    columns = [_repeated(attempt, batch.num_rows), batch.column("eid")]
+    """Returns the replies of a batch: those of REPLY_COLUMNS that it has, of rows with an eid."""
     present = [name for name in REPLY_COLUMNS[2:] if name in batch.schema.names]
+    is_answer = batch.column("eid").is_valid()
+    _refuse_lost(batch.filter(pc.invert(is_answer)))
+    batch = batch.filter(is_answer)
+    columns = [_repeated(attempt, batch.num_rows), batch.column("eid")]
     columns += [_text(batch.column(name), name) for name in present]
     return (*REPLY_COLUMNS[:2], *present), _csv(columns)
 
 
+def named(batch: RecordBatch, attempt: int) -> Lines:
+    """Returns the requests from which rows were computed that are of several: column eids."""
+    rows = batch.column("eids")
+    several = pc.list_flatten(rows)
+    if several.null_count:
+        raise InvalidValue("a row has null in column 'eids': it names what it is computed from")
+    answered = batch.column("eid").take(pc.list_parent_indices(rows)).drop_null()
+    eids = pc.unique(pa.concat_arrays([several, answered]))
+    return ("attempt", "eid"), _csv([_repeated(attempt, len(eids)), eids])
+
+
 def table_rows(batch: RecordBatch, attempt: int, tables: Sequence[str]) -> Iterator[Lines]:
     """Yields the rows of each table in a batch, numbered from 1 in the order of `tables`."""
+    owners = _owners(batch)
     for number, name in enumerate(tables, 1):
-        eids, rows = _exploded(batch.column("eid"), batch.column(name))
+        eids, rows = _exploded(owners, batch.column(name))
         if len(rows) == 0:
             continue
         fields = [_text(field, f"{name}.{row.name}") for field, row in _fields(rows)]
@@ -45,8 +60,28 @@ def table_rows(batch: RecordBatch, attempt: int, tables: Sequence[str]) -> Itera
         yield names, _csv([*head, *fields])
 
 
+def _refuse_lost(batch: RecordBatch) -> None:
+    """Refuses a reply or an error that answers nothing."""
+    for name in {"reply", "error"} & set(batch.schema.names):
+        if batch.column(name).null_count < batch.num_rows:
+            raise InvalidValue(f"a row has a value in column {name!r}, but no eid that it answers")
+
+
 def _fields(rows: Any) -> list[tuple[Any, Any]]:
     return list(zip(rows.flatten(), rows.type, strict=True))
+
+
+def _owners(batch: RecordBatch) -> Any:
+    """Returns the request by which each row is applied: its eid, or the first of its eids."""
+    owners = batch.column("eid")
+    if "eids" in batch.schema.names:
+        rows = batch.column("eids")
+        parents = pc.list_parent_indices(rows)
+        places = pc.index_in(pa.array(range(len(rows)), parents.type), value_set=parents)
+        owners = pc.coalesce(owners, pc.list_flatten(rows).take(places))
+    if owners.null_count:
+        raise InvalidValue("a row has no eid: it names its request, or several in column 'eids'")
+    return owners
 
 
 def _exploded(eids: Any, column: Any) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from onceq.spark.schema import check_sink, request_schema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["as_sink", "check_sink", "typed"]
+__all__ = ["as_sink", "check_sink", "has_state", "typed"]
 
 # Microseconds, which the default format of Spark drops.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
@@ -30,6 +30,14 @@ def typed(requests: DataFrame, kind: type[Any]) -> DataFrame:
     if schema is None:
         return requests
     return requests.withColumn("request", sf.from_json(sf.col("body").cast("string"), schema))
+
+
+def has_state(answers: DataFrame) -> bool:
+    """Returns whether computing this keeps a state from batch to batch, by the plan for it."""
+    known: Any = answers
+    java = known.sparkSession.sparkContext._jvm  # noqa: SLF001 - explain() would print it
+    execution = known._jdf.queryExecution()  # noqa: SLF001 - as above
+    return "state info [" in java.PythonSQLUtils.explainString(execution, "simple")
 
 
 def as_sink(answers: DataFrame) -> DataFrame:

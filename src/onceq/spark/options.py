@@ -40,7 +40,8 @@ class ServingOptions:
 
     batch_rows: most requests in a micro-batch. partitions: most tasks that read one. idle_ms: how
     long a source with nothing to read waits before it looks again.
-    content_type: of replies. tables: column of the sink to change of a table.
+    content_type: of replies. stateful: the query keeps a state. tables: column of the sink to
+    change of a table.
     """
 
     place: Place
@@ -50,6 +51,7 @@ class ServingOptions:
     partitions: int = 2
     idle_ms: int = 100
     content_type: str | None = None
+    stateful: bool = False
     tables: Mapping[str, TableChange]
 
     def to_spark(self) -> dict[str, str]:
@@ -62,6 +64,7 @@ class ServingOptions:
         return {
             **asdict(place),
             "content_type": self.content_type or "",
+            "stateful": "true" if self.stateful else "",
             "tables": msgspec.json.encode(dict(self.tables)).decode(),
             **{name: str(getattr(self, name)) for name in _NUMBERS},
         }
@@ -79,6 +82,7 @@ class ServingOptions:
         return cls(
             place=place_of(options),
             content_type=options.get("content_type") or None,
+            stateful=options.get("stateful") == "true",
             tables=msgspec.json.decode(options.get("tables", "{}"), type=dict[str, TableChange]),
             server_id=int(options["server_id"]),
             epoch=int(options["epoch"]),

@@ -35,11 +35,14 @@ _SIMPLE: dict[type[Any], st.DataType] = {
 }
 _EXPECTED: dict[str, st.DataType] = {
     "eid": st.StringType(),
+    "eids": st.ArrayType(st.StringType()),
     "reply": st.BinaryType(),
     "error": st.StringType(),
+    "code": st.StringType(),
     "reject": st.BooleanType(),
+    "retry": st.BooleanType(),
 }
-_OPTIONAL = frozenset({"error", "reject"})
+_OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry"})
 
 
 def request_schema(kind: type[Any]) -> st.StructType | None:
@@ -102,11 +105,17 @@ def _check_column(schema: st.StructType, name: str, expected: st.DataType) -> No
     if name not in schema.names:
         raise InvalidValue(f"the batch returns no column {name!r} ({expected.simpleString()})")
     found = schema[name].dataType
-    if type(found) is not type(expected):
+    if not _is_like(found, expected):
         raise InvalidValue(
             f"the batch returns column {name!r} as {found.simpleString()}, "
             f"not as {expected.simpleString()}"
         )
+
+
+def _is_like(found: st.DataType, expected: st.DataType) -> bool:
+    if isinstance(expected, st.ArrayType) and isinstance(found, st.ArrayType):
+        return _is_like(found.elementType, expected.elementType)
+    return type(found) is type(expected)
 
 
 def _row_columns(schema: st.StructType, name: str, change: TableChange) -> tuple[str, ...]:

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from onceq.engine.spark_driver import SparkDriver, spark_driver
 from onceq.errors import (
     Fenced,
+    FileMismatch,
+    InvalidValue,
     OperatingError,
     StatementRefused,
 )
-from onceq.model.names import check_id, check_range
+from onceq.model.names import check_flag, check_id, check_range
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import (
     SparkCheckTable,
@@ -31,6 +33,7 @@ from onceq.model.spark_ops import (
     SparkRegistration,
     SparkTakeOver,
 )
+from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.scratch import claim_scratch
@@ -39,9 +42,9 @@ from onceq.spark.tables import TableChange, check_tables
 from onceq.spark.verdicts import UNMENDABLE, Verdict, judge, judge_beginning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Generator, Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from onceq.engine.spark_driver import Place
@@ -61,7 +64,8 @@ class ServerSettings:
     hold_s: how long a request that its batch does not answer is held for later ones; 0: it is an
     abort at once. grace_s: how long after its death another server's requests are taken over.
     backoff_s: before a query that failed begins again, doubled up to backoff_max_s by failures in
-    a row. output_mode: Spark's, of the batch function's result.
+    a row. output_mode: Spark's, of the batch function's result. stateful: the batch function keeps
+    a state from batch to batch (aggregation, deduplication, join of streams, transformWithState).
     """
 
     partitions: int = 0
@@ -72,11 +76,13 @@ class ServerSettings:
     backoff_s: float = 0.1
     backoff_max_s: float = 30.0
     output_mode: str = "append"
+    stateful: bool = False
 
     def __post_init__(self) -> None:
         check_range("partitions", self.partitions, 0, 10_000)
         check_range("trigger_ms", self.trigger_ms, 0, 86_400_000)
         check_range("idle_ms", self.idle_ms, 0, 60_000)
+        check_flag("stateful", self.stateful)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +108,19 @@ class _Home:
 class Server:
     """Serves a queue by micro-batches: `Server(ORDERS, batch=book_all, tables={...}).run(url)`.
 
-    queue: whose requests. batch: called once with a streaming DataFrame of requests (columns of
-    `source.SOURCE_SCHEMA`; and `request`, a struct, when the queue's request type has one); it
-    returns a DataFrame with one row for each request:
-      eid     of the request, as it came
+    queue: whose requests. batch: `each(function)` for a function of one request; or
+    `vectorised(function, returns=...)` for one of an Arrow batch; or a function that is called once
+    with a streaming DataFrame of requests (columns of `source.SOURCE_SCHEMA`; and `request`,
+    a struct, when the queue's request type has one) and returns one with a row for each request:
+      eid     of the request, as it came; null in a row of several that answers none of them
+      eids    array of strings, may be absent: all requests from which this row is computed. It
+              counts only if they all are finished with it, else nothing of the batch does
       reply   binary; or string, or a struct, which becomes JSON; null: an empty reply
       error   string, may be absent: not null, the request is aborted, charged; the queue's
               abort_limit-th abort moves it to the error queue with its one failure reply
+      code    string, may be absent: what kind of error
       reject  boolean, may be absent: true, the error fails the request at once
+      retry   boolean, may be absent: true, the environment is to blame, as with `onceq.Retry`
       and for each table of `tables` a struct, or an array of structs: its rows for this request.
     It acts only by the rows that it returns: a batch may run more than once, and only one run's
     rows count. tables: column name to insert(), upsert(...) or add(...). name: of this server, 1
@@ -123,14 +134,14 @@ class Server:
         self,
         queue: Queue[Any, Any],
         *,
-        batch: Callable[[DataFrame], DataFrame],
+        batch: BatchFunction | Each | Vectorised,
         tables: Mapping[str, TableChange] | None = None,
         name: str | None = None,
         batch_rows: int = 50_000,
         settings: ServerSettings | None = None,
     ) -> None:
         self.queue = queue
-        self.batch = batch
+        self.batch = batch_function(batch, queue)
         self.tables = check_tables(tables or {})
         self.name = check_id("Spark server", queue.name if name is None else name)
         self.batch_rows = check_range("batch_rows", batch_rows, 1, 1_000_000)
@@ -165,9 +176,12 @@ class Server:
         stop() is given up: its requests go back, uncharged.
         Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
         (a table is not as the batch function takes it to be), InvalidValue (the function's
-        columns), CannotConnect at the beginning, before Spark begins: what it held is back in the
-        queue. Once it has connected, it waits for a database that is away.
+        columns, or its undeclared state), FileMismatch (the checkpoint that holds its state is not
+        usable, and left alone), CannotConnect at the beginning, before Spark begins: what it held
+        is back in the queue. Once it has connected, it waits for a database that is away.
         """
+        if self.settings.stateful and checkpoint is None:
+            raise InvalidValue("a stateful Spark server needs checkpoint=: its state is kept there")
         with reach(url, repository) as located:
             session = spark if spark is not None else build_session(f"onceq {self.name}")
             activate(session)
@@ -187,13 +201,17 @@ class Server:
         try:
             with self._life(home) as (driver, options):
                 verdict, text = self._watch(home, driver, options)
-                if verdict is None or verdict in (Verdict.PROGRAM, Verdict.FENCED):
+                if verdict in (None, Verdict.PROGRAM, Verdict.FENCED) or self._is_lost(verdict):
                     self._close(driver, options)
         except OperatingError as error:
             if isinstance(error, (Fenced, *UNMENDABLE)):
                 raise
             verdict, text = Verdict.ENVIRONMENT, str(error)
         return self._conclude(home, verdict, text)
+
+    def _is_lost(self, verdict: Verdict | None) -> bool:
+        """Returns whether a state is, with a checkpoint that is not usable."""
+        return verdict is Verdict.FORGET and self.settings.stateful
 
     def _conclude(self, home: _Home, verdict: Verdict | None, text: str) -> bool:
         if verdict is None:
@@ -203,6 +221,11 @@ class Server:
             raise Fenced(f"another driver serves under the name {self.name!r}: {text}")
         if verdict is Verdict.PROGRAM:
             raise StatementRefused(text)
+        if self._is_lost(verdict):
+            raise FileMismatch(
+                f"the checkpoint of Spark server {self.name!r} is not usable, and its state is in "
+                f"it: put the last copy back, or delete it to begin without a state: {text}"
+            )
         if verdict is Verdict.FORGET:
             shutil.rmtree(home.checkpoint, ignore_errors=True)
         home.innocent = verdict is not Verdict.CRASH
@@ -223,6 +246,7 @@ class Server:
                     queue=self.queue.name,
                     hold_s=self.settings.hold_s,
                     innocent=home.innocent,
+                    stateful=self.settings.stateful,
                 )
             )
             yield (
@@ -236,6 +260,7 @@ class Server:
                     or home.spark.sparkContext.defaultParallelism,
                     idle_ms=self.settings.idle_ms,
                     content_type=content_type_of(self.queue.reply_type),
+                    stateful=self.settings.stateful,
                     tables=self.tables,
                 ),
             )
@@ -275,6 +300,11 @@ class Server:
         spoken = self.source_options() | options.to_spark()
         requests = home.spark.readStream.format(name).options(**spoken).load()
         answers = frames.as_sink(self.batch(frames.typed(requests, self.queue.request_type)))
+        if frames.has_state(answers) and not self.settings.stateful:
+            raise InvalidValue(
+                "the batch function keeps a state from batch to batch: say "
+                "ServerSettings(stateful=True), and keep the checkpoint"
+            )
         columns = frames.check_sink(answers.schema, self.tables)
         for number, (table, change) in enumerate(self.tables.items(), 1):
             spec = change.for_sql(table, number, columns[table])

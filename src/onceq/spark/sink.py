@@ -1,8 +1,9 @@
 """The sink of the data source `onceq`: tasks stage rows, the driver commits them as one.
 
 Used by Spark, through `onceq.spark.source`. Every staged row names the request it was computed
-from; the commit applies it only if it removes that request in the same transaction. Staged rows
-are keyed by attempt, so a task that is run twice counts once: the commit is told which attempts.
+from; the commit applies it only if it removes that request in the same transaction; one of several
+requests (column eids), only if it removes them all, else nothing of the batch. Staged rows are
+keyed by attempt, so a task that is run twice counts once: the commit is told which attempts.
 Source: spec P1, P2; spark.md, Stream writer.
 """
 
@@ -15,7 +16,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import REPLIES, ROWS, executor_driver, spark_driver
+from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, executor_driver, spark_driver
 from onceq.errors import EnvironmentFault, IllegalState
 from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkDiscard
 from onceq.spark import encode
@@ -71,6 +72,8 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
                 for batch in iterator:
                     self.at("write")
                     stage.copy(REPLIES, *encode.replies(batch, stage.attempt))
+                    if "eids" in batch.schema.names:
+                        stage.copy(NAMED, *encode.named(batch, stage.attempt))
                     for lines in encode.table_rows(batch, stage.attempt, list(self.columns)):
                         stage.copy(ROWS, *lines)
             self.at("staged")

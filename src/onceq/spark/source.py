@@ -28,7 +28,7 @@ from pyspark.sql.streaming.datasource import (
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.spark_driver import SparkDriver, executor_driver, spark_driver
 from onceq.errors import IllegalState, InvalidValue
-from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkRead
+from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkPurge, SparkRead
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.batch import OnceqBatchReader
 from onceq.spark.enqueue import OnceqBatchWriter
@@ -189,7 +189,11 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self.at("read")
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing: the sink's commit has removed what is done; this comes a batch later."""
+        """Is told, a batch later, what never comes again: a stateful server kept it until then."""
+        if self.options.stateful:
+            options = self.options
+            purge = SparkPurge(server_id=options.server_id, epoch=options.epoch, group=end["claim"])
+            self._planner().perform(purge)
 
     def stop(self) -> None:
         """Closes the connection of the process that plans."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS_MAX", "RESERVED", "TableChange", "add", "insert", "upsert"]
 
 COLUMNS_MAX = 64
-RESERVED = frozenset({"eid", "reply", "error", "reject"})
+RESERVED = frozenset({"eid", "eids", "reply", "error", "code", "reject", "retry"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -41,6 +41,8 @@ _CHECKPOINT = re.compile(
 )
 # Of a relation, a column, a right, a constraint to conflict with: wrong for all alike.
 _FOR_ALL = re.compile(r"SQLSTATE 42")
+# A Python process of Spark was too slow to start: it has run nothing of a batch, or of a program.
+_NOT_STARTED = re.compile(r"Python worker failed to connect back")
 _SPARK_DIED = re.compile(
     r"Python worker exited unexpectedly|reading the port number from pyspark.daemon|"
     r"CANNOT_OPEN_SOCKET"
@@ -65,6 +67,8 @@ def judge(text: str) -> Verdict:
     kind = getattr(errors, raised[-1], None) if raised else None
     if kind is errors.Fenced:
         return Verdict.FENCED
+    if kind is None and _NOT_STARTED.search(text):
+        return Verdict.ENVIRONMENT
     if kind is errors.FileMismatch or (kind is None and _CHECKPOINT.search(text)):
         return Verdict.FORGET
     if kind in UNMENDABLE:

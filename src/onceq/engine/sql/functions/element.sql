@@ -155,7 +155,8 @@ end $$;
 -- Kills an element (G8). The decision is the lock on its row (finding 8): it wins at once
 -- against a handler that is running, and waits for a finish that has begun. KILLED leaves the
 -- cancelled reply and the history row in this transaction (finding 2). p_timeout_s bounds the
--- wait; past it an error says that nothing happened.
+-- wait; past it an error says that nothing happened. What is in the state of a Spark query is as good
+-- as executed.
 create or replace function onceq.kill(p_eid uuid, p_timeout_s double precision) returns text
 language plpgsql volatile as $$
 declare
@@ -165,7 +166,9 @@ begin
     perform onceq.be_durable();
     perform onceq.wait_at_most(p_timeout_s);
     select * into e from onceq.element where eid = p_eid and role in ('request', 'datagram') for update;
-    if e.seq is not null then
+    if e.claimed_by is not null and onceq.spark_is_in_state(e) then
+        return 'TOO_LATE';
+    elsif e.seq is not null then
         perform onceq.conclude_one(e.seq, null, 'cancelled', p_code => 'killed',
             p_error => 'cancelled before it took effect');
         return 'KILLED';

@@ -1,5 +1,5 @@
 -- The Spark server's registration and claim groups: open, claim, plan, read, take over (spec P1).
--- Tables: spark_server, spark_group, element. Locks: the server's anchor (advisory), then the
+-- Tables: spark_server, spark_group, spark_consumed, element. Locks: the server's anchor (advisory), then the
 -- life lock of its session (advisory), then elements by seq.
 
 -- Takes the anchor, so that one transaction at a time acts for this server, and refuses an epoch
@@ -21,9 +21,10 @@ begin
 end $$;
 
 -- Begins a life of the server of this name: fences the former one, and looks at what that one
--- left behind. p_innocent: the former life says that the environment ended it.
+-- left behind. p_innocent: the former life says that the environment ended it. p_stateful: its query
+-- keeps a state, in which what is held may be; it is held anew, for nobody could answer meanwhile.
 create or replace function onceq.spark_open(
-    p_name text, p_queue text, p_hold_s double precision, p_innocent boolean,
+    p_name text, p_queue text, p_hold_s double precision, p_innocent boolean, p_stateful boolean,
     out server_id integer, out epoch bigint, out queue_id integer, out query_id text, out batch_id bigint
 )
 language plpgsql volatile as $$
@@ -44,8 +45,13 @@ begin
     perform pg_try_advisory_lock('onceq.spark_group'::regclass::oid::integer, server_id);
     perform onceq.spark_examine(g, p_innocent) from onceq.spark_group g
         where g.server_id = s.server_id and g.held_until is null;
+    if not p_stateful then
+        perform onceq.spark_forget(s);
+    end if;
+    update onceq.spark_group g set held_until = onceq.now() + p_hold_s * interval '1 second'
+        where g.server_id = s.server_id and held_until is not null and s.stateful;
     update onceq.spark_server x set epoch = s.epoch + 1, queue_id = q.queue_id, hold_s = p_hold_s,
-        planned = null, seen_at = onceq.now() where x.server_id = s.server_id;
+        stateful = p_stateful, planned = null, seen_at = onceq.now() where x.server_id = s.server_id;
     epoch := s.epoch + 1; queue_id := q.queue_id; query_id := s.query_id; batch_id := s.batch_id;
 end $$;
 
@@ -112,6 +118,17 @@ begin
     return released;
 end $$;
 
+-- Gives back what a stateful server holds and its state no longer knows: that query is over.
+create or replace function onceq.spark_forget(s onceq.spark_server) returns void
+language plpgsql volatile as $$
+begin
+    if s.stateful then
+        perform onceq.spark_release(g) from onceq.spark_group g
+            where g.server_id = s.server_id and g.held_until is not null;
+        delete from onceq.spark_consumed where server_id = s.server_id;
+    end if;
+end $$;
+
 -- Charges what a group holds and was never answered in time, and ends the group.
 create or replace function onceq.spark_unanswered(g onceq.spark_group) returns integer
 language plpgsql volatile as $$
@@ -130,7 +147,8 @@ begin
 end $$;
 
 -- The next claim group of a query that has come to p_start; p_start itself when there is none.
--- What is at or before p_start was finished or is held: what is still open there is released.
+-- What is at or before p_start was finished or is held: what is still open there is released. A query
+-- that begins, at 0, knows nothing of what was held for the state of another.
 -- p_n: most elements. p_bound: with AvailableNow, the last seq to claim; null: any.
 create or replace function onceq.spark_claim(
     p_server integer, p_epoch bigint, p_start bigint, p_n integer, p_bound bigint
@@ -145,6 +163,9 @@ begin
     if p_start > s.last_group then
         raise exception 'the checkpoint has come to claim group %, this server to %', p_start, s.last_group
             using errcode = 'OQ013', hint = 'it belongs to another server or repository: delete it';
+    end if;
+    if p_start = 0 then
+        perform onceq.spark_forget(s);
     end if;
     perform onceq.spark_release(g) from onceq.spark_group g
         where g.server_id = p_server and g.group_no <= p_start and g.held_until is null;
@@ -251,33 +272,77 @@ begin
     update onceq.spark_group set started_under = pg_postmaster_start_time()
         where server_id = p_server and group_no = p_group and held_until is null
         returning cardinality(seqs) into size;
-    return coalesce(size, 0);
+    return coalesce(size, (select max(place) from onceq.spark_consumed
+        where server_id = p_server and group_no = p_group), 0);
 end $$;
 
 -- The requests of a group that it still holds, from place p_first to p_last of its order.
-create or replace function onceq.spark_read(p_group bigint, p_first integer, p_last integer)
-returns table (eid uuid, rid text, registrant text, thread text, aborts smallint, priority smallint,
+create or replace function onceq.spark_claimed(p_group bigint, p_first integer, p_last integer)
+returns table (place bigint, eid uuid, rid text, registrant text, thread text, aborts smallint, priority smallint,
                enqueued_at timestamptz, correlation_id text, content_type text, properties text, body bytea)
 language sql stable as $$
-    select e.eid, e.rid, r.name, r.thread, e.aborts, e.priority, e.enqueued_at, e.correlation_id,
-           e.content_type, e.properties::text, e.body
+    select p_first - 1 + s.n, e.eid, e.rid, r.name, r.thread, e.aborts, e.priority, e.enqueued_at,
+           e.correlation_id, e.content_type, e.properties::text, e.body
     from onceq.spark_group g
     cross join lateral unnest(g.seqs[p_first:p_last]) with ordinality s (seq, n)
     join onceq.element e on e.seq = s.seq and e.claimed_by = g.group_no
     left join onceq.registrant r on r.registrant_id = e.registrant_id
     where g.group_no = p_group and g.held_until is null
-    order by s.n
 $$;
 
--- Ends this life in good order: what it holds goes back, uncharged. Answers how many elements.
-create or replace function onceq.spark_close(p_server integer, p_epoch bigint) returns integer
+-- The same as a query reads it; of a stateful server's group that has been committed, what it read then.
+create or replace function onceq.spark_read(p_group bigint, p_first integer, p_last integer)
+returns table (eid uuid, rid text, registrant text, thread text, aborts smallint, priority smallint,
+               enqueued_at timestamptz, correlation_id text, content_type text, properties text, body bytea)
+language sql stable as $$
+    select eid, rid, registrant, thread, aborts, priority, enqueued_at, correlation_id, content_type, properties, body
+    from (select * from onceq.spark_claimed(p_group, p_first, p_last)
+          union all
+          select place, eid, rid, registrant, thread, aborts, priority, enqueued_at, correlation_id,
+                 content_type, properties, body
+          from onceq.spark_consumed where group_no = p_group and place between p_first and p_last) x
+    order by place
+$$;
+
+-- Keeps what the planned group of a stateful server has read: with its commit, or not at all.
+create or replace function onceq.spark_keep(s onceq.spark_server) returns void
+language sql volatile as $$
+    insert into onceq.spark_consumed
+        select s.server_id, g.group_no, x.* from onceq.spark_group g
+        cross join lateral onceq.spark_claimed(g.group_no, 1, cardinality(g.seqs)) x
+        where g.group_no = s.planned
+$$;
+
+-- Removes what was kept of the groups up to this one: Spark has noted that their batches are over.
+create or replace function onceq.spark_purge(p_server integer, p_epoch bigint, p_group bigint) returns integer
 language plpgsql volatile as $$
-declare released integer;
+declare removed integer;
 begin
     perform onceq.spark_lock(p_server, p_epoch);
+    delete from onceq.spark_consumed where server_id = p_server and group_no <= p_group;
+    get diagnostics removed = row_count;
+    return removed;
+end $$;
+
+-- Whether an element is claimed by a stateful server: it may be in a state already, so that no kill
+-- can undo it.
+create or replace function onceq.spark_is_in_state(e onceq.element) returns boolean
+language sql stable as $$
+    select exists (select from onceq.spark_group g join onceq.spark_server s on s.server_id = g.server_id
+        where g.group_no = e.claimed_by and s.stateful)
+$$;
+
+-- Ends this life in good order: what it holds goes back, uncharged, but for what is in the state of a
+-- stateful server's query. Answers how many elements.
+create or replace function onceq.spark_close(p_server integer, p_epoch bigint) returns integer
+language plpgsql volatile as $$
+declare
+    s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
+    released integer;
+begin
     perform onceq.be_durable();
     select coalesce(sum(onceq.spark_release(g)), 0) into released
-        from onceq.spark_group g where g.server_id = p_server;
+        from onceq.spark_group g where g.server_id = p_server and (held_until is null or not s.stateful);
     update onceq.spark_server set epoch = epoch + 1, planned = null where server_id = p_server;
     return released;
 end $$;
@@ -285,7 +350,8 @@ end $$;
 -- Takes over from Spark servers that have died: the lock of their session is free, and they have
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
 -- halves what had begun; else (null) all goes back to the queues, what had begun as suspects.
--- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence).
+-- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from
+-- a stateful server: its state has them.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
 returns integer
 language plpgsql volatile as $$
@@ -295,7 +361,7 @@ declare
     taken integer := 0;
 begin
     for dead in select * from onceq.spark_server s where s.server_id is distinct from p_server
-            and seen_at < onceq.now() - p_grace_s * interval '1 second'
+            and seen_at < onceq.now() - p_grace_s * interval '1 second' and not stateful
             and (p_server is null or queue_id = (select queue_id from onceq.spark_server where server_id = p_server))
             and exists (select from onceq.spark_group x where x.server_id = s.server_id) loop
         continue when not pg_try_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, dead.server_id)

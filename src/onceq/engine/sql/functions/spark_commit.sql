@@ -1,7 +1,7 @@
 -- The commit of a micro-batch: one transaction, set by set (spec P1, P2).
--- Tables: spark_server, spark_group, the stage (spark_attempt, spark_reply, spark_row), element,
--- history, the user's tables. Locks: the server's anchor (advisory), then elements, then rows of
--- the user's tables in the order of their keys.
+-- Tables: spark_server, spark_group, spark_consumed, the stage (spark_attempt, spark_reply, spark_row, spark_named),
+-- element, history, the user's tables. Locks: the server's anchor (advisory), then elements, by seq
+-- those that joint rows name, then rows of the user's tables in the order of their keys.
 
 -- Begins an attempt of a task to stage its rows, in the transaction that stages them. The number
 -- is random: one from a sequence could come again after a crash of the database.
@@ -26,6 +26,7 @@ declare removed integer;
 begin
     delete from onceq.spark_reply where attempt = any (p_attempts);
     delete from onceq.spark_row where attempt = any (p_attempts);
+    delete from onceq.spark_named where attempt = any (p_attempts);
     delete from onceq.spark_attempt where attempt = any (p_attempts);
     get diagnostics removed = row_count;
     return removed;
@@ -42,7 +43,8 @@ $$;
 
 -- Commits a micro-batch. p_attempts, p_rows: the attempts that count, and the rows that they said
 -- to have staged. p_tables: [{no, table, mode, columns, keys, add}]. Answers how it went:
--- 'committed'; 'replay', it had been before; 'old', so had a later one: nothing was applied.
+-- 'committed'; 'void', it has a row of several requests, one of which was not to be finished: nothing
+-- was applied, and it is over; 'replay', it had been before; 'old', so had a later one.
 create or replace function onceq.spark_commit(
     p_server integer, p_epoch bigint, p_query text, p_batch bigint, p_attempts bigint[],
     p_rows bigint, p_tables jsonb, p_content_type text,
@@ -53,6 +55,7 @@ declare
     s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
     doubled uuid[];
     removed record;
+    joint record;
 begin
     perform onceq.be_durable();
     done := 0; failed := 0; returned := 0;
@@ -63,14 +66,27 @@ begin
     end if;
     perform onceq.spark_check_staged(p_attempts, p_rows);
     doubled := onceq.spark_doubled(p_attempts);
-    select * into removed from onceq.spark_finish(s, p_attempts, doubled, p_content_type);
-    done := coalesce(cardinality(removed.eids), 0);
+    select * into joint from onceq.spark_joint(s, p_attempts, doubled);
+    if s.stateful then
+        perform onceq.spark_keep(s);
+    end if;
+    if joint.fate = 'whole' then
+        select * into removed from onceq.spark_finish(s, p_attempts, doubled, p_content_type);
+        done := coalesce(cardinality(removed.eids), 0);
+    end if;
     if done > 0 then
         perform onceq.spark_apply(spec, p_attempts, removed.eids, removed.seqs)
             from jsonb_array_elements(p_tables) spec;
     end if;
-    select f.failed, f.returned into failed, returned from onceq.spark_fail(s, p_attempts, doubled) f;
-    returned := returned + onceq.spark_conclude_group(s);
+    if joint.fate <> 'gone' then
+        select f.failed, f.returned into failed, returned from onceq.spark_fail(s, p_attempts, doubled) f;
+    end if;
+    if joint.fate = 'whole' then
+        returned := returned + onceq.spark_conclude_group(s);
+    else
+        verdict := 'void';
+        returned := returned + onceq.spark_void(s, joint.silent);
+    end if;
     update onceq.spark_server set query_id = p_query, batch_id = p_batch, group_no = coalesce(planned, group_no),
         committed_at = onceq.now(), seen_at = onceq.now() where server_id = p_server returning * into s;
     perform onceq.spark_sweep(s);
@@ -98,7 +114,8 @@ language plpgsql volatile as $$
 declare present bigint;
 begin
     select (select count(*) from onceq.spark_reply where attempt = any (p_attempts))
-         + (select count(*) from onceq.spark_row where attempt = any (p_attempts)) into present;
+         + (select count(*) from onceq.spark_row where attempt = any (p_attempts))
+         + (select count(*) from onceq.spark_named where attempt = any (p_attempts)) into present;
     if present <> p_rows then
         raise exception '% rows were staged and % are there: the database went down in between', p_rows, present
             using errcode = 'OQ014', hint = 'nothing happened; Spark runs the batch again';
@@ -119,6 +136,76 @@ language sql stable as $$
     select array_agg(group_no) from onceq.spark_group
     where server_id = s.server_id and (group_no = s.planned or held_until is not null)
 $$;
+
+-- What becomes of a batch that has rows computed from several requests, which may count only if all
+-- of these end with this commit. 'gone': one is claimed no longer, so that nobody is to blame. 'failed':
+-- one ends with an error, or, in p_silent, with nothing. 'whole': the rows count. What they name is
+-- locked from here on, so that no kill comes in between.
+create or replace function onceq.spark_joint(
+    s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], out fate text, out silent uuid[]
+)
+language plpgsql volatile as $$
+declare
+    named uuid[] := array(select distinct eid from onceq.spark_named where attempt = any (p_attempts));
+    own bigint[] := onceq.spark_own(s);
+    held uuid[];
+begin
+    fate := 'whole'; silent := '{}';
+    if named = '{}' then
+        return;
+    end if;
+    held := array(select e.eid from onceq.element e where e.eid = any (named)
+        and e.claimed_by = any (own) and e.role in ('request', 'datagram') order by e.seq for update);
+    if cardinality(held) < cardinality(named) then
+        perform onceq.spark_refuse_strangers(named);
+        fate := 'gone';
+        return;
+    end if;
+    silent := array(select eid from unnest(held) n (eid) where not exists (
+        select from onceq.spark_reply r where r.eid = n.eid and r.attempt = any (p_attempts)));
+    if silent <> '{}' or exists (select from onceq.spark_reply r where r.attempt = any (p_attempts)
+            and r.eid = any (held) and (r.error is not null or r.eid = any (p_doubled))) then
+        fate := 'failed';
+    end if;
+end $$;
+
+-- Refuses rows that name a request that there never was: they would be void for ever.
+create or replace function onceq.spark_refuse_strangers(p_named uuid[]) returns void
+language plpgsql volatile as $$
+declare stranger uuid;
+begin
+    select n.eid into stranger from unnest(p_named) n (eid)
+        where not exists (select from onceq.element e where e.eid = n.eid)
+          and not exists (select from onceq.history h where h.eid = n.eid) limit 1;
+    if stranger is not null then
+        raise exception 'a row names request %, which there never was', stranger using errcode = 'OQ007',
+            hint = 'eids are those of the requests that the row was computed from, as they came';
+    end if;
+end $$;
+
+-- Ends the planned group of a void batch: what was to be answered in it and was not is charged, all
+-- others go back uncharged. Returns how many were charged. A stateful server's cannot be void, as its
+-- state has it: it runs again, in halves.
+create or replace function onceq.spark_void(s onceq.spark_server, p_silent uuid[]) returns integer
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    charged integer := 0;
+begin
+    if s.stateful then
+        raise exception 'a row of a stateful query names requests that are not all finished with it'
+            using errcode = 'OQ007', hint = 'each gets its reply, without an error, in the batch of that row';
+    end if;
+    for e in select * from onceq.element where eid = any (p_silent)
+            and claimed_by = any (onceq.spark_own(s)) order by seq for update loop
+        perform onceq.return_element(e, 'charge', 'unanswered',
+            'rows were computed from this request, and the batch function returned none for it', e.claimed_by);
+        charged := charged + 1;
+    end loop;
+    perform onceq.spark_release(g) from onceq.spark_group g
+        where g.group_no = s.planned and g.held_until is null;
+    return charged;
+end $$;
 
 -- Removes the answered requests that are STILL claimed by these groups, and only for those writes
 -- reply and history, as onceq.conclude_batch does. Returns what was removed, by eid and seq.
@@ -157,8 +244,9 @@ begin
     select array_agg(x.eid), array_agg(x.seq) into eids, seqs from ended x;
 end $$;
 
--- Aborts the requests that were answered with an error, or more than once: charged; the n-th goes
--- to the error queue with its one failure reply, as does at once what is to be rejected.
+-- Aborts the requests that were answered with an error, or more than once: charged, unless the
+-- environment is to blame; the n-th goes to the error queue with its one failure reply, as does at
+-- once what is to be rejected.
 create or replace function onceq.spark_fail(
     s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], out failed integer, out returned integer
 )
@@ -168,14 +256,15 @@ declare
     e onceq.element;
 begin
     failed := 0; returned := 0;
-    for bad in select x.seq, x.claimed_by, min(r.error) as error, bool_or(r.reject) as reject
+    for bad in select x.seq, x.claimed_by, min(r.error) as error, min(r.code) as code,
+                case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'environment' else 'charge' end as fate
             from onceq.spark_reply r join onceq.element x on x.eid = r.eid
             where r.attempt = any (p_attempts) and (r.error is not null or r.eid = any (p_doubled))
               and x.claimed_by = any (onceq.spark_own(s)) group by x.seq order by x.seq loop
         select * into e from onceq.element where seq = bad.seq and claimed_by = bad.claimed_by for update;
         continue when e.seq is null;
-        if onceq.return_element(e, case when bad.reject then 'reject' else 'charge' end,
-                case when bad.error is null then 'doubled' when bad.reject then 'rejected' else 'handler' end,
+        if onceq.return_element(e, bad.fate, case when bad.error is null then 'doubled'
+                else coalesce(bad.code, case bad.fate when 'reject' then 'rejected' else 'handler' end) end,
                 coalesce(bad.error, 'the batch function returned more than one row for this request'),
                 bad.claimed_by) = 'failed' then
             failed := failed + 1;

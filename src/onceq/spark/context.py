@@ -1,0 +1,43 @@
+"""What a function for a request is given, and what it may return, as values.
+
+Public by way of `onceq.spark`. Pure: no Spark, no I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from uuid import UUID
+
+__all__ = ["Answer", "RequestContext"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestContext:
+    """What a function for a request knows of it. attempt: 1 for the first, 2 after one abort, ...
+
+    As a native server's context, but without a connection: a function acts by what it returns.
+    """
+
+    queue: str
+    eid: UUID
+    rid: str
+    registrant: str | None
+    thread: str | None
+    attempt: int
+    enqueued_at: datetime
+    priority: int
+    properties: Mapping[str, Any] | None
+    correlation_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A reply together with rows of the user's tables, by the table's name in `tables=`."""
+
+    reply: Any
+    rows: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Any])

@@ -1,0 +1,156 @@
+"""A function for a request, and one for an Arrow batch, as what a Spark server runs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from onceq import errors
+from onceq.model.queue import Queue
+from onceq.spark import each, vectorised
+from onceq.spark.answering import COLUMNS, Answers
+from onceq.spark.handlers import batch_function
+from tests.spark.handled import RETURNS, Booked, Total, book_arrow, book_one
+from tests.spark.serving import ORDERS, check_all_done
+from tests.spark.spark_parts import Repository, make_repository
+from tests.spark.test_serving import serve_once
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(180)
+ROWS: dict[str, type[Any]] = {"booked": Booked, "totals": Total}
+
+
+@pytest.fixture
+def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
+    made = make_repository(conninfo, repository_name, abort_limit=2)
+    yield made
+    made.close()
+
+
+def test_a_function_for_a_request(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    rids = repository.send(5)
+    for number, cents in enumerate([-1, -3, -4, -5, -500]):
+        repository.send(1, first=10 + number, cents=cents)
+    batch = each(book_one, rows=ROWS)
+    assert serve_once(spark, repository, tmp_path, batch=batch) == {}
+    replies = repository.replies()
+    assert {rid: replies.pop(rid) for rid in rids} == {
+        f"r{n}": ("done", b'{"number":%d}' % n) for n in range(5)
+    }
+    assert replies.pop("r10") == ("done", b'{"number":-1}')
+    assert {rid: outcome for rid, (outcome, _) in replies.items()} == dict.fromkeys(
+        ["r11", "r12", "r13", "r14"], "failed"
+    )
+    held = repository.ask("select rid, aborts, code from {}.element where role = 'failed'")
+    assert sorted(held) == [
+        ("r11", 2, "InvalidValue"),
+        ("r12", 2, "InvalidValue"),
+        ("r13", 2, "InvalidValue"),
+        ("r14", 1, "Reject"),
+    ]
+    assert [row[0] for row in repository.booked()] == ["r10", *rids]
+    assert repository.totals() == {"a0": 0 + 3, "a1": 1 + 4 - 1, "a2": 2}
+
+
+def test_a_function_for_an_arrow_batch(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    rids = repository.send(5)
+    batch = vectorised(book_arrow, returns=RETURNS)
+    assert serve_once(spark, repository, tmp_path, batch=batch) == {}
+    check_all_done(repository, rids)
+
+
+def asked(body: bytes, **changed: Any) -> pa.RecordBatch:
+    """Return a batch of two requests, the second with this body."""
+    good: dict[str, Any] = dict.fromkeys(COLUMNS) | {
+        "eid": str(uuid4()),
+        "rid": "r0",
+        "registrant": "till",
+        "aborts": 0,
+        "enqueued_at": dt.datetime(2026, 1, 1, tzinfo=dt.UTC),
+        "properties": '{"tint":"red"}',
+        "body": b'{"customer":"a","cents":7}',
+    }
+    return pa.RecordBatch.from_pylist([good, good | {"rid": "r1", "body": body} | changed])
+
+
+def answered(function: Any, body: bytes = b"{}", **changed: Any) -> tuple[Any, Any]:
+    """Return the answers to two requests, the first as it should be."""
+    answers = Answers(ORDERS, function, ROWS).of(asked(body, **changed))
+    first, second = answers.to_pylist()
+    assert first["error"] is None
+    return first, second
+
+
+def test_what_is_not_of_the_type_fails_alone() -> None:
+    _, second = answered(book_one, b'{"customer":1}')
+    assert second["code"] == "InvalidValue"
+    assert "the request in queue 'orders' is not" in second["error"]
+    _, second = answered(book_one, b'{"customer":"a","cents":-4}')
+    assert second["error"].startswith("a row for table 'booked': ")
+    assert (second["reply"], second["booked"]) == (None, None)
+
+
+def test_what_was_raised_says_what_becomes_of_the_request() -> None:
+    for cents, code, reject, retry in (
+        (-1, "ZeroDivisionError", None, None),
+        (-2, "Retry", None, True),
+        (-101, "Reject", True, None),
+    ):
+        _, second = answered(book_one, b'{"customer":"a","cents":%d}' % cents)
+        assert (second["code"], second["reject"], second["retry"]) == (code, reject, retry)
+        assert second["error"] in ("only once", "away", "negative")
+
+
+def test_a_datagram_needs_no_reply() -> None:
+    def silent(order: Any, context: Any) -> Any:
+        assert context.properties == {"tint": "red"}
+        return None if context.registrant is None else {"number": order.cents}
+
+    body = b'{"customer":"b","cents":1}'
+    first, second = answered(silent, body, registrant=None)
+    assert (first["reply"], second["reply"], second["error"]) == (b'{"number":7}', None, None)
+    _, second = answered(lambda o, c: None if c.rid == "r1" else {"number": o.cents}, body)
+    assert second["code"] == "InvalidValue"
+
+
+class Sparse(msgspec.Struct, omit_defaults=True):
+    cents: int = 0
+
+
+class Strange(msgspec.Struct):
+    cents: int
+
+
+Strange.__module__ = "__main__"
+
+
+@pytest.mark.parametrize(
+    ("batch", "queue", "says"),
+    [
+        ("book", ORDERS, "not str"),
+        (each(book_one, rows={"t": Sparse}), ORDERS, "type Sparse omits its defaults"),
+        (each(book_one), Queue("q", list[Strange], bytes), "type Strange is defined in the prog"),
+    ],
+)
+def test_what_cannot_serve_is_refused(batch: Any, queue: Any, says: str) -> None:
+    with pytest.raises(errors.InvalidValue, match=says):
+        batch_function(batch, queue)
+
+
+def test_rows_that_spark_has_no_type_for_are_refused() -> None:
+    with pytest.raises(errors.InvalidValue, match="rows of table 't'"):
+        Answers(ORDERS, book_one, {"t": int})
