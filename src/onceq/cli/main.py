@@ -33,6 +33,7 @@ def make_app() -> typer.Typer:
     command(app, "init")(repository.init)
     command(app, "serve")(serving.serve)
     command(serving.spark_app, "archive")(pipelines.spark_archive)
+    command(serving.spark_app, "report")(pipelines.spark_report)
     app.add_typer(serving.spark_app, name="spark")
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)

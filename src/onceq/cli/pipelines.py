@@ -1,4 +1,4 @@
-"""What Spark does with requests that have ended, once or again and again: `onceq spark archive`."""
+"""What Spark does with requests that have ended, once or again and again: `onceq spark ...`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typer
 from onceq.cli.command import Place
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
+from onceq.cli.requests import as_time
 from onceq.cli.serving import LOOK_EVERY_S, stopped_by_signals
 from onceq.errors import MissingExtra, OperatingError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from onceq.spark.pipelines import Archived
+    from onceq.spark.pipelines import Archived, Reported
 
 MINUTE_S: Final = 60.0
 BEHIND: Final = (
@@ -71,6 +72,47 @@ def spark_archive(
         _tell(place, done)
 
     return run_pipeline(once, f"archiving to {root}", every=every, master=master)
+
+
+def spark_report(
+    place: Place,
+    out: Annotated[
+        str, typer.Argument(help="Where the report is: a directory that all of Spark sees.")
+    ],
+    *,
+    since: Annotated[
+        str | None, typer.Option(help="Ended at this time or later: 2026-01-31T12:00:00+01:00.")
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="Ended before this time.")] = None,
+    every: Every = None,
+    master: Master = None,
+) -> int:
+    """Report on load, waiting and service times, aborts, failures and recoveries.
+
+    OUT/latest/report.html is the page, OUT/latest/ends and aborts are the tables, in Parquet. A run
+    that dies leaves the former report whole.
+    """
+    target = place.target
+    begin, end = as_time("--since", since), as_time("--until", until)
+
+    def once(session: SparkSession) -> None:
+        from onceq.spark.pipelines import report  # noqa: PLC0415 # an extra
+
+        done = report(
+            out,
+            target.url or None,
+            repository=target.repository,
+            since=begin,
+            until=end,
+            spark=session,
+        )
+        place.output.item(asdict(done) if place.as_json else _as_told(done))
+
+    return run_pipeline(once, f"reporting to {out}", every=every, master=master)
+
+
+def _as_told(done: Reported) -> dict[str, object]:
+    return {"open": done.page, "ended": f"{done.ended:,}", "aborts": f"{done.aborts:,}"}
 
 
 def run_pipeline(

@@ -118,8 +118,8 @@ class Wanted:
             registrant=self.registrant,
             queue=self.queue,
             outcome=self.outcome,
-            since=_as_time("--since", self.since),
-            until=_as_time("--until", self.until),
+            since=as_time("--since", self.since),
+            until=as_time("--until", self.until),
         )
 
 
@@ -151,7 +151,7 @@ def old_row(old: OldRequest) -> dict[str, Any]:
     return row
 
 
-def _as_time(option: str, text: str | None) -> datetime | None:
+def as_time(option: str, text: str | None) -> datetime | None:
     """Returns a moment; without a time zone it is of this machine's."""
     try:
         return None if text is None else datetime.fromisoformat(text).astimezone()

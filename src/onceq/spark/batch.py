@@ -72,11 +72,11 @@ class KeySlice(InputPartition):
 
 
 class OnceqBatchReader(DataSourceReader):
-    """Reads a relation. conditions: what was pushed down, as SQL and its values."""
+    """Reads columns of a relation. conditions: what was pushed down, as SQL and its values."""
 
-    def __init__(self, options: ReadingOptions) -> None:
+    def __init__(self, options: ReadingOptions, names: Sequence[str]) -> None:
         self.options = options
-        self.relation: Relation = relation_of(options.read)
+        self.relation: Relation = relation_of(options.read).only(names)
         self.conditions: list[tuple[str, list[Any]]] = []
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name

@@ -24,7 +24,15 @@ from onceq.spark.pages import Html, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["Buckets", "Line", "Paint", "Scale", "lines_over_time", "stack_over_time"]
+__all__ = [
+    "Buckets",
+    "Line",
+    "Paint",
+    "Scale",
+    "lines_over_time",
+    "require_figures",
+    "stack_over_time",
+]
 
 
 class Paint(enum.Enum):
@@ -119,7 +127,15 @@ _DURATIONS: Final = {
 _NAMED: Final = re.compile(r'( id="|href="#|url\(#)')
 _SIZE: Final = re.compile(r' (?:width|height)="[^"]*pt"')
 _DRAWN: Final = re.compile(r"<svg.*</svg>", re.DOTALL)
+_PATH: Final = re.compile(r'(?<= d=")[^"]*')
+_FINE: Final = re.compile(r"(\.\d)\d+")
+"""Of a place on the page, what is less than a tenth of a point."""
 _METADATA: Final = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+
+
+def require_figures() -> None:
+    """Raises MissingExtra when figures cannot be drawn, before anything is done for them."""
+    _load("")
 
 
 def lines_over_time(buckets: Buckets, lines: Sequence[Line], *, scale: Scale, caption: str) -> Html:
@@ -189,7 +205,8 @@ def _figure(
         written = io.StringIO()
         figure.savefig(written, format="svg", transparent=True)
     said = f"<figcaption>{shown(caption)}</figcaption>"
-    return Html(f"<figure>{said}{keys}{_inline(written.getvalue(), caption)}</figure>\n")
+    plot = f'<div class="wide">{_inline(written.getvalue(), caption)}</div>'
+    return Html(f"<figure>{said}{keys}{plot}</figure>\n")
 
 
 def _load(part: str) -> Any:
@@ -225,6 +242,7 @@ _SCALED: Final = {
 def _inline(text: str, caption: str) -> Html:
     """Returns what matplotlib wrote as a part of a page: in its colours, with names of its own."""
     drawn = _METADATA.sub("", _DRAWN.findall(text)[0])
+    drawn = _PATH.sub(lambda path: _FINE.sub(r"\1", path.group()), drawn)
     for paint in Paint:
         drawn = drawn.replace(paint.value, paint.on_page)
     own = f"f{zlib.crc32((drawn + shown(caption)).encode()):08x}-"

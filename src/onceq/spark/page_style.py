@@ -45,7 +45,10 @@ p {{ margin:.5rem 0; max-width:46rem }}
 .tiles dt {{ color:var(--soft); font-size:.85rem }}
 .tiles dd {{ margin:0; font-size:1.4rem; font-weight:600; overflow-wrap:anywhere }}
 .wide {{ overflow-x:auto; margin:.75rem 0 }}
-table {{ border-collapse:collapse; font-size:.9rem; font-variant-numeric:tabular-nums }}
+table {{
+  border-collapse:collapse; min-width:min(100%,26rem); font-size:.9rem;
+  font-variant-numeric:tabular-nums;
+}}
 caption {{ text-align:left; padding-bottom:.35rem }}
 th, td {{
   text-align:left; vertical-align:top; padding:.3rem .75rem; max-width:26rem;
@@ -53,12 +56,13 @@ th, td {{
 }}
 th {{ vertical-align:bottom; font-weight:600; overflow-wrap:normal }}
 th small {{ display:block; font-weight:400 }}
+td:not(.number) {{ min-width:5.5rem }}
 .number {{ text-align:right; white-space:nowrap }}
 td[style] {{
   background:linear-gradient(to left,var(--bar) var(--share),transparent var(--share));
 }}
 figure {{ margin:1rem 0 1.5rem }}
-figure svg {{ display:block; width:100%; height:auto }}
+figure svg {{ display:block; width:100%; min-width:36rem; height:auto }}
 figure text {{ font-family:inherit !important }}
 .keys {{
   list-style:none; display:flex; flex-wrap:wrap; gap:.2rem 1.1rem; margin:.25rem 0; padding:0;
@@ -77,6 +81,7 @@ figure text {{ font-family:inherit !important }}
   figure, tr, .tiles div {{ break-inside:avoid }}
   h2, h3 {{ break-after:avoid }}
   .wide {{ overflow:visible }}
+  figure svg {{ min-width:0 }}
   td[style], .tiles div, .keys li::before {{ print-color-adjust:exact }}
 }}
 """

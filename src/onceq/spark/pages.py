@@ -55,13 +55,15 @@ class Html(str):
 class Column:
     """A column of a table. unit: below its name. digits: after the point of a fraction.
 
-    bar: a bar shows how large each number is beside the largest.
+    bar: a bar shows how large each number is beside the largest; markup has none. right: aligned as
+    numbers are, which need not be told.
     """
 
     name: str
     unit: str = ""
     digits: int = 0
     bar: bool = False
+    right: bool = False
 
 
 def shown(value: object, digits: int = 0) -> Html:
@@ -126,11 +128,14 @@ def table(
     """Returns a table: numbers to the right, at most ROWS_MAX rows."""
     kept = rows[:ROWS_MAX]
     largest = [_largest([row[place] for row in kept]) for place in range(len(columns))]
+    sides = [_side(one, most) for one, most in zip(columns, largest, strict=True)]
     head = "".join(
-        f"<th{_side(most)}>{shown(one.name)}{_unit(one.unit)}</th>"
-        for one, most in zip(columns, largest, strict=True)
+        f"<th{side}>{shown(one.name)}{_unit(one.unit)}</th>"
+        for one, side in zip(columns, sides, strict=True)
     )
-    body = "".join(f"<tr>{''.join(map(_cell, columns, row, largest))}</tr>\n" for row in kept)
+    body = "".join(
+        f"<tr>{''.join(map(_cell, columns, row, sides, largest))}</tr>\n" for row in kept
+    )
     said = f"<caption>{_whole(caption)}</caption>" if caption else ""
     made = f"<table>{said}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
     left = len(rows) - len(kept)
@@ -139,25 +144,25 @@ def table(
 
 
 def _largest(values: Sequence[object]) -> float | None:
-    """Returns the largest number of a column; None: it is one of texts."""
-    there = [value for value in values if value is not None]
+    """Returns the largest number of a column; None: it is one of texts. Markup does not count."""
+    there = [value for value in values if value is not None and not isinstance(value, Html)]
     numbers = [value for value in there if isinstance(value, int | float)]
     return max(numbers, default=0) if len(numbers) == len(there) and there else None
 
 
-def _side(most: float | None) -> str:
-    return "" if most is None else ' class="number"'
+def _side(column: Column, most: float | None) -> str:
+    return "" if most is None and not column.right else ' class="number"'
 
 
 def _unit(unit: str) -> str:
     return f"<small>{shown(unit)}</small>" if unit else ""
 
 
-def _cell(column: Column, value: object, most: float | None) -> str:
+def _cell(column: Column, value: object, side: str, most: float | None) -> str:
     share = ""
     if column.bar and most and isinstance(value, int | float):
         share = f' style="--share:{max(0.0, 100 * value / most):.1f}%"'
-    return f"<td{_side(most)}{share}>{shown(value, column.digits)}</td>"
+    return f"<td{side}{share}>{shown(value, column.digits)}</td>"
 
 
 def section(title: str, *parts: Html) -> Html:

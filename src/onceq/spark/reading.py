@@ -72,11 +72,13 @@ def reading(
 ) -> Generator[dict[str, str]]:
     """Yields the options of `spark.read.format("onceq")`, for as long as the block runs.
 
-    read: "history" (a row for each request that has ended), "attempts" (one for each abort), or
-    "elements" (what is in the queues now, error queues and replies as well). partitions: most tasks
-    that read, each with a connection. local: the executors run on this machine. Conditions are only
-    pushed down where `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them
-    Spark refuses the source. Raises InvalidValue, CannotConnect, SchemaMissing.
+    read: "history" (a row for each request that has ended), "attempts" (one for each abort),
+    "elements" (what is in the queues now, error queues and replies as well), or "servers" (sessions
+    that serve now). With `spark.read.schema(...)`, which names some of the columns and their types,
+    the others are not fetched. partitions: most tasks that read, each with a connection. local: the
+    executors run on this machine. Conditions are only pushed down where
+    `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them Spark refuses the
+    source. Raises InvalidValue, CannotConnect, SchemaMissing.
     """
     relation_of(read)
     with (

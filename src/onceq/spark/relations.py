@@ -7,10 +7,13 @@ microseconds. Source: spec P3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
 
 from onceq.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = [
     "ATTEMPTS",
@@ -54,6 +57,13 @@ class Relation:
     def column(self, name: str) -> Column | None:
         """Returns the column of this name, if there is one."""
         return next((one for one in self.columns if one.name == name), None)
+
+    def only(self, names: Sequence[str]) -> Relation:
+        """Returns the relation with these columns alone. Raises InvalidValue for what is none."""
+        known = {one.name: one for one in self.columns}
+        if unknown := [name for name in names if name not in known]:
+            raise InvalidValue(f"column {unknown[0]!r}: what can be read is {', '.join(known)}")
+        return replace(self, columns=tuple(known[name] for name in names))
 
 
 def _columns(text: str) -> tuple[Column, ...]:
@@ -166,7 +176,23 @@ body binary e.body
     table="element e",
     key="e.seq",
 )
-RELATIONS: Final = {"history": HISTORY, "attempts": ATTEMPTS, "elements": ELEMENTS}
+SERVERS: Final = Relation(
+    columns=_columns("""
+server bigint s.incarnation
+host string s.host
+pid int s.pid
+started_at timestamp s.started_at
+"""),
+    source="{schema}.server s",
+    table="server s",
+    key="s.incarnation",
+)
+RELATIONS: Final = {
+    "history": HISTORY,
+    "attempts": ATTEMPTS,
+    "elements": ELEMENTS,
+    "servers": SERVERS,
+}
 
 
 def relation_of(name: str) -> Relation:

@@ -94,9 +94,9 @@ class OnceqDataSource(DataSource):
         read = self.options.get("read")
         return SOURCE_SCHEMA if read is None else relation_of(read).schema
 
-    def reader(self, schema: StructType) -> OnceqBatchReader:  # noqa: ARG002 - Spark's signature
-        """The reader of a relation."""
-        return OnceqBatchReader(ReadingOptions.from_spark(self.options))
+    def reader(self, schema: StructType) -> OnceqBatchReader:
+        """The reader of a relation: of these columns of it."""
+        return OnceqBatchReader(ReadingOptions.from_spark(self.options), schema.names)
 
     def writer(
         self,

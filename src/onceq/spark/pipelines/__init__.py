@@ -2,5 +2,6 @@
 
 from onceq.spark.pipelines.archiving import Archived, archive
 from onceq.spark.pipelines.records import records
+from onceq.spark.pipelines.reporting import Reported, report
 
-__all__ = ["Archived", "archive", "records"]
+__all__ = ["Archived", "Reported", "archive", "records", "report"]

@@ -28,7 +28,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["OF_KIND", "check_root", "read_files", "rehash", "sweep", "write_files"]
+__all__ = [
+    "OF_KIND",
+    "check_root",
+    "read_files",
+    "rehash",
+    "spoken",
+    "sweep",
+    "sync_directory",
+    "write_files",
+]
 
 OF_KIND: Final[dict[Kind, Relation]] = {Kind.HISTORY: HISTORY, Kind.ATTEMPT: ATTEMPTS}
 _SORTED: Final = {Kind.HISTORY: ("rid", "registrant"), Kind.ATTEMPT: ("eid",)}
@@ -40,23 +49,24 @@ _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _PATTERN: Final = re.compile(r"[][{}*?\\]")
 
 
-def check_root(root: str | Path) -> Path:
+def check_root(root: str | Path, use: str = "the archive") -> Path:
     """Returns the root, which exists then, and lasts. Raises InvalidValue, when it is no directory.
 
-    As Spark reads paths, some characters are patterns: a root that has them is refused.
+    use: what it is for. As Spark reads paths, some characters are patterns: a root that has them is
+    refused.
     """
     if _SCHEME.match(str(root)):
-        raise InvalidValue(f"{root}: an archive is a directory that all of Spark's machines see")
+        raise InvalidValue(f"{root}: {use} is a directory that all of Spark's machines see")
     found = Path(os.path.abspath(root))  # noqa: PTH100 # Spark takes ".." out of paths, too
     if strange := _PATTERN.findall(str(found)):
-        raise InvalidValue(f"{found} cannot be the archive: {strange[0]!r} is a pattern for Spark")
+        raise InvalidValue(f"{found} cannot be {use}: {strange[0]!r} is a pattern for Spark")
     made = [one for one in (found, *found.parents) if not one.exists()]
     try:
         found.mkdir(parents=True, exist_ok=True)
         for one in made:
-            _sync_directory(one.parent)
+            sync_directory(one.parent)
     except OSError as error:
-        raise InvalidValue(f"{found} cannot be the archive: {error}") from error
+        raise InvalidValue(f"{found} cannot be {use}: {error}") from error
     return found
 
 
@@ -68,7 +78,7 @@ def write_files(rows: DataFrame, root: Path, kind: Kind, run: UUID) -> list[Arch
     folder = _folder(root, kind, run)
     dated = rows.withColumn("day", sf.to_date(ENDED[kind]))
     ordered = dated.sortWithinPartitions("day", *_SORTED[kind])
-    ordered.write.partitionBy("day").option("compression", "zstd").parquet(_spoken(folder))
+    ordered.write.partitionBy("day").option("compression", "zstd").parquet(spoken(folder))
     session = rows.sparkSession
     paths = sorted(str(path.relative_to(root)) for path in folder.rglob("*.parquet"))
     if not paths:
@@ -82,7 +92,7 @@ def _read_again(session: SparkSession, folder: Path, kind: Kind) -> list[Any]:
     relation = OF_KIND[kind]
     wrong = sf.expr(f"not ({DIGEST} <=> {digest_in_spark(relation)})")
     ended = sf.unix_micros(ENDED[kind])
-    written = session.read.schema(f"{relation.schema}, day date").parquet(_spoken(folder))
+    written = session.read.schema(f"{relation.schema}, day date").parquet(spoken(folder))
     return (
         written.groupBy(sf.col("_metadata.file_path").alias("uri"), "day")
         .agg(
@@ -154,13 +164,13 @@ def _sealed(root: str, path: str) -> dict[str, Any]:
                 digest.update(chunk)
             size = file.tell()
         for above in Path(path).parents:
-            _sync_directory(Path(root) / above)
+            sync_directory(Path(root) / above)
     except OSError:
         return {"path": path, "bytes": 0, "sha256": ""}
     return {"path": path, "bytes": size, "sha256": digest.hexdigest()}
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
     """Makes the names in a directory last."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -174,7 +184,7 @@ def read_files(
 ) -> DataFrame:
     """Returns what is in files of a kind, by the columns of its relation."""
     schema = OF_KIND[kind].schema
-    paths = [_spoken(root / one.path) for one in files if one.kind is kind]
+    paths = [spoken(root / one.path) for one in files if one.kind is kind]
     spark: Any = session  # its types are partial
     found: DataFrame = (
         spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)
@@ -195,6 +205,6 @@ def _folder(root: Path, kind: Kind, run: UUID) -> Path:
     return root / kind / f"{_RUN}{run}"
 
 
-def _spoken(path: Path) -> str:
+def spoken(path: Path) -> str:
     """Returns a path as Spark takes it, whatever its default file system is."""
     return f"file:{path}"

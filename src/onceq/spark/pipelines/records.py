@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 from onceq.engine.spark_driver import spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
-from onceq.spark.pipelines.files import read_files
+from onceq.spark.pipelines.files import OF_KIND, read_files
 from onceq.spark.reading import ReadingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.session import REQUIRED_SETTINGS, is_local
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -37,9 +37,11 @@ def records(
     url: str | None = None,
     *,
     repository: str = "onceq",
+    columns: Sequence[str] | None = None,
 ) -> Generator[DataFrame]:
     """Yields all records of a kind, archived or not, for as long as the block runs.
 
+    columns: those that are read; None: all, bodies and replies too.
     Each once: `records(...).join(rids, "rid")` looks millions of requests up. What an archive that
     runs meanwhile archives and trims at once is missed: keep what is younger than a query lasts.
     Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises InvalidValue, CannotConnect,
@@ -54,15 +56,23 @@ def records(
     ):
         with spark_driver(place) as driver:
             manifest = driver.perform(ArchiveManifest(kind=kind))
-        here = read_records(session, place, kind, since=manifest.archived, until=None)
+        here = read_records(session, place, kind, columns, since=manifest.archived)
         there = read_files(session, Path(manifest.root or ""), kind, manifest.files)
-        yield there.unionByName(here)
+        yield there.select(*here.columns).unionByName(here)
 
 
 def read_records(
-    session: SparkSession, place: Place, kind: Kind, *, since: int, until: int | None
+    session: SparkSession,
+    place: Place,
+    kind: Kind,
+    columns: Sequence[str] | None = None,
+    *,
+    since: int,
+    until: int | None = None,
 ) -> DataFrame:
     """Returns the records of a kind that PostgreSQL holds, after `since` and up to `until`."""
+    relation = OF_KIND[kind]
+    wanted = relation if columns is None else relation.only(columns)
     options = ReadingOptions(
         place=place,
         read=RELATION[kind],
@@ -70,4 +80,5 @@ def read_records(
         until=until,
         partitions=session.sparkContext.defaultParallelism,
     )
-    return session.read.format(OnceqDataSource.name()).options(**options.to_spark()).load()
+    reader = session.read.format(OnceqDataSource.name()).schema(wanted.schema)
+    return reader.options(**options.to_spark()).load()

@@ -26,6 +26,7 @@ SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
 SETTINGS: Final = {
     **REQUIRED_SETTINGS,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.debug.maxToStringFields": "1000",  # or it warns that a plan is too long to be shown
 }
 
 

@@ -1,0 +1,142 @@
+"""The report: load, waiting and service times, aborts, failures and recoveries, as tables and page.
+
+Public by way of `onceq.spark.pipelines`. Everything is counted by Spark, over what is live and what
+is archived; what comes to the driver is bounded (`findings`). A run writes aside, and its result
+takes the place of the former one by a rename: a run that dies leaves the former result whole.
+Source: spec P7, Q14.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark.sql import functions as sf
+
+from onceq.errors import InvalidValue
+from onceq.model.archive_ops import Kind
+from onceq.spark.figures import require_figures
+from onceq.spark.pipelines.facts import (
+    ABORT_COLUMNS,
+    END_COLUMNS,
+    Records,
+    Span,
+    gather,
+    measured,
+    spread,
+)
+from onceq.spark.pipelines.files import check_root, spoken
+from onceq.spark.pipelines.findings import find
+from onceq.spark.pipelines.records import records
+from onceq.spark.pipelines.replacing import LATEST, replacing
+from onceq.spark.pipelines.report_page import Subject, report_page
+from onceq.spark.pipelines.report_tables import GROUPS
+from onceq.spark.pipelines.sessions import own_session
+from onceq.spark.reading import reading
+from onceq.spark.registration import reach
+from onceq.spark.session import build_session, is_local
+from onceq.spark.source import OnceqDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+    from datetime import datetime
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from onceq.spark.pipelines.facts import Facts
+
+__all__ = ["Reported", "report"]
+
+PAGE: Final = "report.html"
+_STAGED: Final = "staged"
+_ORDER: Final = ("span", "by", "starts_at", "name")
+_ABORTS: Final = (*GROUPS, "charge", "code")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reported:
+    """What a report came to. page: the file to open. tables: their folders, by name.
+
+    ended, aborts: how many of each it counts.
+    """
+
+    page: str
+    tables: dict[str, str]
+    ended: int
+    aborts: int
+
+
+def report(
+    out: str | Path,
+    url: str | None = None,
+    *,
+    repository: str = "onceq",
+    since: datetime | None = None,
+    until: datetime | None = None,
+    spark: SparkSession | None = None,
+) -> Reported:
+    """Reports on what has ended from `since` on and before `until`, live and archived.
+
+    out: a directory that the driver and the executors see. Its `latest` leads to the result, a page
+    `report.html` and the tables `ends` and `aborts` in Parquet; the former result is removed once
+    the new one has taken its place. since, until: with a time zone; None: from the first, to the
+    last. Raises InvalidValue, IllegalState (another run writes there), EnvironmentFault (Spark
+    failed), MissingExtra (matplotlib), CannotConnect, SchemaMissing: the former result is there.
+    """
+    span = _checked(since, until)
+    require_figures()
+    root = check_root(out, "where a report is")
+    with (
+        reach(url, repository),
+        own_session(spark or build_session("onceq report"), "there is no new report") as session,
+        replacing(root) as folder,
+        _read(session, url, repository) as read,
+    ):
+        facts = gather(read, folder / _STAGED, span)
+        days = _write_tables(facts, folder)
+        found = find(facts, days)
+        subject = Subject(repository=repository, span=span)
+        (folder / PAGE).write_text(report_page(subject, found), encoding="utf-8")
+        shutil.rmtree(folder / _STAGED)
+    latest = root / LATEST
+    return Reported(
+        page=str(latest / PAGE),
+        tables={name: str(latest / name) for name in ("ends", "aborts")},
+        ended=found.overall.get("ended", 0),
+        aborts=sum(found.aborted.values()),
+    )
+
+
+def _checked(since: datetime | None, until: datetime | None) -> Span:
+    for name, moment in (("since", since), ("until", until)):
+        if moment is not None and moment.tzinfo is None:
+            raise InvalidValue(f"{name} {moment}: a time needs its time zone")
+    if since is not None and until is not None and since >= until:
+        raise InvalidValue(f"since {since} is not before until {until}: nothing can be in between")
+    return Span(since=since, until=until)
+
+
+@contextlib.contextmanager
+def _read(session: SparkSession, url: str | None, repository: str) -> Generator[Records]:
+    with (
+        records(session, Kind.HISTORY, url, repository=repository, columns=END_COLUMNS) as history,
+        records(
+            session, Kind.ATTEMPT, url, repository=repository, columns=ABORT_COLUMNS
+        ) as attempts,
+        reading("servers", url, repository=repository, local=is_local(session)) as options,
+    ):
+        servers = session.read.format(OnceqDataSource.name()).options(**options).load()
+        yield Records(history=history, attempts=attempts, servers=servers)
+
+
+def _write_tables(facts: Facts, folder: Path) -> DataFrame:
+    """Writes the tables; the rows of days, of everything."""
+    ends = measured(spread(facts.ends), *GROUPS)
+    aborts = spread(facts.aborts).groupBy(*_ABORTS).agg(sf.count("*").alias("aborts"))
+    for name, table in (("ends", ends), ("aborts", aborts)):
+        table.sortWithinPartitions(*_ORDER).write.parquet(spoken(folder / name))
+    written = ends.sparkSession.read.schema(ends.schema).parquet(spoken(folder / "ends"))
+    return written.where("span = 'day' and by = 'all'")
