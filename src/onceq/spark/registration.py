@@ -89,7 +89,8 @@ def register(
     `spark.readStream.format("onceq").options(**options)`, and the same for `writeStream`, after
     `spark.dataSource.register(onceq.spark.source.OnceqDataSource)`. A newer life of this name
     fences this one: its query then fails with Fenced. When the block ends, what is still claimed
-    goes back to the queue, uncharged; stop the query first.
+    goes back to the queue, uncharged; stop the query first. Not for a query that keeps a state: its
+    requests could be killed, or taken over. `Server` has a setting for it.
     """
     check_id("Spark server", name)
     changes = check_tables(tables or {})
