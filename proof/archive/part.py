@@ -1,7 +1,8 @@
 """The archive: its runs killed at each of their steps, and at any moment, while rows come in.
 
-Each row of history must be in files exactly once, as PostgreSQL had it, whatever was killed; and
-only what is in files, and old enough, may have been trimmed. Most rows are made by a generator
+Each row of history must be in files exactly once, as PostgreSQL had it, whatever was killed, and
+however often it was put together with others; and only what is in files, and old enough, may have
+been trimmed. Most rows are made by a generator
 (`trial.GENERATE`), which writes what servers would have written, in transactions that wait before
 they commit, or roll back and begin again; the first are of a real run. One control commits files
 without moving the position; the other takes numbers for settled whose transactions are still open.
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from proof.part import Order
 
 ROWS: Final = {Size.SMALL: 6_000, Size.PROOF: 5_000_000, Size.LONG: 20_000_000}
-POINTS: Final = tuple(sorted(OF_ARCHIVE))
-SMALL_POINTS: Final = ("ArchiveCommit.after",)
+OF_COMPACTION: Final = ("archive.compacted", "ArchiveReplace.before", "ArchiveReplace.after")
+"""Struck first: later the runs before may be too large to be put together."""
+POINTS: Final = (*OF_COMPACTION, *sorted(OF_ARCHIVE - set(OF_COMPACTION)))
+SMALL_POINTS: Final = ("archive.compacted", "ArchiveCommit.after")
 """That of the small size: each takes a Spark of its own."""
 BY_CHANCE: Final = {Size.SMALL: 0, Size.PROOF: 7, Size.LONG: 87}
 """Kills at no point of the table."""
@@ -55,10 +58,10 @@ def run(order: Order) -> Outcome:
         runs = Runs(order.place)
         trial = Trial(order, url, "archived", chance)
         trial.begin()
+        with runs.process() as process:
+            runs.ask(process, trial.told)
         points = SMALL_POINTS if order.size is Size.SMALL else POINTS
-        blows: list[str | float] = [*points]
-        blows += [chance.uniform(*CHANCE_S) for _ in range(BY_CHANCE[order.size])]
-        chance.shuffle(blows)
+        blows = _blows(points, order.size, chance)
         rows, done = ROWS[order.size] - REAL, 0
         for number, blow in enumerate(blows, 1):
             last = rows * number // (len(blows) + 1)
@@ -80,6 +83,16 @@ def run(order: Order) -> Outcome:
                 Control(what=UNSETTLED, broke=int(is_lost(runs, process, trial)), of=1),
             ]
     return _outcome(trial, runs, points, controls)
+
+
+def _blows(points: tuple[str, ...], size: Size, chance: random.Random) -> list[str | float]:
+    """Returns the points and the times at which runs are killed, in their order."""
+    first = [one for one in points if one in OF_COMPACTION]
+    others: list[str | float] = [one for one in points if one not in OF_COMPACTION]
+    others += [chance.uniform(*CHANCE_S) for _ in range(BY_CHANCE[size])]
+    chance.shuffle(first)
+    chance.shuffle(others)
+    return [*first, *others]
 
 
 def broken(trial: Trial, what: str) -> Trial:

@@ -36,6 +36,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
     repository: str
     root: str
     keep_days: int
+    compact: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,13 @@ def main() -> None:
     """Archives whenever it is told to: the process of `Runs`."""
     for line in sys.stdin.buffer:
         told = msgspec.json.decode(line, type=Told)
-        done = archive(told.root, told.url, repository=told.repository, keep_days=told.keep_days)
+        done = archive(
+            told.root,
+            told.url,
+            repository=told.repository,
+            keep_days=told.keep_days,
+            compact=told.compact,
+        )
         sys.stdout.buffer.write(DONE + repr(done).encode() + b"\n")
         sys.stdout.buffer.flush()
 

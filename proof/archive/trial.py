@@ -44,6 +44,7 @@ ROLLED_BACK: Final = 0.2
 KEEP_DAYS: Final = 10
 DAYS: Final = 20
 """The generated rows ended in so many days: half of them may be trimmed."""
+COMPACT: Final = 2
 SLACK: Final = dt.timedelta(hours=1)
 QUEUE: Final = onceq.Queue("words", str, str, abort_limit=5, keep_body=True)
 GENERATE: Final = """
@@ -114,7 +115,11 @@ class Trial:
     def told(self) -> Told:
         """A run of this archive."""
         return Told(
-            url=self.url, repository=self.repository, root=str(self.root), keep_days=KEEP_DAYS
+            url=self.url,
+            repository=self.repository,
+            root=str(self.root),
+            keep_days=KEEP_DAYS,
+            compact=COMPACT,
         )
 
     def begin(self) -> None:

@@ -21,6 +21,7 @@ from onceq.model.archive_ops import (
     ArchiveDead,
     ArchiveManifest,
     ArchivePlan,
+    ArchiveReplace,
     ArchiveSettle,
     ArchiveTables,
     ArchiveTrim,
@@ -194,6 +195,82 @@ def test_a_folder_is_dead_once_nobody_can_commit_it(driver: SparkDriver) -> None
     driver.perform(ArchivePlan(epoch=epoch, run=dies))
     assert driver.perform(ArchiveDead(epoch=epoch)) == []
     assert driver.perform(ArchiveDead(epoch=begin(driver))) == [dies]
+
+
+def replace(driver: SparkDriver, epoch: int, *files: dict[str, Any]) -> int:
+    """Put files in the place of all that there are."""
+    run = uuid4()
+    driver.perform(ArchivePlan(epoch=epoch, run=run))
+    replaced = {one.run for one in driver.perform(ArchiveManifest()).files if one.run is not None}
+    return driver.perform(
+        ArchiveReplace(epoch=epoch, replaced=list(replaced), run=run, files=list(files))
+    )
+
+
+@pytest.fixture
+def two_runs(driver: SparkDriver, qm: onceq.QueueManager) -> int:
+    """The epoch of a run that has committed two folders."""
+    end_some(qm, 3)
+    epoch = begin(driver)
+    until = settled(driver, epoch)
+    commit(driver, epoch, 0, until - 1, file(2))
+    commit(driver, epoch, until - 1, until, file(1, "b.parquet"))
+    return epoch
+
+
+def test_files_take_the_place_of_others_that_hold_the_same(
+    driver: SparkDriver, two_runs: int
+) -> None:
+    before = driver.perform(ArchiveManifest()).files
+    assert replace(driver, two_runs, file(3, "c.parquet")) == 1
+    (after,) = driver.perform(ArchiveManifest()).files
+    assert (after.path, after.rows) == ("history/run=1/c.parquet", 3)
+    assert (after.since, after.until) == (before[0].since, before[1].until)
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        [],
+        [file(2, "c.parquet")],
+        [file(3, "c.parquet"), file(1, "d.parquet", Kind.ATTEMPT)],
+        [{**file(3, "c.parquet"), "day": "2026-11-21"}],
+        [{**file(3, "c.parquet"), "last_us": 3}],
+    ],
+)
+def test_files_that_hold_something_else_take_no_place(
+    driver: SparkDriver, two_runs: int, files: list[dict[str, Any]]
+) -> None:
+    before = driver.perform(ArchiveManifest())
+    with pytest.raises(errors.IllegalState, match="does not hold what"):
+        replace(driver, two_runs, *files)
+    assert driver.perform(ArchiveManifest()) == before
+    begin(driver)
+    with pytest.raises(errors.Fenced):
+        replace(driver, two_runs, file(3, "c.parquet"))
+
+
+@pytest.mark.parametrize(("parts", "whole"), [("a", [False]), ("[ab]", [True])])
+def test_a_new_file_is_trimmed_where_all_are_that_it_replaces(
+    driver: SparkDriver, qm: onceq.QueueManager, two_runs: int, parts: str, whole: list[bool]
+) -> None:
+    path = f"path ~ '/{parts}[.]parquet'"
+    mark = f"update {qm.repository}.archive_file set is_trimmed = true where {path}"
+    driver.connection.execute(mark.encode())
+    replace(driver, two_runs, file(3, "c.parquet"))
+    assert trimmed(driver) == whole
+
+
+def test_what_was_replaced_goes_after_a_day_and_another_run(
+    driver: SparkDriver, qm: onceq.QueueManager, two_runs: int
+) -> None:
+    replace(driver, two_runs, file(3, "c.parquet"))
+    later = begin(driver)
+    assert driver.perform(ArchiveDead(epoch=later)) == []
+    clock = f"update {qm.repository}.archive_run set replaced_at = replaced_at - interval '25 h'"
+    driver.connection.execute(clock.encode())
+    assert driver.perform(ArchiveDead(epoch=two_runs)) == []
+    assert len(driver.perform(ArchiveDead(epoch=later))) == 2
 
 
 def test_only_what_is_archived_and_old_is_trimmed(

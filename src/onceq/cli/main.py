@@ -7,7 +7,7 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from onceq.cli import bulk, pipelines, queues, repository, requests, serving
+from onceq.cli import bulk, pipelines, queues, repository, requests, restoring, serving
 from onceq.cli.command import Place, command
 from onceq.cli.doctor import doctor
 from onceq.cli.torture import torture
@@ -34,6 +34,7 @@ def make_app() -> typer.Typer:
     command(app, "serve")(serving.serve)
     command(serving.spark_app, "archive")(pipelines.spark_archive)
     command(serving.spark_app, "report")(pipelines.spark_report)
+    command(serving.spark_app, "restore")(restoring.spark_restore)
     app.add_typer(serving.spark_app, name="spark")
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)

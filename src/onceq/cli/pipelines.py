@@ -18,7 +18,7 @@ from onceq.cli.serving import LOOK_EVERY_S, stopped_by_signals
 from onceq.errors import MissingExtra, OperatingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -48,6 +48,10 @@ def spark_archive(
         int | None,
         typer.Option(min=0, max=36_500, help="Trim what ended longer ago; default: trim nothing."),
     ] = None,
+    compact: Annotated[
+        int | None,
+        typer.Option(min=2, max=10_000, help="Put so many small runs together; default: none."),
+    ] = None,
     every: Every = None,
     master: Master = None,
 ) -> int:
@@ -67,6 +71,7 @@ def spark_archive(
             target.url or None,
             repository=target.repository,
             keep_days=keep_days,
+            compact=compact,
             spark=session,
         )
         _tell(place, done)
@@ -122,8 +127,7 @@ def run_pipeline(
 
     doing: what it does, for who reads standard error. every: minutes. Raises MissingExtra.
     """
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
+    require_spark()
     from onceq.spark import build_session  # noqa: PLC0415 # an extra
 
     session = build_session(master=master)
@@ -136,6 +140,17 @@ def run_pipeline(
     finally:
         session.stop()
     return OK
+
+
+def require_spark() -> None:
+    """Raises MissingExtra when PySpark is not installed."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
+
+
+def counted(rows: Mapping[str, int]) -> str:
+    """Returns how many rows of each kind there are, for people; empty, when there is none."""
+    return ", ".join(f"{count:,} of {kind}" for kind, count in rows.items() if count)
 
 
 def _again_and_again(once: Callable[[], None], pause_s: float) -> None:
@@ -163,13 +178,12 @@ def _tell(place: Place, done: Archived) -> None:
     if place.as_json:
         place.output.line(asdict(done))
         return
-    trimmed = ", ".join(f"{count:,} of {kind}" for kind, count in done.trimmed.items() if count)
-    archived = ", ".join(f"{count:,} of {kind}" for kind, count in done.rows.items() if count)
     place.output.item(
         {
-            "archived": archived or "nothing new",
+            "archived": counted(done.rows) or "nothing new",
             "files": done.files,
             "bytes": done.bytes,
-            "trimmed": trimmed or "nothing",
+            "trimmed": counted(done.trimmed) or "nothing",
+            "put together": f"{done.compacted} runs" if done.compacted else "nothing",
         }
     )

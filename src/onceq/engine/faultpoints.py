@@ -81,14 +81,17 @@ OPS: Final = {
     "ArchiveBegin": "a run of the archive begins, and fences the one before",
     "ArchiveSettle": "it is noted up to where no record is still to come",
     "ArchiveCommit": "files go into the manifest, and the position moves",
+    "ArchiveReplace": "files take the place of others in the manifest, which hold the same rows",
     "ArchivePlan": "a folder of files is noted, and not yet written",
     "ArchiveTrim": "rows that are in files are removed",
+    "ArchiveRestore": "rows of a file are put back into the tables, and not yet committed",
     "ArchiveTrimmed": "it is noted of which files no row is left in the tables",
 }
 """Op, or step of one, to what happens: each is a point `NAME.before` and a point `NAME.after`."""
 
 PLACES: Final = {
     "archive.written": "files of a run are written and durable, and in no manifest",
+    "archive.compacted": "the files of small runs are one by day, durable, and in no manifest",
     "bulk.read": "an executor is about to enqueue rows of a DataFrame",
     "bulk.enqueued": "they are enqueued, and Spark does not know",
     "migrate.made": "the schema is made or brought up to date, and not committed",

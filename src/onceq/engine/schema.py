@@ -36,6 +36,7 @@ FUNCTION_FILES = (
     "views",
     "old_requests",
     "archive",
+    "restore",
     "bulk",
 )
 _SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")

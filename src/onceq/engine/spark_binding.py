@@ -65,6 +65,7 @@ def _manifest(rows: Sequence[Row]) -> archive.Manifest:
             until=row[10],
             sha256=row[11],
             is_trimmed=row[12],
+            run=row[13],
         )
         for row in rows
         if row[2] is not None
@@ -82,6 +83,9 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
         "epoch bigint, since bigint, until bigint, run uuid, files jsonb",
         _scalar,
     ),
+    archive.ArchiveReplace: call(
+        "archive_replace", "epoch bigint, replaced uuid[], run uuid, files jsonb", _scalar
+    ),
     archive.ArchiveCount: call(
         "archive_count", "kind text, since bigint, until bigint", _scalar, writes=False
     ),
@@ -98,9 +102,10 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
         _manifest,
         "root, archived, (file).path, (file).kind, (file).day, (file).rows, (file).bytes,"
         " (file).first_us, (file).last_us, (file).since, (file).until,"
-        " encode((file).sha256, 'hex'), (file).is_trimmed",
+        " encode((file).sha256, 'hex'), (file).is_trimmed, (file).run",
         writes=False,
     ),
+    archive.ArchiveRestore: call("archive_restore", "epoch bigint, path text", _scalar),
     archive.ArchiveRedriven: call("archive_redriven", "eids uuid[]", dict, writes=False),
 }
 

@@ -21,12 +21,13 @@ from onceq.engine.binding import BINDINGS
 from onceq.engine.driver import PostgresDriver, connect
 from onceq.engine.locate import EMBEDDED, locate
 from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
-from onceq.errors import CannotConnect
+from onceq.errors import CannotConnect, EnvironmentFault
 from onceq.model.ops import Commit, Rollback
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
+    from onceq.model.archive_ops import ArchiveRestore
     from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkCommitted
 
 ALL_BINDINGS: Final = {**BINDINGS, **SPARK_BINDINGS, **ARCHIVE_BINDINGS}
@@ -67,6 +68,46 @@ class SparkDriver(PostgresDriver):
                 yield Stage(self.connection, self._repository, self.perform(op))
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=False) from error
+
+    def restore(
+        self, op: ArchiveRestore, shape: str, wrong: str, rows: Iterable[Sequence[Any]]
+    ) -> int:
+        """Performs an ArchiveRestore on the rows of its file, in a transaction of its own.
+
+        shape: a query whose columns are those of the rows; wrong: one that counts what was put back
+        and is not as it was; both with {schema}. Raises what the Op does and EnvironmentFault (some
+        are not as they were), nothing happened; or InDoubt, ask again.
+        """
+        try:
+            self._execute(b"begin", committing=False)
+            self._fill(shape.replace("{schema}", self._repository), rows)
+            restored = self.perform(op)
+            self._refuse_wrong(op, wrong)
+            self.perform(Commit())
+        except BaseException:
+            self.perform(Rollback())
+            raise
+        return restored
+
+    def _fill(self, shape: str, rows: Iterable[Sequence[Any]]) -> None:
+        """Makes the temporary table of an ArchiveRestore, for this transaction."""
+        table = f"create temporary table restoring on commit drop as {shape} limit 0"
+        try:
+            with self.connection.cursor() as cursor:
+                cursor.execute(table.encode())
+                with cursor.copy(b"copy pg_temp.restoring from stdin") as copy:
+                    for row in rows:
+                        copy.write_row(row)
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=False) from error
+
+    def _refuse_wrong(self, op: ArchiveRestore, wrong: str) -> None:
+        (((count,),),) = self.rows(wrong, [], 1)
+        if count:
+            raise EnvironmentFault(
+                f"{count} rows of {op.path} are not as they were, once they are back: "
+                "nothing of it is restored"
+            )
 
     def rows(
         self, query: str, values: Sequence[Any], many: int

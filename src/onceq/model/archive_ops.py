@@ -55,6 +55,7 @@ class ArchivedFile:
 
     first_us, last_us: the ends in it, in microseconds since 1970. sha256: of the file, in hex.
     since, until: of its folder's records. is_trimmed: the tables hold none of its rows any more.
+    run: the folder. These are known of what is in the manifest.
     """
 
     path: str
@@ -68,6 +69,7 @@ class ArchivedFile:
     since: int = 0
     until: int = 0
     is_trimmed: bool = False
+    run: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +108,11 @@ class ArchivePlan(Op["bool"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveDead(Op["list[UUID]"]):
-    """The folders of runs that died, which no commit can make part of the archive any more."""
+    """The folders that no commit can make part of the archive any more: those of runs that died.
+
+    And those of runs that were replaced by an earlier run than this, at least a day ago: who read
+    the manifest before that may still read their files.
+    """
 
     epoch: int
 
@@ -121,6 +127,20 @@ class ArchiveCommit(Op["int"]):
     epoch: int
     since: int
     until: int
+    run: UUID
+    files: list[dict[str, object]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveReplace(Op["int"]):
+    """Puts the files of a run into the manifest in the place of those of other runs.
+
+    A new file counts as trimmed where all of its kind and day do that it replaces. IllegalState
+    (the rows are not the same by kind, day, count, first and last end): nothing happened.
+    """
+
+    epoch: int
+    replaced: list[UUID]
     run: UUID
     files: list[dict[str, object]]
 
@@ -182,6 +202,18 @@ class ArchiveManifest(Op["Manifest"]):
     """The files of the archive; of a kind, or of each."""
 
     kind: Kind | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveRestore(Op["int"]):
+    """Puts those rows of a file back into the tables that they do not hold; how many.
+
+    Performed by `SparkDriver.restoring`, in a transaction that has the file's rows. IllegalState
+    (the file is not in the manifest, or names a queue or registrant that is not here).
+    """
+
+    epoch: int
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

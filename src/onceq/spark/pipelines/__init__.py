@@ -3,5 +3,6 @@
 from onceq.spark.pipelines.archiving import Archived, archive
 from onceq.spark.pipelines.records import records
 from onceq.spark.pipelines.reporting import Reported, report
+from onceq.spark.pipelines.restoring import Restored, restore
 
-__all__ = ["Archived", "Reported", "archive", "records", "report"]
+__all__ = ["Archived", "Reported", "Restored", "archive", "records", "report", "restore"]

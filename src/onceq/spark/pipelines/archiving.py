@@ -37,6 +37,7 @@ from onceq.model.archive_ops import (
     micros,
 )
 from onceq.model.names import check_range
+from onceq.spark.pipelines.compacting import compact as put_together
 from onceq.spark.pipelines.files import check_root, rehash, sweep, write_files
 from onceq.spark.pipelines.records import read_records
 from onceq.spark.pipelines.sessions import own_session
@@ -54,6 +55,8 @@ if TYPE_CHECKING:
 __all__ = ["Archived", "archive"]
 
 SETTLE_EVERY_S: Final = 0.05
+SETTLE_WITHIN_S: Final = 10.0
+"""A run waits so long for transactions that were under way when it began."""
 LOOKS: Final = 2
 RECORDS: Final = 1_000_000
 """Of the archive, committed at a time: what a run that dies has to do again."""
@@ -65,7 +68,8 @@ PAGES: Final = 1000
 class Archived:
     """What a run came to. rows: archived, by kind; trimmed: removed from PostgreSQL, by kind.
 
-    since, until: of the records that it read. swept: folders of runs that had died, gone now.
+    since, until: of the records that it read. compacted: runs that were put together. swept:
+    folders gone now, of runs that had died, and of those that were put together a day ago.
     is_behind: transactions are open since before this run, and what was written since may wait.
     """
 
@@ -75,6 +79,7 @@ class Archived:
     files: int
     bytes: int
     trimmed: dict[str, int]
+    compacted: int
     swept: int
     is_behind: bool
 
@@ -85,20 +90,23 @@ def archive(
     *,
     repository: str = "onceq",
     keep_days: int | None = None,
+    compact: int | None = None,
     spark: SparkSession | None = None,
-    wait_s: float = 10.0,
 ) -> Archived:
     """Archives what has ended, and trims what ended more than keep_days ago.
 
     root: a directory that the driver and the executors see; the same for each run. keep_days: 0 to
-    36,500; None: nothing is trimmed. wait_s: for transactions that were under way; what they may
-    still write is archived by the next run. Raises IllegalState (another root), Fenced (a newer run
-    has begun), FileMismatch (a file is not what was archived), EnvironmentFault (Spark failed, or
-    what was written is not what was sent), CannotConnect: this run has archived what it had
-    committed, and may be repeated.
+    36,500; None: nothing is trimmed. compact: 2 to 10,000: once so many runs that follow each other
+    are small, together at most 128 MB, they are put together into one, with a file a day; None:
+    none are. What transactions that have been open for longer may still write is archived by a
+    later run. Raises IllegalState (another root), Fenced (a newer run has begun), FileMismatch (a
+    file is not what was archived), EnvironmentFault (Spark failed, or what was written is not what
+    was sent), CannotConnect: this run has archived what it had committed, and may be repeated.
     """
     if keep_days is not None:
         check_range("keep_days", keep_days, 0, 36_500)
+    if compact is not None:
+        check_range("compact", compact, 2, 10_000)
     place_of_files = check_root(root)
     with reach(url, repository) as located:
         given = spark if spark is not None else build_session("onceq archive")
@@ -107,7 +115,7 @@ def archive(
             find_place(located, repository, local=is_local(session)) as place,
             spark_driver(place) as driver,
         ):
-            return _Run(session, place, driver, place_of_files).run(keep_days, wait_s)
+            return _Run(session, place, driver, place_of_files).run(keep_days, compact)
 
 
 class _Run:
@@ -123,14 +131,19 @@ class _Run:
         self._begun = driver.perform(ArchiveBegin(root=str(root)))
         self._files: list[ArchivedFile] = []
 
-    def run(self, keep_days: int | None, wait_s: float) -> Archived:
+    def run(self, keep_days: int | None, least: int | None) -> Archived:
         begun = self._begun
-        until, is_behind = self._settled(wait_s)
+        until, is_behind = self._settled()
         for since in range(begun.archived, until, RECORDS):
             self._step(since, min(since + RECORDS, until))
         trimmed: dict[str, int] = {}
         if keep_days is not None:
             trimmed = self._trim(begun.begun_at - timedelta(days=keep_days))
+        compacted = 0
+        if least is not None:
+            compacted = put_together(
+                self._session, self._root, self._driver, begun.epoch, least=least
+            )
         dead = self._driver.perform(ArchiveDead(epoch=begun.epoch))
         files = self._files
         return Archived(
@@ -140,17 +153,18 @@ class _Run:
             files=len(files),
             bytes=sum(one.bytes for one in files),
             trimmed=trimmed,
+            compacted=compacted,
             swept=sweep(self._root, dead),
             is_behind=is_behind,
         )
 
-    def _settled(self, wait_s: float) -> tuple[int, bool]:
+    def _settled(self) -> tuple[int, bool]:
         """Waits until what was there at the beginning is settled, or until it has waited enough.
 
         The first look may settle what a former run began to look at; the one after it is ours.
         Returns the last record to archive, and whether transactions are still in the way.
         """
-        end = time.monotonic() + wait_s
+        end = time.monotonic() + SETTLE_WITHIN_S
         pause = threading.Event()
         looks = 0
         while True:  # until two looks have come to something, or the time is over
@@ -190,7 +204,7 @@ class _Run:
         epoch, moment = self._begun.epoch, micros(before)
         every = self._driver.perform(ArchiveManifest()).files
         due = [one for one in every if not one.is_trimmed and one.first_us < moment]
-        rehash(self._session, self._root, due)
+        rehash(self._session, self._root, due, "nothing is trimmed")
         removed = {kind.value: self._trim_kind(kind, before) for kind in Kind}
         self._driver.perform(ArchiveTrimmed(epoch=epoch, before=before))
         return removed

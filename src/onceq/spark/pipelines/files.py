@@ -126,13 +126,16 @@ def _described(row: Any, kind: Kind, root: Path, hashed: dict[str, Any]) -> Arch
     )
 
 
-def rehash(session: SparkSession, root: Path, files: Sequence[ArchivedFile]) -> None:
-    """Reads files again. Raises FileMismatch, when one is not what the manifest says."""
+def rehash(session: SparkSession, root: Path, files: Sequence[ArchivedFile], so: str) -> None:
+    """Reads files again. Raises FileMismatch, when one is not what the manifest says.
+
+    so: what follows of that.
+    """
     wanted = {one.path: one for one in files}
     for row in _hash(session, root, sorted(wanted)):
         if row["sha256"] != wanted[row["path"]].sha256:
             what = "is not what was archived" if row["sha256"] else "cannot be read"
-            raise FileMismatch(f"{root / row['path']} {what}: nothing is trimmed")
+            raise FileMismatch(f"{root / row['path']} {what}: {so}")
 
 
 def _hash(session: SparkSession, root: Path, paths: Sequence[str]) -> list[Any]:

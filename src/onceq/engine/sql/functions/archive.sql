@@ -82,10 +82,48 @@ begin
     return jsonb_array_length(p_files);
 end $$;
 
--- The folders of runs that died. No later commit can make them part of the archive.
+-- What the files of some runs hold, by kind and day.
+create or replace function onceq.archive_held(p_runs uuid[]) returns table (
+    kind text, day date, rows numeric, first_us bigint, last_us bigint
+)
+language sql stable as $$
+    select f.kind, f.day, sum(f.rows), min(f.first_us), max(f.last_us)
+    from onceq.archive_file f where f.run = any (p_runs) group by f.kind, f.day
+$$;
+
+-- Puts the files of a run in the place of those of others, which hold the same rows. How many there are.
+create or replace function onceq.archive_replace(p_epoch bigint, p_replaced uuid[], p_run uuid, p_files jsonb)
+returns integer
+language plpgsql volatile as $$
+begin
+    perform onceq.lock_archive(p_epoch);
+    insert into onceq.archive_file (path, kind, day, rows, bytes, first_us, last_us, since, until, sha256, run,
+            is_trimmed)
+        select f.path, f.kind, f.day, f.rows, f.bytes, f.first_us, f.last_us, o.since, o.until,
+            decode(f.sha256, 'hex'), p_run, not exists (select from onceq.archive_file x
+                where x.run = any (p_replaced) and (x.kind, x.day) = (f.kind, f.day) and not x.is_trimmed)
+        from jsonb_to_recordset(p_files) as f (path text, kind text, day date, rows bigint, bytes bigint,
+            first_us bigint, last_us bigint, sha256 text)
+        cross join (select min(since) as since, max(until) as until from onceq.archive_file
+            where run = any (p_replaced)) o;
+    if exists (select from onceq.archive_held(p_replaced) o
+            full join onceq.archive_held(array[p_run]) n on (o.kind, o.day, o.rows, o.first_us, o.last_us)
+                = (n.kind, n.day, n.rows, n.first_us, n.last_us)
+            where o.kind is null or n.kind is null) then
+        raise exception 'run % does not hold what those runs hold that it is to replace', p_run
+            using errcode = 'OQ007';
+    end if;
+    delete from onceq.archive_file where run = any (p_replaced);
+    update onceq.archive_run set epoch = p_epoch, replaced_at = onceq.now() where run = any (p_replaced);
+    return jsonb_array_length(p_files);
+end $$;
+
+-- The folders of runs that died, or were replaced a day ago and by another run. No later commit can make
+-- them part of the archive; and who had the manifest before it was replaced has read them by now.
 create or replace function onceq.archive_dead(p_epoch bigint) returns setof uuid
 language sql stable as $$
     select run from onceq.archive_run r where epoch < p_epoch
+        and (replaced_at is null or replaced_at < onceq.now() - interval '1 day')
         and not exists (select from onceq.archive_file f where f.run = r.run)
 $$;
 

@@ -28,10 +28,12 @@ create table onceq.archive (
 );
 
 -- A folder of files, noted before it is written. One of an epoch that is over and in no manifest is
--- of a run that died: nobody can commit it any more.
+-- of a run that died: nobody can commit it any more. One that was replaced was in the manifest, and
+-- is now in no manifest; it has the epoch that replaced it.
 create table onceq.archive_run (
-    run   uuid primary key,
-    epoch bigint not null
+    run         uuid primary key,
+    epoch       bigint not null,
+    replaced_at timestamptz
 );
 
 -- The manifest: what is not in it is no part of the archive. path: below the root. since, until: the

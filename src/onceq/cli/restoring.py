@@ -1,0 +1,53 @@
+"""`onceq spark restore`: what was archived and trimmed goes back into PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from datetime import date
+from typing import Annotated
+
+import typer
+
+from onceq.cli.command import Place
+from onceq.cli.exits import NOT_FOUND, OK
+from onceq.cli.output import hint
+from onceq.cli.pipelines import counted, require_spark
+from onceq.errors import InvalidValue
+
+
+def spark_restore(
+    place: Place,
+    since: Annotated[str, typer.Option(help="The first day, in UTC: 2026-01-31.")],
+    until: Annotated[str, typer.Option(help="The day after the last one.")],
+) -> int:
+    """Put back into PostgreSQL what was archived and trimmed, as it was, for a range of days.
+
+    What is still there stays. A restore that dies has put back some files: run it again. The next
+    run of the archive that trims removes what is too old for it again.
+    """
+    require_spark()
+    from onceq.spark.pipelines import restore  # noqa: PLC0415 # an extra
+
+    target = place.target
+    done = restore(
+        target.url or None,
+        since=_as_day("--since", since),
+        until=_as_day("--until", until),
+        repository=target.repository,
+    )
+    if not done.files:
+        hint("onceq: the archive has nothing of these days")
+        return NOT_FOUND
+    if place.as_json:
+        place.output.line(asdict(done))
+    else:
+        restored = counted(done.rows) or "nothing: all of it was there"
+        place.output.item({"restored": restored, "files": done.files})
+    return OK
+
+
+def _as_day(option: str, text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise InvalidValue(f"{option} is a day like 2026-01-31, not {text!r}") from None
