@@ -1,11 +1,12 @@
 """The archive: its runs killed at each of their steps, and at any moment, while rows come in.
 
 Each row of history must be in files exactly once, as PostgreSQL had it, whatever was killed, and
-however often it was put together with others; and only what is in files, and old enough, may have
-been trimmed. Most rows are made by a generator
-(`trial.GENERATE`), which writes what servers would have written, in transactions that wait before
-they commit, or roll back and begin again; the first are of a real run. One control commits files
-without moving the position; the other takes numbers for settled whose transactions are still open.
+however often it was put together with others; only what is in files, and old enough, may have been
+trimmed; and days that are restored are in the tables as they are in files, and are trimmed again.
+Most rows are made by a generator (`trial.GENERATE`), which writes what servers would have written,
+in transactions that wait before they commit, or roll back and begin again; the first are of a real
+run. One control commits files without moving the position; the other takes numbers for settled
+whose transactions are still open.
 """
 
 from __future__ import annotations
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
 ROWS: Final = {Size.SMALL: 6_000, Size.PROOF: 5_000_000, Size.LONG: 20_000_000}
 OF_COMPACTION: Final = ("archive.compacted", "ArchiveReplace.before", "ArchiveReplace.after")
 """Struck first: later the runs before may be too large to be put together."""
+OF_RESTORE: Final = ("ArchiveRestore.before", "ArchiveRestore.after")
 POINTS: Final = (*OF_COMPACTION, *sorted(OF_ARCHIVE - set(OF_COMPACTION)))
-SMALL_POINTS: Final = ("archive.compacted", "ArchiveCommit.after")
+SMALL_POINTS: Final = ("archive.compacted", "ArchiveCommit.after", "ArchiveRestore.after")
 """That of the small size: each takes a Spark of its own."""
 BY_CHANCE: Final = {Size.SMALL: 0, Size.PROOF: 7, Size.LONG: 87}
 """Kills at no point of the table."""
@@ -68,7 +70,7 @@ def run(order: Order) -> Outcome:
             order.say(f"archiving, {runs.kills} kills", done, rows)
             with trial.writing(done + 1, last):
                 if isinstance(blow, str):
-                    runs.strike(trial.told, blow)
+                    runs.strike(trial.told_to_restore if blow in OF_RESTORE else trial.told, blow)
                 else:
                     runs.kill(trial.told, blow)
             done = last
@@ -77,6 +79,10 @@ def run(order: Order) -> Outcome:
                 runs.ask(process, trial.told)
             runs.ask(process, trial.told)
             order.say("checking", rows, rows)
+            trial.check()
+            runs.ask(process, trial.told_to_restore)
+            trial.check_restored()
+            runs.ask(process, trial.told)
             trial.check()
             controls = [
                 Control(what=UNMOVED, broke=int(is_doubled(runs, process, trial)), of=1),

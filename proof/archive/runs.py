@@ -13,16 +13,19 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, field
+from datetime import date
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from onceq.engine.faultpoints import VARIABLE
-from onceq.spark.pipelines import archive
+from onceq.spark.pipelines import archive, restore
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from pathlib import Path
+
+    from onceq.spark.pipelines import Archived, Restored
 
 RUN_S: Final = 900.0
 LOOK_EVERY_S: Final = 0.5
@@ -30,13 +33,14 @@ DONE: Final = b"this run is done: "
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that a process is told to make."""
+    """A run that a process is told to make. days: it restores them, and archives nothing."""
 
     url: str
     repository: str
     root: str
     keep_days: int
     compact: int
+    days: tuple[date, date] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +137,22 @@ def main() -> None:
     """Archives whenever it is told to: the process of `Runs`."""
     for line in sys.stdin.buffer:
         told = msgspec.json.decode(line, type=Told)
-        done = archive(
-            told.root,
-            told.url,
-            repository=told.repository,
-            keep_days=told.keep_days,
-            compact=told.compact,
-        )
+        done = _run(told)
         sys.stdout.buffer.write(DONE + repr(done).encode() + b"\n")
         sys.stdout.buffer.flush()
+
+
+def _run(told: Told) -> Archived | Restored:
+    if told.days is not None:
+        since, until = told.days
+        return restore(told.url, since=since, until=until, repository=told.repository)
+    return archive(
+        told.root,
+        told.url,
+        repository=told.repository,
+        keep_days=told.keep_days,
+        compact=told.compact,
+    )
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 import pyarrow.parquet as pq
+from msgspec.structs import replace
 
 import onceq
 from onceq.engine.migrate import apply_with
@@ -45,6 +46,8 @@ KEEP_DAYS: Final = 10
 DAYS: Final = 20
 """The generated rows ended in so many days: half of them may be trimmed."""
 COMPACT: Final = 2
+TRIMMED_DAYS: Final = (15, 2)
+"""So many days ago, and so many days, that are restored."""
 SLACK: Final = dt.timedelta(hours=1)
 QUEUE: Final = onceq.Queue("words", str, str, abort_limit=5, keep_body=True)
 GENERATE: Final = """
@@ -74,6 +77,10 @@ insert into {r}.attempt (ended_at, eid, server, host, pid, charge, code, error)
 OF_CHUNK: Final = {
     Kind.HISTORY: "h.record_no > %s and h.send_no between %s and %s",
     Kind.ATTEMPT: "a.record_no > %s and a.pid = %s",
+}
+OF_DAYS: Final = {
+    Kind.HISTORY: "h.finished_at >= %s and h.finished_at < %s",
+    Kind.ATTEMPT: "a.ended_at >= %s and a.ended_at < %s",
 }
 LEFT: Final = """
 select count(*), count(*) filter (where finished_at < now() - make_interval(days => %s, hours => 1))
@@ -133,6 +140,17 @@ class Trial:
         with psycopg.connect(self.url) as connection:
             self.add({Kind.HISTORY: self.sums(connection, Kind.HISTORY)})
 
+    @property
+    def days(self) -> tuple[dt.date, dt.date]:
+        """Some days of which all was trimmed."""
+        first = dt.datetime.now(dt.UTC).date() - dt.timedelta(days=TRIMMED_DAYS[0])
+        return first, first + dt.timedelta(days=TRIMMED_DAYS[1])
+
+    @property
+    def told_to_restore(self) -> Told:
+        """A run that restores these days."""
+        return replace(self.told, days=self.days)
+
     @contextlib.contextmanager
     def writing(self, first: int, last: int) -> Generator[None]:
         """Writes the rows of these numbers while the block runs, and after it what is left."""
@@ -180,7 +198,7 @@ class Trial:
         connection: psycopg.Connection[Any],
         kind: Kind,
         which: str = "true",
-        values: tuple[int, ...] = (),
+        values: tuple[object, ...] = (),
     ) -> tuple[int, int]:
         """Returns how many rows there are of a kind, and their digests."""
         relation = OF_KIND[kind]
@@ -197,15 +215,34 @@ class Trial:
                 held.rows += rows
                 held.digests = (held.digests + digests) % 2**64
 
-    def in_files(self) -> dict[Kind, Held]:
-        """Returns what is in the files of the manifest."""
+    def in_files(
+        self, since: dt.date = dt.date.min, until: dt.date = dt.date.max
+    ) -> dict[Kind, Held]:
+        """Returns what is in the files of the manifest; of some days."""
         place = Place(url="", conninfo=self.url, repository=self.repository)
         found: dict[Kind, Held] = {}
         with spark_driver(place) as driver:
             for kind in Kind:
                 files = driver.perform(ArchiveManifest(kind=kind)).files
-                found[kind] = _held(kind, [self.root / one.path for one in files])
+                found[kind] = _held(
+                    kind, [self.root / one.path for one in files if since <= one.day < until]
+                )
         return found
+
+    def check_restored(self) -> None:
+        """Compares the days that were restored with the files."""
+        since, until = self.days
+        found = self.in_files(since, until)
+        with psycopg.connect(self.url) as connection:
+            connection.execute("set timezone to 'UTC'")
+            for kind, which in OF_DAYS.items():
+                rows, digests = self.sums(connection, kind, which, (since, until))
+                held = found[kind]
+                if (rows, digests % 2**64) != (held.rows, held.digests) or not rows:
+                    self.violations.append(
+                        f"{self.repository}: {kind.value}: {held.rows} rows of {since} to {until} "
+                        f"are in files, and {rows} in the tables once they were restored"
+                    )
 
     def check(self) -> None:
         """Compares files and tables with what was made."""

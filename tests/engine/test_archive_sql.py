@@ -264,12 +264,14 @@ def test_a_new_file_is_trimmed_where_all_are_that_it_replaces(
 def test_what_was_replaced_goes_after_a_day_and_another_run(
     driver: SparkDriver, qm: onceq.QueueManager, two_runs: int
 ) -> None:
-    replace(driver, two_runs, file(3, "c.parquet"))
+    epoch = begin(driver)
+    assert epoch > two_runs
+    replace(driver, epoch, file(3, "c.parquet"))
     later = begin(driver)
     assert driver.perform(ArchiveDead(epoch=later)) == []
     clock = f"update {qm.repository}.archive_run set replaced_at = replaced_at - interval '25 h'"
     driver.connection.execute(clock.encode())
-    assert driver.perform(ArchiveDead(epoch=two_runs)) == []
+    assert driver.perform(ArchiveDead(epoch=epoch)) == []
     assert len(driver.perform(ArchiveDead(epoch=later))) == 2
 
 

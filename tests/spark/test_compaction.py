@@ -15,6 +15,7 @@ from onceq.engine.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchivedFile, ArchiveManifest, Kind
 from onceq.spark.pipelines import Archived, archive, compacting, records
 from onceq.spark.pipelines.compacting import small_neighbours
+from onceq.spark.pipelines.files import write_files
 from onceq.testing.ledger import ask
 
 if TYPE_CHECKING:
@@ -193,10 +194,9 @@ def test_rows_that_get_lost_on_the_way_are_missed(
 ) -> None:
     small_runs(2)
     old = manifest(place)
-    write = compacting.write_files
 
     def fewer(rows: DataFrame, *where: Any) -> list[ArchivedFile]:
-        return write(rows.limit(1), *where)
+        return write_files(rows.limit(1), *where)
 
     monkeypatch.setattr(compacting, "write_files", fewer)
     with pytest.raises(errors.EnvironmentFault, match="were written, and"):

@@ -105,7 +105,9 @@ def _put_together(
     return new
 
 
-def _held(rows: DataFrame) -> tuple[Any, ...]:
+def _held(rows: DataFrame) -> tuple[Any, Any]:
     """Returns how many rows there are, and the sum of their digests."""
-    (found,) = rows.agg(sf.count("*"), sf.sum(sf.col(DIGEST).cast("decimal(20)"))).collect()
-    return tuple(found)
+    digests = sf.sum(sf.col(DIGEST).cast("decimal(20)"))
+    spark: Any = rows  # its types are partial
+    ((count, total),) = spark.agg(sf.count("*"), digests).collect()
+    return count, total
