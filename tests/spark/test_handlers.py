@@ -151,6 +151,18 @@ def test_what_cannot_serve_is_refused(batch: Any, queue: Any, says: str) -> None
         batch_function(batch, queue)
 
 
+async def sleepy(order: Any, context: Any) -> Any:
+    return {"number": order.cents, "rid": context.rid}
+
+
+@pytest.mark.parametrize("function", [sleepy, "book"])
+def test_what_spark_cannot_call_is_refused(function: Any) -> None:
+    with pytest.raises(errors.InvalidValue, match="a function that is not async"):
+        each(function)
+    with pytest.raises(errors.InvalidValue, match="a function that is not async"):
+        vectorised(function, returns=RETURNS)
+
+
 def test_rows_that_spark_has_no_type_for_are_refused() -> None:
     with pytest.raises(errors.InvalidValue, match="rows of table 't'"):
         Answers(ORDERS, book_one, {"t": int})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,8 @@ import pytest
 from pyspark.sql import functions as sf
 
 from onceq import errors
-from onceq.engine.spark_driver import NAMED, REPLIES, ROWS
+from onceq.engine.driver import connect
+from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, SparkDriver
 from onceq.model import ops
 from onceq.model.element import KillAnswer
 from onceq.model.spark_ops import SparkAttempt, SparkCommitted
@@ -121,6 +123,20 @@ def test_a_kill_in_between_voids_the_batch_and_charges_nobody(
     assert life.commit(staged(life, rows, 1), 1).done == 3
     assert repository.totals() == {"a0": 0, "a1": 1, "a2": 2}
     assert repository.replies()["r3"][0] == "cancelled"
+
+
+@pytest.mark.parametrize("killed", ["r0", "r1"])
+def test_a_reply_of_several_needs_the_one_it_answers_and_the_others(
+    repository: Repository, life: Life, killed: str
+) -> None:
+    repository.send(3)
+    requests = life.plan(life.claim())
+    buyer, seller, other = requests
+    reply = (str(buyer.eid), [str(seller.eid)], b"met", None, None)
+    late = staged(life, [reply, answered(seller), answered(other)])
+    repository.driver.perform(ops.Kill(eid=repository.eids()[killed]))
+    assert life.commit(late).verdict == "void"
+    assert repository.replies().keys() == {killed}
 
 
 def test_a_kill_under_way_at_the_commit_is_waited_for(repository: Repository, life: Life) -> None:
@@ -249,11 +265,11 @@ def test_rows_of_nobody_are_refused(row: tuple[Any, ...], says: str) -> None:
         encoded()
 
 
-def by_customer(requests: DataFrame) -> DataFrame:
+def by_customer(requests: DataFrame, each: Any = None) -> DataFrame:
     """Answer each order, and add up each customer's in one row."""
     order = sf.col("request")
     rows = requests.select("eid", "rid", order.customer.alias("customer"), "request.cents")
-    return rows.groupBy("customer").applyInArrow(one_customer, JOINT)
+    return rows.groupBy("customer").applyInArrow(each or one_customer, JOINT)
 
 
 JOINT = (
@@ -280,6 +296,37 @@ def test_spark_adds_up_by_customer(
     rids = repository.send(7)
     tables = {"totals": add("customer", "cents", into=f"{repository.name}.totals")}
     failures = serve_once(spark, repository, tmp_path, batch=by_customer, tables=tables)
-    assert failures == {}
+    assert failures.keys() <= {"ENVIRONMENT"}
     assert repository.totals() == {"a0": 0 + 3 + 6, "a1": 1 + 4, "a2": 2 + 5}
     assert repository.replies() == dict.fromkeys(rids, ("done", b"ok"))
+
+
+def test_spark_goes_on_after_a_void_batch(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    """A request is killed after it was read, and is in a sum: the others are summed again."""
+    rids = repository.send(7)
+    victim, where, name = repository.eids()["r3"], repository.conninfo, repository.name
+    once = tmp_path / "not yet"
+    once.touch()
+
+    def killing(orders: Any) -> Any:
+        if once.exists():
+            once.unlink(missing_ok=True)
+            with contextlib.closing(connect(where)) as connection:
+                SparkDriver(connection, name).perform(ops.Kill(eid=victim))
+        return one_customer(orders)
+
+    def batch(requests: DataFrame) -> DataFrame:
+        return by_customer(requests, killing)
+
+    tables = {"totals": add("customer", "cents", into=f"{name}.totals")}
+    failures = serve_once(spark, repository, tmp_path, batch=batch, tables=tables)
+    assert failures.keys() <= {"ENVIRONMENT"}
+    assert repository.totals() == {"a0": 0 + 6, "a1": 1 + 4, "a2": 2 + 5}
+    replies = repository.replies()
+    assert replies.pop("r3")[0] == "cancelled"
+    assert replies == dict.fromkeys(set(rids) - {"r3"}, ("done", b"ok"))
+    assert repository.ask("select max(aborts) from {}.history") == [(0,)]
+    (tag,) = repository.ask("select batch_id from {}.spark_server")
+    assert tag[0] >= 1, "the void batch has a number of its own"

@@ -6,13 +6,13 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from onceq import errors
 from onceq.spark import session
-from onceq.spark.session import REQUIRED_SETTINGS, session_settings
+from onceq.spark.session import REQUIRED_SETTINGS, activate, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -113,6 +113,12 @@ def test_settings_win_and_java_options_are_added(tmp_path: Path) -> None:
     assert settings["spark.ui.enabled"] == "true"
     assert settings[session.JAVA_OPTIONS].endswith(" -Xss4m")
     assert f'"-Djava.io.tmpdir={tmp_path}"' in settings[session.JAVA_OPTIONS]
+
+
+def test_a_session_of_spark_connect_is_refused() -> None:
+    remote: Any = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+    with pytest.raises(errors.InvalidValue, match="runs in this process"):
+        activate(remote)
 
 
 @pytest.mark.parametrize(

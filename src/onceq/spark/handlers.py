@@ -8,6 +8,7 @@ module that those can import. Source: spec P1, S1.
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -93,9 +94,9 @@ def each(
     is not of these types, aborts that request alone, charged: `Reject` fails it at once, `Retry`
     runs it again later, uncharged as long as the environment is to blame. rows: for each of
     `tables=` the type of its rows, a Struct or a dataclass. It may be called more than once for a
-    request; what one of the calls returned counts.
+    request; what one of the calls returned counts. Raises InvalidValue.
     """
-    return Each(function=function, rows=dict(rows or {}))
+    return Each(function=_checked(function), rows=dict(rows or {}))
 
 
 def vectorised(
@@ -107,9 +108,9 @@ def vectorised(
     that a batch function gets, and returns one of those that `returns` names: the columns of
     a batch function's result, as DDL text or as a StructType. What it raises fails the micro-batch,
     which is then run in halves until the request to blame is alone: an error of one request belongs
-    into its column `error`.
+    into its column `error`. Raises InvalidValue.
     """
-    return Vectorised(function=function, returns=returns)
+    return Vectorised(function=_checked(function), returns=returns)
 
 
 def batch_function(given: Any, queue: Queue[Any, Any]) -> BatchFunction:
@@ -123,6 +124,12 @@ def batch_function(given: Any, queue: Queue[Any, Any]) -> BatchFunction:
         "batch= takes a function of a DataFrame, each(function), or vectorised(function, "
         f"returns=...), not {type(given).__name__}"
     )
+
+
+def _checked(function: Any) -> Any:
+    if not callable(function) or inspect.iscoroutinefunction(function):
+        raise InvalidValue(f"Spark calls a function that is not async, not {function!r}")
+    return function
 
 
 def _mapped(requests: Any, run: Callable[..., Any], returns: str | StructType) -> DataFrame:

@@ -133,7 +133,15 @@ def session_settings(
 
 
 def activate(session: SparkSession) -> None:
-    """Make a session the active one of this thread, in which Spark looks for Python sources."""
+    """Make a session the active one of this thread, in which Spark looks for Python sources.
+
+    Raises InvalidValue for one of Spark Connect: onceq looks after a query of its own process.
+    """
+    if ".connect." in type(session).__module__:
+        raise errors.InvalidValue(
+            "this is a session of Spark Connect, which onceq does not serve with: give one that "
+            "runs in this process, on a cluster by its master"
+        )
     session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
 
 
