@@ -7,7 +7,16 @@ from typing import Annotated, Final, NoReturn
 
 import typer
 
-from onceq.cli import bulk, pipelines, queues, repository, requests, restoring, serving
+from onceq.cli import (
+    bulk,
+    pipelines,
+    queues,
+    recovering,
+    repository,
+    requests,
+    restoring,
+    serving,
+)
 from onceq.cli.command import Place, command
 from onceq.cli.doctor import doctor
 from onceq.cli.torture import torture
@@ -35,6 +44,7 @@ def make_app() -> typer.Typer:
     command(serving.spark_app, "archive")(pipelines.spark_archive)
     command(serving.spark_app, "report")(pipelines.spark_report)
     command(serving.spark_app, "restore")(restoring.spark_restore)
+    command(serving.spark_app, "recover")(recovering.spark_recover)
     app.add_typer(serving.spark_app, name="spark")
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)

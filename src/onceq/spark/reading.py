@@ -73,8 +73,9 @@ def reading(
     """Yields the options of `spark.read.format("onceq")`, for as long as the block runs.
 
     read: "history" (a row for each request that has ended), "attempts" (one for each abort),
-    "elements" (what is in the queues now, error queues and replies as well), or "servers" (sessions
-    that serve now). With `spark.read.schema(...)`, which names some of the columns and their types,
+    "elements" (what is in the queues now, error queues and replies as well), "registrations" (of
+    each client: what it sent and received last, and its checkpoint), or "servers" (sessions that
+    serve now). With `spark.read.schema(...)`, which names some of the columns and their types,
     the others are not fetched. partitions: most tasks that read, each with a connection. local: the
     executors run on this machine. Conditions are only pushed down where
     `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them Spark refuses the

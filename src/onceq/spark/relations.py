@@ -187,11 +187,29 @@ started_at timestamp s.started_at
     table="server s",
     key="s.incarnation",
 )
+REGISTRATIONS: Final = Relation(
+    columns=_columns("""
+registrant string r.name
+thread string r.thread
+was string r.state
+epoch bigint r.epoch
+reply_queue string q.name
+s_rid string t.s_rid
+s_state string t.s_state
+r_rid string t.r_rid
+ckpt binary t.ckpt
+"""),
+    source="{schema}.registrant r join {schema}.queue q on q.queue_id = r.reply_queue_id"
+    " cross join lateral {schema}.session_tags(r.registrant_id, r.reply_queue_id) t",
+    table="registrant r",
+    key="r.registrant_id",
+)
 RELATIONS: Final = {
     "history": HISTORY,
     "attempts": ATTEMPTS,
     "elements": ELEMENTS,
     "servers": SERVERS,
+    "registrations": REGISTRATIONS,
 }
 
 

@@ -1,8 +1,19 @@
-"""The pipelines: what Spark does with requests that have ended."""
+"""The pipelines: what Spark does with requests that have ended, and for clients that come back."""
 
 from onceq.spark.pipelines.archiving import Archived, archive
 from onceq.spark.pipelines.records import records
+from onceq.spark.pipelines.recovering import Recovered, recovery
 from onceq.spark.pipelines.reporting import Reported, report
 from onceq.spark.pipelines.restoring import Restored, restore
 
-__all__ = ["Archived", "Reported", "Restored", "archive", "records", "report", "restore"]
+__all__ = [
+    "Archived",
+    "Recovered",
+    "Reported",
+    "Restored",
+    "archive",
+    "records",
+    "recovery",
+    "report",
+    "restore",
+]

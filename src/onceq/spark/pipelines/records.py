@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from onceq.engine.spark_driver import Place
+    from onceq.model.archive_ops import Manifest
 
-__all__ = ["read_records", "records"]
+__all__ = ["all_records", "read_records", "records"]
 
 RELATION: Final = {Kind.HISTORY: "history", Kind.ATTEMPT: "attempts"}
 
@@ -56,9 +57,21 @@ def records(
     ):
         with spark_driver(place) as driver:
             manifest = driver.perform(ArchiveManifest(kind=kind))
-        here = read_records(session, place, kind, columns, since=manifest.archived)
-        there = read_files(session, Path(manifest.root or ""), kind, manifest.files)
-        yield there.select(*here.columns).unionByName(here)
+        yield all_records(session, place, manifest, kind, columns=columns)
+
+
+def all_records(
+    session: SparkSession,
+    place: Place,
+    manifest: Manifest,
+    kind: Kind = Kind.HISTORY,
+    *,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """Returns all records of a kind. manifest: of this kind. columns: None: all."""
+    here = read_records(session, place, kind, columns, since=manifest.archived)
+    there = read_files(session, Path(manifest.root or ""), kind, manifest.files)
+    return there.select(*here.columns).unionByName(here)
 
 
 def read_records(

@@ -1,0 +1,123 @@
+"""`onceq spark recover`: where each client's last request stands, and what is stuck, in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from onceq.cli.command import Place
+from onceq.cli.exits import OK, VIOLATION
+from onceq.cli.output import hint
+from onceq.cli.pipelines import Master, run_pipeline
+from onceq.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+READ: Final[dict[str, Callable[[Any, str], Any]]] = {
+    ".csv": lambda reader, path: reader.csv(path, header=True, escape='"', multiLine=True),
+    ".jsonl": lambda reader, path: reader.json(path),
+    ".ndjson": lambda reader, path: reader.json(path),
+    ".parquet": lambda reader, path: reader.parquet(path),
+    "": lambda reader, path: reader.parquet(path),
+}
+"""By the suffix of a file or directory of ledgers; without one, it is a directory of Parquet."""
+FORMATS: Final = ("parquet", "csv")
+BASE64: Final = {"ckpt": "base64(ckpt) as ckpt"}
+
+
+def spark_recover(
+    place: Place,
+    out: Annotated[
+        Path, typer.Argument(help="A directory to be made: clients and stuck, below it.")
+    ],
+    *,
+    ledgers: Annotated[
+        Path | None,
+        typer.Option(help="The clients' ledgers: .csv, .jsonl, .parquet, or a directory of these."),
+    ] = None,
+    stuck_after_s: Annotated[
+        int,
+        typer.Option("--stuck-after", min=0, help="Seconds until what waits counts as stuck."),
+    ] = 3600,
+    written_as: Annotated[
+        str, typer.Option("--format", help=f"Of what is written: {' or '.join(FORMATS)}.")
+    ] = "parquet",
+    master: Master = None,
+) -> int:
+    """Say for every client in which state its last request is, A to E, and what it is to do.
+
+    By the clients' ledgers, where they are given, and by the repository, archived requests too. The
+    requests that are stuck are listed beside. Nothing is changed: the clients act upon it, by their
+    own `recover`. Exit code 1 when a client is in state E: the repository went back.
+    """
+    if written_as not in FORMATS:
+        raise InvalidValue(f"--format {written_as!r}: it is one of {', '.join(FORMATS)}")
+    if out.exists():
+        raise InvalidValue(f"{out} is there already: give a directory that is to be made")
+    if ledgers is not None and ledgers.suffix not in READ:
+        raise InvalidValue(f"{ledgers}: its name must end in one of {', '.join(READ)}")
+    if ledgers is not None and not ledgers.exists():
+        raise FileNotFoundError(f"there are no ledgers at {ledgers}")
+    states: dict[str, int] = {}
+    stuck: dict[str, int] = {}
+
+    def once(session: SparkSession) -> None:
+        from onceq.spark.pipelines import recovery  # noqa: PLC0415 # an extra
+
+        given = None if ledgers is None else _read(session, ledgers)
+        with recovery(
+            session,
+            given,
+            place.target.url or None,
+            repository=place.target.repository,
+            stuck_after_s=stuck_after_s,
+        ) as found:
+            states.update(_write(found.clients, out / "clients", written_as, "state"))
+            stuck.update(_write(found.stuck, out / "stuck", written_as, "reason"))
+
+    run_pipeline(once, f"recovering into {out}", every=None, master=master)
+    _tell(place, out, states, stuck)
+    return VIOLATION if states.get("E") else OK
+
+
+def _read(session: SparkSession, path: Path) -> DataFrame:
+    found: DataFrame = READ[path.suffix](session.read, _spoken(path))
+    return found
+
+
+def _write(rows: DataFrame, path: Path, written_as: str, counted: str) -> dict[str, int]:
+    """Writes a table, CSV with bytes in base64; returns how many rows have each value counted."""
+    kept: Any = rows.persist()  # its types are partial
+    try:
+        found: list[Any] = kept.groupBy(counted).count().orderBy(counted).collect()
+        if written_as == "csv":
+            kept = kept.selectExpr(*(BASE64.get(name, name) for name in kept.columns))
+        kept.write.options(header="true", escape='"').format(written_as).save(_spoken(path))
+    finally:
+        rows.unpersist()
+    return {row[counted]: row["count"] for row in found}
+
+
+def _spoken(path: Path) -> str:
+    """Returns a path as Spark takes it, whatever its default file system is."""
+    return f"file:{path.resolve()}"
+
+
+def _tell(place: Place, out: Path, states: dict[str, int], stuck: dict[str, int]) -> None:
+    if states.get("E"):
+        hint(f"onceq: {states['E']} client(s) in state E: the repository went back behind them")
+    if place.as_json:
+        place.output.item({"out": str(out), "clients": states, "stuck": stuck})
+        return
+    place.output.item(
+        {
+            "out": str(out),
+            "clients": ", ".join(f"{count:,} in {state}" for state, count in states.items()) or "-",
+            "stuck": ", ".join(f"{count:,} {reason}" for reason, count in stuck.items()) or "-",
+        }
+    )
