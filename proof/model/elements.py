@@ -108,6 +108,8 @@ def _kill(w: World, s: State, q: int, out: Moves) -> None:
     """Kill: the lock on the element's row decides; the reply is in the same transaction (G8)."""
     if s[q + FLAGS] & LOCKED and w.rules.kill_locks:
         return
+    if w.setting.stateful and s[q + BY] >= at.GROUP_NUMBER and w.rules.state_kills:
+        return
     n = move(s, out, ("a kill of {} is answered KILLED", q, 0), WISH)
     n[WISHES] -= 1
     conclude(n, q, at.CANCELLED)

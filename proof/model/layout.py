@@ -72,9 +72,11 @@ CK_OPEN, CK_GROUP, CK_SAME, OTHER, HAS, GROUPS = range(8, 14)
 """Driver: phase, the requests it read, their claim group, whether its stage was lost. A commit that
 nobody listens to: how far, its requests, its group, whether its epoch is over. The checkpoint: a
 batch is open, of which group, which the database has recorded as committed; it is another query's
-than the record's; there is a record. Then the state of each claim group."""
+than the record's; there is a record. Then the state of each claim group. Of a query that keeps
+a state: the requests that its last commit keeps to be read again, and those in the state noted."""
 SPARK_GROUPS = 4
-SPARK_SIZE = GROUPS + SPARK_GROUPS
+Z_KEPT, Z_STATE = GROUPS + SPARK_GROUPS, GROUPS + SPARK_GROUPS + 1
+SPARK_SIZE = Z_STATE + 1
 GROUP_NUMBER = 64
 Z_OFF, Z_IDLE, Z_GROUPED, Z_RUNNING, Z_STAGED, Z_COMMITTING, Z_COMMITTED = range(7)
 G_NONE, G_CLAIMED, G_WITH_OTHERS, G_ALONE, G_BEFORE_CRASH = range(5)
@@ -105,7 +107,8 @@ class Setting:
     kinds: of the requests. owners: the client of each; -1: nobody's, queued from the beginning.
     faults, wishes: how many at most in one history. may: which faults. batch: requests in a
     transaction, 0: an ideal server, which takes one step for each request. sessions: of a process.
-    joint: Spark's rows are computed from all requests of a batch together. limit: of states, for a
+    joint: Spark's rows are computed from all requests of a batch together. stateful: its query
+    keeps a state of what it has read, in the checkpoint. limit: of states, for a
     setting that is too large to be explored to its end; None where it is not.
     """
 
@@ -125,6 +128,7 @@ class Setting:
     soft: bool = False
     spark: bool = False
     joint: bool = False
+    stateful: bool = False
     faults: int = 0
     wishes: int = 0
     may: frozenset[str] = frozenset()
@@ -179,6 +183,8 @@ class Rules:
     stage_counted: bool = True
     void_whole: bool = True
     void_failed: bool = True
+    state_kept: bool = True
+    state_kills: bool = True
 
 
 class World:

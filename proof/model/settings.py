@@ -118,6 +118,12 @@ SETTINGS: tuple[Setting, ...] = (
         may=frozenset({"spark", "checkpoint", "database"}),
     ),
     Setting(
+        name="spark-state",
+        text="a Spark server whose query keeps a state in its checkpoint; kills",
+        kinds=(_G, _G, _G), spark=True, stateful=True, faults=4, wishes=2,
+        may=frozenset({"spark", "database"}),
+    ),
+    Setting(
         name="spark-native",
         text="a Spark server and a native one on the same queue",
         kinds=(_G, _G, _R), spark=True, entries=2, processes=1, batch=1, faults=1, wishes=1,

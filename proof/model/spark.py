@@ -47,12 +47,14 @@ from proof.model.layout import (
     Z_GROUP,
     Z_GROUPED,
     Z_IDLE,
+    Z_KEPT,
     Z_LOST,
     Z_MASK,
     Z_OFF,
     Z_PHASE,
     Z_RUNNING,
     Z_STAGED,
+    Z_STATE,
     ZG_GROUP,
     ZG_MASK,
     ZG_OLD,
@@ -167,8 +169,9 @@ def _grouped(w: World, s: State, out: Moves) -> None:
     z = w.z
     j = s[z + Z_GROUP]
     members = _members(w, s, j)
+    kept = s[z + Z_KEPT] if s[z + CK_SAME] else 0
     n = move(s, out, ("the driver reads the group", 0, 0))
-    n[z + Z_PHASE], n[z + Z_MASK], n[z + Z_LOST] = Z_RUNNING, sum(members), 0
+    n[z + Z_PHASE], n[z + Z_MASK], n[z + Z_LOST] = Z_RUNNING, sum(members) | kept, 0
     if members:
         n[z + GROUPS + j] = G_ALONE if len(members) == 1 else G_WITH_OTHERS
 
@@ -214,9 +217,22 @@ def _committed(w: World, s: State, out: Moves) -> None:
     n = move(s, out, ("the checkpoint says that the batch is done", 0, 0))
     if _members(w, s, s[z + Z_GROUP]):
         broken(n, 4)
+    if w.setting.stateful:
+        _note_state(w, n)
     n[z + Z_PHASE] = Z_IDLE
     n[z + CK_OPEN] = n[z + CK_GROUP] = n[z + CK_SAME] = 0
     n[z + Z_MASK] = n[z + Z_GROUP] = n[z + Z_LOST] = 0
+
+
+def _note_state(w: World, n: Draft) -> None:
+    """Note the state of a batch: it is that of what was done, and of nothing else (G2, G8)."""
+    z = w.z
+    n[z + Z_STATE] |= n[z + Z_MASK]
+    n[z + Z_KEPT] = 0
+    for bit, q in w.bits:
+        is_done = n[q + PLACE] == at.ENDED and n[q + at.OUTCOME] == at.DONE
+        if is_done != bool(n[z + Z_STATE] & bit):
+            broken(n, 8 if n[q + FLAGS] & at.KILLED else 2)
 
 
 _DRIVER = (_off, _idle, _grouped, _running, _staged, _committing, _committed)
@@ -245,6 +261,8 @@ def _commit(w: World, n: Draft, j: int, staged: int, *, is_same: bool) -> None:
     n[z + GROUPS + j] = G_NONE
     n[z + HAS], n[z + OTHER] = 1, 0
     n[z + CK_SAME] = n[z + CK_OPEN]
+    if w.setting.stateful and w.rules.state_kept:
+        n[z + Z_KEPT] = staged
     durable(w, n)
 
 

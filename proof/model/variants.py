@@ -94,6 +94,8 @@ VARIANTS: tuple[Variant, ...] = (
     _v("stage_counted", "spark", "G7", "nobody counts whether all staged rows are there"),
     _v("void_whole", "spark-joint", "G8", "a void batch applies its joint rows"),
     _v("void_failed", "spark-joint-error", "G2", "joint rows count though one of theirs failed"),
+    _v("state_kept", "spark-state", "G2", "a batch that comes again reads what is left of it"),
+    _v("state_kills", "spark-state", "G8", "what is in a state is killed"),
 )  # fmt: skip
 
 VARIANT_BY_NAME = {variant.name: variant for variant in VARIANTS}
