@@ -23,7 +23,10 @@ KILLS = {faults.DRIVER: 2, faults.CLIENT: 2, faults.POSTMASTER: 2}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What is to be run. limit_s: for the work; then it ends and reports what is not done."""
+    """What is to be run. limit_s: for the work; then it ends and reports what is not done.
+
+    pipeline: whether what has ended is archived, audited and reported on afterwards.
+    """
 
     orders: Path | None
     seed: int
@@ -33,6 +36,7 @@ class Options:
     limit_s: float
     runs: Path
     server: str
+    pipeline: bool
 
 
 def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
@@ -49,6 +53,7 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
     parser.add_argument("--limit-s", type=float, default=270.0)
     parser.add_argument("--runs", type=Path, default=DATA / "run")
     parser.add_argument("--server", default=SERVER, help="the module that serves, for tests")
+    parser.add_argument("--pipeline", action=argparse.BooleanOptionalAction, default=True)
     found = vars(parser.parse_args(arguments))
     if not found["seed"].isdecimal():
         parser.error(f"the seed is a whole number, not {found['seed']!r}")
@@ -63,4 +68,5 @@ def parse(arguments: Sequence[str], environment: Mapping[str, str]) -> Options:
         limit_s=found["limit_s"],
         runs=found["runs"],
         server=found["server"],
+        pipeline=found["pipeline"],
     )

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from examples.cdnow.faults import KINDS, Strike, Struck
-from examples.cdnow.shop import Recorded
+from examples.cdnow.shop import Pipeline, Recorded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -43,11 +43,18 @@ class Facts:
     missed: tuple[Strike, ...]
     unasked: tuple[str, ...] = ()
     cut_short: str | None = None
+    pipeline: Pipeline | None = None
 
 
 def exit_code(facts: Facts, verdict: Verdict) -> int:
     """0 when everything agrees, else 1."""
-    return 1 if verdict.mismatches or facts.cut_short else 0
+    is_wrong = verdict.mismatches or facts.cut_short or _wrong_of_pipeline(facts, verdict)
+    return 1 if is_wrong else 0
+
+
+def _wrong_of_pipeline(facts: Facts, verdict: Verdict) -> bool:
+    done = facts.pipeline
+    return done is not None and (done.archived, done.violations) != (verdict.orders, 0)
 
 
 def read_receipts(paths: list[Path]) -> Iterator[Recorded]:
@@ -95,6 +102,7 @@ def as_object(facts: Facts, verdict: Verdict) -> dict[str, Any]:
         "latency_s": dict(facts.latencies_s),
         "phases_s": {name: round(seconds, 2) for name, seconds in facts.phases_s.items()},
         "cut_short": facts.cut_short,
+        "pipeline": None if facts.pipeline is None else msgspec.to_builtins(facts.pipeline),
         "mismatches": [dataclasses.asdict(one) for one in verdict.mismatches],
     }
 
@@ -122,6 +130,11 @@ def _result(facts: Facts, verdict: Verdict) -> Table:
         (f"dollars in {verdict.customers:,} customers' totals", verdict.dollars["totals"], dollars),
         ("dollars on the receipts", verdict.dollars["receipts"], dollars),
     ]
+    if facts.pipeline is not None:
+        rows += [
+            ("requests in the archive", facts.pipeline.archived, orders),
+            ("violations that the audit found", facts.pipeline.violations, 0),
+        ]
     for what, found, expected in rows:
         mark = "[green]ok[/]" if found == expected else "[red]WRONG[/]"
         table.add_row(what, f"{found:,}", f"{expected:,}", mark)
@@ -167,3 +180,6 @@ def _end(facts: Facts, verdict: Verdict) -> Iterator[str]:
     if exit_code(facts, verdict) == 0:
         yield "[green]Everything agrees[/]: file, bookings, totals, history and receipts."
     yield f"the run's files: {escape(facts.directory)}"
+    if facts.pipeline is not None:
+        yield f"open in a browser: {escape(facts.pipeline.report)}"
+        yield f"and the audit: {escape(facts.pipeline.audit)}"

@@ -27,7 +27,7 @@ from examples.cdnow.floor import Floor, GivenUp, Striker
 from examples.cdnow.options import Options
 from examples.cdnow.progress import Display
 from examples.cdnow.report import Facts, as_object, as_tables, exit_code, read_receipts
-from examples.cdnow.shop import SPARK, RunDirectory, Setup
+from examples.cdnow.shop import SPARK, Pipeline, RunDirectory, Setup
 from onceq import errors
 
 if TYPE_CHECKING:
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.05
 STOP_S = 20.0
+PIPELINE = "examples.cdnow.pipeline"
+PIPELINE_S = 180.0
 STRIKING_SHARE = 0.55
 """Of the limit, in which strikes may begin: the rest is for the last recovery and the last work."""
 
@@ -202,10 +204,31 @@ def _work_and_check(run: Run) -> tuple[Facts, Verdict]:
             paths = [run.directory.receipts(name) for name in run.names]
             verdict = judge(database.evidence(run.orders, list(read_receipts(paths))))
             latencies_s = database.latencies_s()
-    return _facts(run, latencies_s), verdict
+        pipeline = None
+        if run.options.pipeline and run.cut_short is None:
+            with run.display.phase("archive, audit, report"):
+                pipeline = _pipeline(run)
+    return _facts(run, latencies_s, pipeline), verdict
 
 
-def _facts(run: Run, latencies_s: Mapping[str, float]) -> Facts:
+def _pipeline(run: Run) -> Pipeline | None:
+    """Archives, audits and reports; None, and why, when that failed."""
+    directory = run.directory
+    child = Child("pipeline", PIPELINE, [str(directory.root)], directory.log("pipeline"))
+    child.start()
+    try:
+        in_time = child.end(PIPELINE_S)
+    except BaseException:
+        child.kill()
+        raise
+    if child.exit_code == 0:
+        return directory.read_pipeline()
+    why = f"exit code {child.exit_code}" if in_time else f"took more than {PIPELINE_S:.0f} s"
+    run.cut_short = f"archive, audit and report: {why}; the log ends with\n{child.log_tail()}"
+    return None
+
+
+def _facts(run: Run, latencies_s: Mapping[str, float], pipeline: Pipeline | None) -> Facts:
     return Facts(
         seed=run.options.seed,
         source=run.source,
@@ -217,6 +240,7 @@ def _facts(run: Run, latencies_s: Mapping[str, float]) -> Facts:
         missed=tuple(run.missed),
         unasked=tuple(run.unasked),
         cut_short=run.cut_short,
+        pipeline=pipeline,
     )
 
 

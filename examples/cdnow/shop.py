@@ -68,6 +68,16 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
 
 
+class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
+    """What came after the work. archived: requests in files; audit, report: pages to open."""
+
+    archived: int
+    files: int
+    violations: int
+    audit: str
+    report: str
+
+
 class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
     """A line of a receipts file. failed: the code with which the request failed, if it did."""
 
@@ -111,6 +121,22 @@ class RunDirectory:
     def report(self) -> Path:
         return self.root / "report.json"
 
+    @property
+    def archive(self) -> Path:
+        return self.root / "archive"
+
+    @property
+    def audit(self) -> Path:
+        return self.root / "audit.html"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports"
+
+    @property
+    def _pipeline(self) -> Path:
+        return self.root / "pipeline.json"
+
     def orders(self, client: str) -> Path:
         return self.root / "clients" / client / "orders.csv"
 
@@ -119,6 +145,12 @@ class RunDirectory:
 
     def log(self, name: str) -> Path:
         return self.root / "logs" / f"{name}.log"
+
+    def write_pipeline(self, pipeline: Pipeline) -> None:
+        self._pipeline.write_bytes(msgspec.json.encode(pipeline))
+
+    def read_pipeline(self) -> Pipeline:
+        return msgspec.json.decode(self._pipeline.read_bytes(), type=Pipeline)
 
     def write_setup(self, setup: Setup) -> None:
         (self.root / "setup.json").write_bytes(msgspec.json.encode(setup))

@@ -7,17 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from examples.cdnow.data import ROOT, prepare_orders
 from tests.parts import wait_until
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 STAND_IN = "tests.examples.shop_stand_in"
+NATIVE = [f"--server={STAND_IN}", "--no-pipeline"]
 ODD = (
     '"a,""b""","c [red]x[/]",1998-12-31,0,-3.50\n'
     "\u00fc-2,\\N,1999-01-02,999999999,999999999999.99\n"
@@ -69,10 +68,14 @@ def test_with_spark_and_a_kill_of_each_kind(tmp_path: Path, orders: Path) -> Non
     assert (report["lost"], report["doubled"], report["mismatches"]) == (0, 0, [])
     assert report["crashes_survived"] == {"spark_driver": 1, "client": 1, "postmaster": 1}
     assert "kill -9 postmaster" in shown
+    pipeline = report["pipeline"]
+    assert (pipeline["archived"], pipeline["violations"]) == (500, 0)
+    for page in ("audit", "report"):
+        assert "<svg" in Path(pipeline[page]).read_text(encoding="utf-8")
 
 
 def test_with_a_native_server_and_two_kills_of_each_kind(tmp_path: Path, orders: Path) -> None:
-    code, report, shown = ran(tmp_path, f"--server={STAND_IN}", ORDERS=str(orders))
+    code, report, shown = ran(tmp_path, *NATIVE, ORDERS=str(orders))
     assert code == 0, shown
     assert report["receipts"] == 500
     assert report["crashes_survived"] == {"spark_driver": 2, "client": 2, "postmaster": 2}
@@ -82,7 +85,7 @@ def test_with_a_native_server_and_two_kills_of_each_kind(tmp_path: Path, orders:
 def test_a_careless_server_is_found_out(tmp_path: Path, orders: Path) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "behaviour").write_text("careless")
-    code, report, _ = ran(tmp_path, f"--server={STAND_IN}", *NO_KILLS, ORDERS=str(orders))
+    code, report, _ = ran(tmp_path, *NATIVE, *NO_KILLS, ORDERS=str(orders))
     assert code == 1
     assert report["ok"] is False
     assert (report["lost"], report["doubled"], report["receipts"]) == (1, 1, 500)
@@ -125,7 +128,7 @@ def alive(root: str) -> list[str]:
 def test_an_ended_runner_leaves_nothing_running(
     tmp_path: Path, orders: Path, number: signal.Signals
 ) -> None:
-    arguments = [f"--server={STAND_IN}", *NO_KILLS]
+    arguments = [*NATIVE, *NO_KILLS]
     process = subprocess.Popen(
         command(tmp_path, *arguments),
         cwd=ROOT,
