@@ -36,14 +36,17 @@ RECOVERED: Final = b"automatic recovery in progress"
 """What PostgreSQL says once for each crash that it has seen."""
 RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
-LOOK_EVERY_S: Final = 10.0
-"""Looking reads the whole ledger."""
+TIDY_EVERY_S: Final = 10.0
+LOOK_SHARE: Final = 0.1
+"""Of the time, spent on looking at most: it reads the whole ledger, and all of history."""
 BUSY: Final = "the one before was not over"
 NOT_OURS: Final = "the database is not one of its own"
 _VACUUM: Final = (
     "vacuum (skip_locked, truncate off) {r}.element, {r}.registration, {r}.registrant, {r}.server"
 )
 """A crash discards the statistics by which autovacuum knows its work: here it would never begin."""
+_ANALYZE: Final = "analyze {r}.history, {r}.effects"
+"""Likewise: what joins the two would do so row by row."""
 _FENCE: Final = re.compile(r"if [^;]*?< p_must then")
 _WRONG: Final = (
     """
@@ -74,7 +77,8 @@ class Database:
         self._under_way: Future[None] | None = None
         self._looks = ThreadPoolExecutor(1, thread_name_prefix="looks")
         self._looking: Future[None] | None = None
-        self._looked = time.monotonic()
+        self._tidied = time.monotonic()
+        self._look_at = 0.0
         self._server: EmbeddedServer | None = None
         self._was_made = False
         self._crashes = Crashes()
@@ -135,8 +139,8 @@ class Database:
             self._do(self._return)
         self.restarts()
         now = time.monotonic()
-        if now - self._looked > LOOK_EVERY_S and not _is_under_way(self._looking):
-            self._looked = now
+        if now - self._tidied > TIDY_EVERY_S and not _is_under_way(self._looking):
+            self._tidied = now
             self._looking = self._looks.submit(self._look)
 
     def fill(self) -> str | None:
@@ -174,8 +178,7 @@ class Database:
 
     def settle(self) -> None:
         """Waits until nothing is under way any more, and PostgreSQL runs."""
-        self._do(self._return)
-        self._pool.submit(self._look).result(RESTART_S)
+        self._pool.submit(self._return).result(2 * RESTART_S)
 
     def restarts(self) -> int:
         """Returns how often PostgreSQL has recovered from a crash, by its own log; 0: not ours."""
@@ -210,12 +213,19 @@ class Database:
                 return
 
     def _look(self) -> None:
-        """Looks for what is wrong already, and tidies; the history is judged at the end."""
+        """Tidies, and looks for what is wrong already; the history is judged at the end."""
         with contextlib.suppress(OperatingError):
             ask(self.conninfo, _VACUUM.format(r=self.repository))
+        began = time.monotonic()
+        if began < self._look_at:
+            return
+        with contextlib.suppress(OperatingError):
+            ask(self.conninfo, _ANALYZE.format(r=self.repository))
             for query in _WRONG:
                 rows = ask(self.conninfo, query.format(r=self.repository))
                 self.found += [row[0] for row in rows if row[0] not in self.found]
+        ended = time.monotonic()
+        self._look_at = ended + (ended - began) / LOOK_SHARE
 
 
 class Crashes:
