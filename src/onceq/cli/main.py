@@ -8,6 +8,7 @@ from typing import Annotated, Final, NoReturn
 import typer
 
 from onceq.cli import (
+    auditing,
     bulk,
     pipelines,
     queues,
@@ -45,6 +46,7 @@ def make_app() -> typer.Typer:
     command(serving.spark_app, "report")(pipelines.spark_report)
     command(serving.spark_app, "restore")(restoring.spark_restore)
     command(serving.spark_app, "recover")(recovering.spark_recover)
+    command(serving.spark_app, "audit")(auditing.spark_audit)
     app.add_typer(serving.spark_app, name="spark")
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)

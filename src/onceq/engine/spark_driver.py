@@ -21,7 +21,7 @@ from onceq.engine.binding import BINDINGS
 from onceq.engine.driver import PostgresDriver, connect
 from onceq.engine.locate import EMBEDDED, locate
 from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
-from onceq.errors import CannotConnect, EnvironmentFault
+from onceq.errors import CannotConnect, EnvironmentFault, InvalidValue
 from onceq.model.ops import Commit, Rollback
 
 if TYPE_CHECKING:
@@ -34,6 +34,14 @@ ALL_BINDINGS: Final = {**BINDINGS, **SPARK_BINDINGS, **ARCHIVE_BINDINGS}
 REPLIES: Final = "spark_reply"
 ROWS: Final = "spark_row"
 NAMED: Final = "spark_named"
+_TABLE: Final = b"""
+select format('"%%s"."%%s"', replace(n.nspname, '"', '""'), replace(c.relname, '"', '""')),
+    array(select attname::text from pg_attribute
+        where attrelid = c.oid and attnum > 0 and not attisdropped)
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.oid = to_regclass(%s) and c.relkind in ('r', 'p')
+"""
+_REPEATABLE: Final = b"set transaction isolation level repeatable read, read only"
 
 
 class SparkDriver(PostgresDriver):
@@ -109,10 +117,35 @@ class SparkDriver(PostgresDriver):
                 "nothing of it is restored"
             )
 
+    @contextlib.contextmanager
+    def snapshot(self) -> Generator[str]:
+        """Keeps what is committed now to be read by others while the block runs; yields its name.
+
+        What this driver performs inside sees the same. Raises ConnectionLost, EnvironmentFault.
+        """
+        try:
+            with self.connection.transaction():
+                self.connection.execute(_REPEATABLE)
+                ((name,),) = self.connection.execute(b"select pg_export_snapshot()").fetchall()
+                yield name
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=False) from error
+
+    def find_table(self, name: str) -> tuple[str, list[str]]:
+        """Returns the name of a table with its schema, both quoted, and its columns.
+
+        name: as in SQL. Raises InvalidValue: there is no such table.
+        """
+        rows = self.connection.execute(_TABLE, (name,)).fetchall()
+        if not rows:
+            raise InvalidValue(f"there is no table {name!r}: give its name as in SQL")
+        ((quoted, columns),) = rows
+        return quoted, columns
+
     def rows(
-        self, query: str, values: Sequence[Any], many: int
+        self, query: str, values: Sequence[Any], many: int, *, snapshot: str = ""
     ) -> Generator[Sequence[tuple[Any, ...]]]:
-        """Yields the rows of a query, so many at a time, on one snapshot.
+        """Yields the rows of a query, so many at a time, on one snapshot: that of a name, or a new.
 
         query: with {schema}, and %s for each value. Raises ConnectionLost, EnvironmentFault.
         """
@@ -122,6 +155,9 @@ class SparkDriver(PostgresDriver):
                 self.connection.transaction(),
                 self.connection.cursor("rows", binary=True) as cursor,
             ):
+                if snapshot:
+                    self.connection.execute(_REPEATABLE)
+                    self.connection.execute(sql.SQL("set transaction snapshot {}").format(snapshot))
                 cursor.execute(text.encode(), values)
                 while found := cursor.fetchmany(many):
                     yield found

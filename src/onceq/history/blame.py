@@ -44,6 +44,10 @@ class Injected:
         for times in self._at.values():
             times.sort()
 
+    def targets(self) -> set[str]:
+        """Returns whom faults were aimed at."""
+        return set(self._at)
+
     def touching(self, actors: Iterable[str], begin: int, end: int) -> int:
         """Returns how many may have touched what these executed, within these times."""
         names = {"", *map(name_of, actors)}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from onceq.history.events import Client, Effect, Place
 
-REJECTED = frozenset({"Reject", "HandlerMisuse", "InvalidValue"})
+REJECTED = frozenset({"Reject", "HandlerMisuse", "InvalidValue", "rejected"})
 """Abort codes that fail an element at once, whatever its limit."""
 
 NEVER = -1

@@ -103,9 +103,11 @@ class OnceqBatchReader(DataSourceReader):
     def _ends(self) -> tuple[int, int]:
         relation, key = self.relation, self.relation.key
         found = f"min({key}), max({key}), bool_or({key} is null)"
-        query = f"select {found} from {{schema}}.{relation.table}"  # noqa: S608 # ours
+        query = f"select {found} from {relation.table}"  # noqa: S608 # ours
         with spark_driver(self.options.place) as driver:
-            (((least, greatest, has_others),),) = driver.rows(query, [], 1)
+            (((least, greatest, has_others),),) = driver.rows(
+                query, [], 1, snapshot=self.options.snapshot
+            )
         keys = [one for one in (least, greatest) if one is not None]
         keys += [relation.without_key] if has_others else []
         return (min(keys), max(keys)) if keys else (1, 0)
@@ -116,7 +118,8 @@ class OnceqBatchReader(DataSourceReader):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
         text, values = self._query(partition)
         with executor_driver(self.options.place) as driver:
-            for rows in _gathered(self.relation.columns, driver.rows(text, values, ROWS_AT_ONCE)):
+            found = driver.rows(text, values, ROWS_AT_ONCE, snapshot=self.options.snapshot)
+            for rows in _gathered(self.relation.columns, found):
                 yield record_batch(self.relation.columns, rows)
 
     def _query(self, cut: KeySlice) -> tuple[str, list[Any]]:

@@ -29,13 +29,17 @@ _NUMBER: Final = re.compile("-?[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingOptions:
-    """What is read. since, until: of the relation's key, the first excluded; None: to the last."""
+    """What is read. since, until: of the relation's key, the first excluded; None: to the last.
+
+    snapshot: the name of one that somebody holds; empty: each task reads what is there then.
+    """
 
     place: Place
     read: str
     since: int | None = None
     until: int | None = None
     partitions: int = 2
+    snapshot: str = ""
 
     def to_spark(self) -> dict[str, str]:
         """Returns the options for `spark.read`."""
@@ -43,6 +47,7 @@ class ReadingOptions:
         return {
             **asdict(self.place),
             "read": self.read,
+            "snapshot": self.snapshot,
             **{name: str(value) for name, value in given.items() if value is not None},
         }
 
@@ -58,7 +63,9 @@ class ReadingOptions:
         if wrong := [name for name, text in given.items() if not _NUMBER.fullmatch(text)]:
             raise InvalidValue(f"option {wrong[0]!r} is a whole number, not {given[wrong[0]]!r}")
         numbers = {name: int(text) for name, text in given.items()}
-        return cls(place=place_of(options), read=options["read"], **numbers)
+        snapshot = options.get("snapshot", "")
+        place = place_of(options)
+        return cls(place=place, read=options["read"], snapshot=snapshot, **numbers)
 
 
 @contextlib.contextmanager
@@ -74,8 +81,9 @@ def reading(
 
     read: "history" (a row for each request that has ended), "attempts" (one for each abort),
     "elements" (what is in the queues now, error queues and replies as well), "registrations" (of
-    each client: what it sent and received last, and its checkpoint), or "servers" (sessions that
-    serve now). With `spark.read.schema(...)`, which names some of the columns and their types,
+    each client: what it sent and received last, and its checkpoint), "servers" (sessions that serve
+    now), "redrives", or "tags" (what each client said of its last send and receive when it
+    acknowledged). With `spark.read.schema(...)`, which names some of the columns and their types,
     the others are not fetched. partitions: most tasks that read, each with a connection. local: the
     executors run on this machine. Conditions are only pushed down where
     `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them Spark refuses the

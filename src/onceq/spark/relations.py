@@ -7,6 +7,7 @@ microseconds. Source: spec P3.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +21,7 @@ __all__ = [
     "DIGEST",
     "HISTORY",
     "RELATIONS",
+    "TABLE_OF",
     "Column",
     "Relation",
     "digest_in_spark",
@@ -40,7 +42,7 @@ class Column:
 class Relation:
     """A table to read. source: its FROM, with {schema}. key: the number that slices it.
 
-    without_key: the number of rows whose key is null.
+    table: of it the one that has the key. without_key: the number of rows whose key is null.
     """
 
     columns: tuple[Column, ...]
@@ -127,7 +129,7 @@ reply binary h.reply
 """),
     source="{schema}.history h join {schema}.queue q on q.queue_id = h.queue_id"
     " left join {schema}.registrant r on r.registrant_id = h.registrant_id",
-    table="history h",
+    table="{schema}.history h",
     key="h.record_no",
     without_key=1,
 )
@@ -144,7 +146,7 @@ code string a.code
 error string a.error
 """),
     source="{schema}.attempt a",
-    table="attempt a",
+    table="{schema}.attempt a",
     key="a.record_no",
     without_key=1,
 )
@@ -167,13 +169,15 @@ enqueued_at timestamp e.enqueued_at
 not_before timestamp e.not_before
 expires_at timestamp e.expires_at
 correlation_id string e.correlation_id
+send_no bigint e.send_no
+is_volatile boolean (e.life is not null)
 content_type string e.content_type
 properties string e.properties::text
 body binary e.body
 """),
     source="{schema}.element e join {schema}.queue q on q.queue_id = e.queue_id"
     " left join {schema}.registrant r on r.registrant_id = coalesce(e.registrant_id, e.failed_of)",
-    table="element e",
+    table="{schema}.element e",
     key="e.seq",
 )
 SERVERS: Final = Relation(
@@ -184,7 +188,7 @@ pid int s.pid
 started_at timestamp s.started_at
 """),
     source="{schema}.server s",
-    table="server s",
+    table="{schema}.server s",
     key="s.incarnation",
 )
 REGISTRATIONS: Final = Relation(
@@ -201,8 +205,32 @@ ckpt binary t.ckpt
 """),
     source="{schema}.registrant r join {schema}.queue q on q.queue_id = r.reply_queue_id"
     " cross join lateral {schema}.session_tags(r.registrant_id, r.reply_queue_id) t",
-    table="registrant r",
+    table="{schema}.registrant r",
     key="r.registrant_id",
+)
+REDRIVES: Final = Relation(
+    columns=_columns("""
+old_eid string d.old_eid::text
+new_eid string d.new_eid::text
+new_rid string d.new_rid
+redriven_at timestamp d.redriven_at
+"""),
+    source="{schema}.redrive d",
+    table="{schema}.redrive d",
+    key="(d.ctid::text::point)[0]::bigint",
+)
+TAGS: Final = Relation(
+    columns=_columns("""
+registrant string r.name
+thread string r.thread
+sent_rid string g.sent_rid
+sent_no bigint g.sent_no
+received_rid string g.rid
+"""),
+    source="{schema}.registration g join {schema}.registrant r"
+    " on r.registrant_id = g.registrant_id and r.reply_queue_id = g.queue_id",
+    table="{schema}.registration g",
+    key="g.registration_id",
 )
 RELATIONS: Final = {
     "history": HISTORY,
@@ -210,11 +238,37 @@ RELATIONS: Final = {
     "elements": ELEMENTS,
     "servers": SERVERS,
     "registrations": REGISTRATIONS,
+    "redrives": REDRIVES,
+    "tags": TAGS,
 }
 
 
+_QUOTED: Final = re.compile(r'"([^"]|"")+"\."([^"]|"")+"')
+TABLE_OF: Final = "table "
+
+
+def _ledger(table: str) -> Relation:
+    """Returns a table of the user's that notes effects. table: quoted, with its schema."""
+    if not _QUOTED.fullmatch(table):
+        raise InvalidValue(f"{table!r} is no table's name with its schema, both in quotes")
+    escaped = table.replace("%", "%%")
+    return Relation(
+        columns=_columns("""
+eid string t.eid::text
+rid string t.rid::text
+key string t.key::text
+xid string t.xid::text
+"""),
+        source=f"{escaped} t",
+        table=f"{escaped} t",
+        key="(t.ctid::text::point)[0]::bigint",
+    )
+
+
 def relation_of(name: str) -> Relation:
-    """Returns the relation of a name. Raises InvalidValue."""
+    """Returns the relation of a name, or the table after `TABLE_OF`. Raises InvalidValue."""
+    if name.startswith(TABLE_OF):
+        return _ledger(name.removeprefix(TABLE_OF))
     if name not in RELATIONS:
         raise InvalidValue(f"read {name!r}: what can be read is {', '.join(RELATIONS)}")
     return RELATIONS[name]

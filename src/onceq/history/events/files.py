@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 import os
 import time
 from dataclasses import dataclass
@@ -85,39 +86,83 @@ def read(path: Path) -> Iterator[list[Event]]:
     A last line cut off by a death is left out. Raises msgspec.DecodeError for any other that is
     no event, with the file in its notes.
     """
-    return _read(path, _EVENTS)
+    return _read(path, EVENTS)
 
 
-class _Lines(Generic[T]):
-    """A decoder of lines. msgspec takes a union at run time only."""
+class Lines(Generic[T]):
+    """A decoder of lines, each an object of one of some kinds."""
 
     def __init__(self, kinds: tuple[type[T], ...]) -> None:
+        # msgspec takes a union at run time only.
         union: Any = Union[kinds]  # noqa: UP007 # made of a tuple, which `|` does not take
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(union)
 
     def decode(self, lines: bytes) -> list[T]:
+        """Returns the objects. Raises msgspec.DecodeError."""
         return self._decoder.decode_lines(lines)
 
 
-def _read(path: Path, lines: _Lines[T]) -> Iterator[list[T]]:
-    begun = b""
+EVENTS, PLACES, EFFECTS = Lines(KINDS), Lines((Place,)), Lines((Effect,))
+"""What lies in the files."""
+
+
+def _read(path: Path, lines: Lines[T]) -> Iterator[list[T]]:
+    for whole, end in _whole_lines(path, 0, None):
+        yield _decoded(lines, whole, path, end)
+
+
+def _decoded(lines: Lines[T], whole: bytes, path: Path, end: int) -> list[T]:
+    try:
+        return lines.decode(whole)
+    except msgspec.DecodeError as error:
+        error.add_note(f"in {path}, before byte {end}")
+        raise
+
+
+def _whole_lines(path: Path, begin: int, end: int | None) -> Iterator[tuple[bytes, int]]:
+    """Yields the lines that begin in a part of a file, many at a time, and where those read end."""
     with path.open("rb") as file:
-        while piece := file.read(_PIECE_BYTES):
+        begun = b""
+        if begin:
+            file.seek(begin - 1)
+            file.readline()
+        while end is None or file.tell() < end:
+            left = _PIECE_BYTES if end is None else min(_PIECE_BYTES, end - file.tell())
+            piece = file.read(left)
+            if not piece:
+                return
+            if end is not None and file.tell() == end and not piece.endswith(b"\n"):
+                piece += file.readline()
             whole, newline, rest = piece.rpartition(b"\n")
             if not newline:
                 begun += piece
                 continue
-            try:
-                yield lines.decode(begun + whole)
-            except msgspec.DecodeError as error:
-                error.add_note(f"in {path}, before byte {file.tell()}")
-                raise
+            yield begun + whole, file.tell()
             begun = rest
 
 
-_EVENTS = _Lines(KINDS)
-_PLACES = _Lines((Place,))
-_EFFECTS = _Lines((Effect,))
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The lines that begin in a part of a file, to be read by one of several. end: not included."""
+
+    path: str
+    begin: int
+    end: int
+
+
+def parts(path: Path, most_bytes: int) -> list[Part]:
+    """Returns parts of a file that are together all of it."""
+    size = path.stat().st_size
+    cuts = [*range(0, size, most_bytes), size]
+    return [Part(str(path), low, high) for low, high in itertools.pairwise(cuts)]
+
+
+def read_part(part: Part, lines: Lines[T]) -> Iterator[tuple[list[bytes], list[T]]]:
+    """Yields lines of a part of a file as they stand, and decoded. Raises as `read` does."""
+    path = Path(part.path)
+    for whole, end in _whole_lines(path, part.begin, part.end):
+        raw = [line for line in whole.split(b"\n") if line]
+        yield raw, _decoded(lines, whole, path, end)
 
 
 def save_final(final: FinalState, folder: Path) -> None:
@@ -147,12 +192,12 @@ class StoredFinal:
 
     def places(self) -> Iterator[Place]:
         """Yields the places."""
-        for piece in _read(self.folder / PLACES_NAME, _PLACES):
+        for piece in _read(self.folder / PLACES_NAME, PLACES):
             yield from piece
 
     def effects(self) -> Iterator[Effect]:
         """Yields the ledger of effects."""
-        for piece in _read(self.folder / EFFECTS_NAME, _EFFECTS):
+        for piece in _read(self.folder / EFFECTS_NAME, EFFECTS):
             yield from piece
 
     def load(self) -> FinalState:

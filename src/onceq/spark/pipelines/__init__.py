@@ -1,6 +1,8 @@
 """The pipelines: what Spark does with requests that have ended, and for clients that come back."""
 
 from onceq.spark.pipelines.archiving import Archived, archive
+from onceq.spark.pipelines.audit_page import audit_page
+from onceq.spark.pipelines.auditing import Audited, Known, audit, audit_files
 from onceq.spark.pipelines.records import records
 from onceq.spark.pipelines.recovering import Recovered, recovery
 from onceq.spark.pipelines.reporting import Reported, report
@@ -8,10 +10,15 @@ from onceq.spark.pipelines.restoring import Restored, restore
 
 __all__ = [
     "Archived",
+    "Audited",
+    "Known",
     "Recovered",
     "Reported",
     "Restored",
     "archive",
+    "audit",
+    "audit_files",
+    "audit_page",
     "records",
     "recovery",
     "report",

@@ -1,0 +1,1 @@
+"""Ways to break a repository, which an audit must find."""

@@ -1,0 +1,162 @@
+"""The verdict of an audit: parts are made and judged, and what was found is counted.
+
+Used by `onceq.spark.pipelines.auditing`. Source: spec P6.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as sf
+
+from onceq.history import FinalState, Violation
+from onceq.history.blame import Facts, Injected, name_of
+from onceq.spark.pipelines.components import in_parts
+from onceq.spark.pipelines.evidence import EFFECT, FAULT
+from onceq.spark.pipelines.judging import injected, judged
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Audited", "Evidence", "judge", "kept"]
+
+FOUND_MAX: Final = 1_000
+"""Violations that are kept as values; all of them are saved where that is asked."""
+PART_ROWS: Final = 200_000
+"""In a part, about: what the checker keeps of them must fit into a task's memory."""
+_COUNTED: Final = ("role", "state", "outcome", "is_archived", "day")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audited:
+    """What an audit came to. violations: how many; found: the first of them, at most FOUND_MAX.
+
+    places: rows in which something is or was, archived: of those; events: as recorded; effects:
+    rows of the ledger. acknowledged: different requests, of which clients recorded so. counts: of
+    the places, by role, state and outcome; days: of what has ended, by day and outcome. volatile:
+    queues that are not durable: of what was in them less is asked. took_s: seconds.
+    """
+
+    violations: int
+    by_guarantee: dict[str, int]
+    found: list[Violation]
+    places: int
+    archived: int
+    events: int
+    effects: int
+    acknowledged: int
+    counts: list[tuple[Any, ...]]
+    days: list[tuple[Any, ...]]
+    volatile: list[str]
+    took_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """What is judged. stated: all of the final state but its rows. by_client: as in `in_parts`.
+
+    besides: violations that were found otherwise; None: none.
+    """
+
+    places: DataFrame
+    said: DataFrame
+    stated: FinalState
+    by_client: bool
+    besides: DataFrame | None = None
+    volatile: frozenset[str] = frozenset()
+
+
+@contextlib.contextmanager
+def kept(frame: DataFrame) -> Generator[DataFrame]:
+    """Keeps what was read, for as long as the block runs: it is looked at several times."""
+    held = frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        yield held
+    finally:
+        held.unpersist()
+
+
+def judge(
+    session: SparkSession, evidence: Evidence, save: str | Path | None, began: float
+) -> Audited:
+    """Judges, and saves all violations in a folder as JSON lines, where that is asked."""
+    tally = _rows(evidence.said.groupBy("stage", "kind", "actor").count())
+    counted = _rows(evidence.places.groupBy(*_COUNTED).count())
+    places, said = sum(one["count"] for one in counted), sum(one["count"] for one in tally)
+    parts = in_parts(
+        evidence.places,
+        evidence.said,
+        by_client=evidence.by_client,
+        count=max(session.sparkContext.defaultParallelism, (places + said) // PART_ROWS),
+    )
+    found = judged(parts, evidence.stated, _facts(evidence, tally))
+    if evidence.besides is not None:
+        besides = evidence.besides.withColumn("acknowledged", sf.lit(None).cast("bigint"))
+        found = found.unionByName(besides)
+    with kept(found) as everything:
+        sums = _rows(everything.groupBy("guarantee").agg(sf.count("*"), sf.sum("acknowledged")))
+        by_guarantee = {one[0]: one[1] for one in sorted(sums, key=str) if one[0] is not None}
+        broken = everything.where("guarantee is not null").select("guarantee", "rid", "text")
+        if save is not None:
+            broken.write.json(f"file:{Path(save).absolute()}")
+        first: list[Any] = []
+        if by_guarantee:
+            first = _rows(broken.orderBy("guarantee", "rid", "text").limit(FOUND_MAX))
+    effects = sum(one["count"] for one in tally if one["stage"] == EFFECT)
+    return Audited(
+        violations=sum(by_guarantee.values()),
+        by_guarantee=by_guarantee,
+        found=[Violation(*row) for row in first],
+        counts=_summed(counted, "role", "state", "outcome"),
+        days=_summed([one for one in counted if one["day"] is not None], "day", "outcome"),
+        places=places,
+        archived=sum(one["count"] for one in counted if one["is_archived"]),
+        events=said - effects,
+        effects=effects,
+        acknowledged=sum(one[2] or 0 for one in sums),
+        volatile=sorted(evidence.volatile),
+        took_s=time.monotonic() - began,
+    )
+
+
+def _rows(frame: DataFrame) -> list[Any]:
+    rows: list[Any] = frame.collect()
+    return rows
+
+
+def _summed(counted: list[Any], *names: str) -> list[tuple[Any, ...]]:
+    """Returns the counts by some columns, in order."""
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for one in counted:
+        sums[tuple(one[name] for name in names)] += one["count"]
+    return [(*key, count) for key, count in sorted(sums.items(), key=str)]
+
+
+def _facts(evidence: Evidence, tally: list[Any]) -> Facts:
+    """Returns what is known of the whole: who executes, who asks, and what was done to whom."""
+    by_kind: dict[str, set[str]] = {}
+    for row in tally:
+        by_kind.setdefault(row["kind"], set()).add(row["actor"] or "")
+    faults = Injected()
+    if any(row["stage"] == FAULT for row in tally):
+        payloads = evidence.said.where(f"stage = {FAULT}").select("payload")
+        faults = injected(bytes(row["payload"]) for row in _rows(payloads))
+        faults.sort(by_kind.get("Executed", ()), _clients(evidence, by_kind, faults))
+    return Facts(faults=faults, starts="Started" in by_kind, executions="Executed" in by_kind)
+
+
+def _clients(evidence: Evidence, by_kind: dict[str, set[str]], faults: Injected) -> set[str]:
+    """Returns those who ask, of those at whom a fault was aimed."""
+    aimed = faults.targets()
+    named = sf.substring_index("registrant", " ", -1).isin(sorted(aimed))
+    owners = evidence.places.where(named).select("registrant").distinct()
+    senders = {one for one in by_kind.get("EnqueueBegun", ()) if name_of(one) in aimed}
+    return senders | {row["registrant"] for row in _rows(owners)}

@@ -1,0 +1,134 @@
+"""Which clients and elements belong together, so that each part can be judged for itself.
+
+Used by `onceq.spark.pipelines.auditing`. Whatever stands in a place has a key: its client, or its
+eid where it has none. Events tell by an eid, or by a rid alone, of which key they are. Where one
+tells of two keys, those are one part; there are few such, so that the driver can put them together.
+Source: spec P6.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import functions as sf
+
+from onceq.spark.pipelines.evidence import CLIENT, EFFECT, OTHER, PLACE, PLACES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import Column, DataFrame
+
+__all__ = ["in_parts", "roots"]
+
+_BEGUN: Final = "EnqueueBegun"
+_NAMES: Final = [one.split()[0] for one in PLACES.split(", ")]
+_UNIT: Final = "\x1f"
+_WHOLE: Final = {"ignoreNullFields": "false"}
+
+
+def in_parts(places: DataFrame, said: DataFrame, *, by_client: bool, count: int) -> DataFrame:
+    """Returns (stage, payload) in partitions of what belongs together, each ordered by stage.
+
+    by_client: there are events of clients, so that all of a client is one part; else each of its
+    requests is one. count: of partitions.
+    """
+    keyed = places.withColumn("key", _key_of_place(by_client=by_client))
+    eids = _keys(keyed, "eid")
+    others = said.where(sf.col("stage").isin(EFFECT, OTHER))
+    by_eid = _with_key(others.where("eid is not null"), eids, "eid")
+    nameless = others.where("eid is null").withColumn("begins", sf.col("kind") == _BEGUN)
+    named = _named(keyed, nameless)
+    rids = _keys(named, "rid", "begins")
+    by_rid = _with_key(nameless, rids, "rid", "begins")
+    of_clients = said.where(sf.col("stage") == CLIENT).withColumn("key", _client())
+    payload = sf.to_json(sf.struct(*_NAMES), _WHOLE).cast("binary").alias("payload")
+    every = keyed.select(sf.lit(PLACE).alias("stage"), payload, "key")
+    for one in (of_clients, by_eid, by_rid):
+        every = every.unionByName(one.select("stage", "payload", "key"))
+    links = _shared(keyed, eids, "eid").unionByName(_shared(named, rids, "rid", "begins"))
+    links = links.unionByName(_redriven(by_eid, eids)).unionByName(_answering(keyed))
+    pairs: list[Any] = links.where("old <> key").distinct().collect()
+    if pairs:
+        every = _put_together(every, roots((one["old"], one["key"]) for one in pairs))
+    return every.repartition(count, "key").sortWithinPartitions("stage").select("stage", "payload")
+
+
+def _client() -> Column:
+    return sf.concat_ws(_UNIT, sf.lit("client"), "registrant", sf.coalesce("thread", sf.lit("")))
+
+
+def _key_of_place(*, by_client: bool) -> Column:
+    own = _client() if by_client else sf.concat_ws(_UNIT, _client(), "rid")
+    return sf.when(sf.col("registrant").isNotNull(), own).otherwise(_of("eid"))
+
+
+def _of(name: str) -> Column:
+    return sf.concat_ws(_UNIT, sf.lit(name), name)
+
+
+def _with_key(said: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
+    """Returns what is said with the key of whom it is said; where there is none, one of its own."""
+    joined = said.join(keys.select("key", *names), [*names], "left")
+    return joined.withColumn("key", sf.coalesce("key", _of(names[0])))
+
+
+def _keys(keyed: DataFrame, *names: str) -> DataFrame:
+    """Returns the key of each eid, or rid; of several, the first and the last."""
+    return keyed.groupBy(*names).agg(sf.min("key").alias("key"), sf.max("key").alias("last"))
+
+
+def _named(keyed: DataFrame, nameless: DataFrame) -> DataFrame:
+    """Returns the places of rids that are named without an eid; datagrams, where one begins so."""
+    wanted = nameless.select("rid", "begins").distinct()
+    found = keyed.select("rid", "role", "key").join(wanted, "rid")
+    return found.where("not begins or role = 'datagram'")
+
+
+def _shared(keyed: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
+    """Returns what one eid, or one rid, puts together."""
+    several = keys.where("key <> last").select(sf.col("key").alias("old"), *names)
+    return keyed.join(several, [*names]).select("old", "key")
+
+
+def _redriven(by_eid: DataFrame, eids: DataFrame) -> DataFrame:
+    """Returns the redrives: the old one and the new one belong together."""
+    redrives = by_eid.where("other is not null").select(
+        sf.col("other").alias("eid"), sf.col("key").alias("old")
+    )
+    return _with_key(redrives, eids, "eid").select("old", "key")
+
+
+def _answering(keyed: DataFrame) -> DataFrame:
+    """Returns the datagrams that name what has failed: each may be its redrive."""
+    failed = keyed.where("outcome = 'failed' and role <> 'reply'").select(
+        sf.col("eid").alias("correlation_id"), sf.col("key").alias("old")
+    )
+    news = keyed.where("role = 'datagram' and correlation_id is not null")
+    linked = news.select("correlation_id", "key").join(failed, "correlation_id")
+    return linked.select("old", "key")
+
+
+def roots(links: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Returns for each key that is linked one that all that hang together have in common."""
+    above: dict[str, str] = {}
+
+    def root(key: str) -> str:
+        path = [key]
+        while (following := above.setdefault(path[-1], path[-1])) != path[-1]:
+            path.append(following)
+        for one in path:
+            above[one] = path[-1]
+        return path[-1]
+
+    for one, other in links:
+        above[root(one)] = root(other)
+    return {key: root(key) for key in list(above)}
+
+
+def _put_together(every: DataFrame, root_of: dict[str, str]) -> DataFrame:
+    spark: Any = every.sparkSession  # its types are partial
+    rows = [(key, root) for key, root in root_of.items() if key != root]
+    known = sf.broadcast(spark.createDataFrame(rows, "key string, root string"))
+    joined = every.join(known, "key", "left").withColumn("key", sf.coalesce("root", "key"))
+    return joined.drop("root")

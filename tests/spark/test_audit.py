@@ -1,0 +1,191 @@
+"""The audit: what is healthy is clean, and what is broken is found, as by the checker alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+import onceq
+from onceq import errors
+from onceq.history import check_files
+from onceq.history.events import files
+from onceq.spark.pipelines import Audited, Known, archive, audit, audit_files
+from onceq.spark.pipelines.components import roots
+from proof.audit.plants import PLANTS, Of, Plant
+from proof.history.clients import invent
+from proof.history.corruptions import CORRUPTIONS, REQUESTS
+from proof.history.wreck import NoPlaceForIt, Wreck
+from tests.cli.parts import Cli
+from tests.spark.audit_ground import EACH, ORDERS, RIDS, Ground, live
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from proof.history.invention import History
+
+
+# --- files of events --------------------------------------------------------------------------
+
+
+def test_events_are_judged_as_by_the_checker_alone(spark: SparkSession, tmp_path: Path) -> None:
+    """Every kind of corruption, in one history of many clients, and one without any."""
+    final = invent(1, 1, effects_each=2).final()
+    wanted = {corrupt(name, f"h{n}-", tmp_path) for n, name in enumerate(CORRUPTIONS)}
+    invent(2, REQUESTS, "sound-", effects_each=2).append_to(tmp_path)
+    (tmp_path / "torn.events").write_bytes(b'{"event":"Doubted","what":"send"}\n{"event":"Sat')
+    alone = check_files(tmp_path)
+    found = audit_files(tmp_path, spark=spark, save=tmp_path / "found")
+    assert {str(one) for one in found.found} == {str(one) for one in alone.violations}
+    told = (found.events, found.places + found.effects, found.acknowledged, found.violations)
+    assert told == (alone.events, alone.rows, alone.acknowledged, len(alone.violations))
+    named = {(one.guarantee, one.rid) for one in found.found}
+    assert len(wanted & named) >= len(wanted) - 3  # faults of one excuse charges of another
+    assert not any((one.rid or "").startswith("sound-") for one in found.found)
+    assert final.effects_each == 2
+    lines = [
+        msgspec.json.decode(line)
+        for path in (tmp_path / "found").glob("*.json")
+        for line in path.read_bytes().splitlines()
+    ]
+    assert len(lines) == found.violations
+
+
+def corrupt(name: str, prefix: str, folder: Path) -> tuple[str, str | None]:
+    """Adds a history that is corrupted; returns what must be named."""
+    for turn in range(50):
+        history: History = invent(turn, REQUESTS, prefix, effects_each=2)
+        try:
+            wanted = CORRUPTIONS[name](Wreck(history, f"{turn} {name}"))
+        except NoPlaceForIt:
+            continue
+        history.append_to(folder)
+        return wanted
+    raise NoPlaceForIt(name)
+
+
+def test_a_final_state_must_be_there(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        audit_files(tmp_path, spark=spark)
+    with pytest.raises(errors.InvalidValue, match="is no directory"):
+        audit_files(tmp_path / "none", spark=spark)
+
+
+def test_the_parts_of_a_file_are_all_of_it_once(tmp_path: Path) -> None:
+    invent(1, 20).append_to(tmp_path)
+    path = max(tmp_path.glob("*.events"), key=lambda one: one.stat().st_size)
+    path.write_bytes(path.read_bytes() + b'{"event"')
+    whole = [event for piece in files.read(path) for event in piece]
+    for size in (1, 7, 300, 1 << 20):
+        parts = files.parts(path, size)
+        pieces = [piece for part in parts for piece in files.read_part(part, files.EVENTS)]
+        assert [event for _, piece in pieces for event in piece] == whole
+
+
+def test_what_is_linked_has_one_root() -> None:
+    found = roots([("a", "b"), ("c", "d"), ("b", "c"), ("x", "y")])
+    assert len({found[one] for one in "abcd"}) == 1
+    assert found["x"] == found["y"] != found["a"]
+
+
+# --- a repository -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ground(onceq_url: str, qm: onceq.QueueManager) -> Ground:
+    made = Ground(onceq_url, qm)
+    live(made)
+    return made
+
+
+@pytest.fixture
+def cli(spark: SparkSession, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """The command line, in the session of these tests, which it does not stop."""
+
+    def run_here(once: Callable[[SparkSession], None], *_: object, **__: object) -> int:
+        once(spark)
+        return 0
+
+    monkeypatch.setattr("onceq.cli.auditing.run_pipeline", run_here)
+    return Cli(ground.url, ground.name)
+
+
+def audited(spark: SparkSession, ground: Ground) -> Audited:
+    known = Known(effects=f"{ground.name}.booked", effects_each=EACH, abort_limit=2)
+    return audit(ground.url, repository=ground.name, known=known, spark=spark)
+
+
+def test_a_healthy_repository_is_clean_live_and_archived(
+    spark: SparkSession, ground: Ground, tmp_path: Path
+) -> None:
+    def look() -> Audited:
+        found = audited(spark, ground)
+        assert found.found == []
+        return found
+
+    here = look()
+    rows = ground.count("requests")
+    assert (here.places, here.archived) == (rows, 0)
+    archive(tmp_path / "archive", ground.url, repository=ground.name, spark=spark, keep_days=0)
+    ground.eids["new"] = ground.qm.enqueue(ORDERS, b"good", rid="new")
+    ground.qm.kill(ground.eids["new"])
+    there = look()
+    assert (there.places, there.archived) == (rows + 1, here.days and sum(n for *_, n in here.days))
+    assert ground.count("history") < there.archived
+
+
+def planted(ground: Ground) -> dict[Plant, str]:
+    """Breaks everything, each at a request of its own; returns the rids of these."""
+    left = {of: list(rids) for of, rids in RIDS.items()}
+    broken = {plant: left[plant.of].pop() for plant in PLANTS}
+    for plant, rid in broken.items():
+        ground.do(plant.do.replace("{eid}", str(ground.eids[rid])))
+    return broken
+
+
+def test_what_is_broken_in_a_repository_is_found(spark: SparkSession, ground: Ground) -> None:
+    broken = planted(ground)
+    found = audited(spark, ground)
+    named = {(one.guarantee, one.rid) for one in found.found}
+    for plant, rid in broken.items():
+        assert (plant.guarantee, plant.names or rid) in named, plant.name
+    assert {rid for _, rid in named} == {one.names or rid for one, rid in broken.items()}
+
+
+# --- the command ------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_is_broken_and_writes_a_page(
+    ground: Ground, cli: Cli, tmp_path: Path
+) -> None:
+    page = tmp_path / "audit.html"
+    words = ("spark", "audit", "--effects", f"{ground.name}.booked", "--effects-each", str(EACH))
+    assert "violations        0" in cli(*words, "--report", str(page)).out
+    assert "No violation was found." in page.read_text(encoding="utf-8")
+    rid = RIDS[Of.KILLED][0]
+    plant = next(one for one in PLANTS if one.of is Of.KILLED)
+    ground.do(plant.do.replace("{eid}", str(ground.eids[rid])))
+    answer = cli.json(*words, "--report", str(page), code=1).item
+    assert answer["by_guarantee"] == {"G8": 1}
+    assert [one["rid"] for one in answer["found"]] == [rid]
+    text = page.read_text(encoding="utf-8")
+    assert rid in text
+    assert text.count("<svg") == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--effects", "nowhere"), "there is no table"),
+        (("--effects", "pg_catalog.pg_class"), "has no column eid"),
+        (("--effects-each", "1"), "give both"),
+        (("--save", "x", "--every", "1"), "without --every"),
+        (("--events", "/nowhere"), "is no directory"),
+    ],
+)
+def test_what_cannot_be_audited_is_refused(cli: Cli, words: tuple[str, ...], said: str) -> None:
+    assert said in cli("spark", "audit", *words, code=2).err
