@@ -21,7 +21,7 @@ from onceq.engine.faultpoints import VARIABLE
 from onceq.files import CollectOrder, collect
 from onceq.spark.arrow import pa
 from onceq.spark.enqueue import BODIES_BYTES, ROWS, chunks
-from onceq.spark.pipelines import archive
+from onceq.spark.pipelines import archive, unsent
 from onceq.spark.pipelines.sessions import SPARK_FAILED
 from onceq.spark.source import OnceqDataSource
 from onceq.spark.writing import WritingOptions
@@ -65,6 +65,30 @@ def test_each_row_is_a_request_whose_reply_is_collected(
     enqueue(orders(spark, 130), onceq_url, qm.repository)
     assert places(onceq_url, qm.repository) == {f"order-{n}": 1 for n in range(130)}
     assert qm.show("orders").depth == 10
+
+
+@pytest.mark.parametrize("registrant", [CLIENT, None])
+def test_what_was_trimmed_is_found_in_the_archive(
+    spark: SparkSession,
+    qm: onceq.QueueManager,
+    onceq_url: str,
+    tmp_path: Path,
+    registrant: str | None,
+) -> None:
+    qm.declare(ORDERS)
+    name, count = qm.repository, f"select count(*) from {qm.repository}.history"
+    enqueue(orders(spark, 3), onceq_url, name, registrant)
+    for one in ask(onceq_url, f"select eid from {name}.element"):
+        qm.kill(one[0])
+    ask(onceq_url, f"delete from {name}.element")
+    archive(tmp_path / "archive", onceq_url, repository=name, spark=spark, keep_days=0)
+    assert ask(onceq_url, count) == [(0,)]
+    qm.kill(qm.enqueue(ORDERS, {}, rid="order-3"))  # of nobody's, under a random eid
+    where: dict[str, Any] = {"registrant": registrant, "repository": name}
+    with unsent(orders(spark, 5), ORDERS, onceq_url, **where) as fresh:
+        enqueue(fresh, onceq_url, name, registrant)
+    found = ask(onceq_url, f"select rid from {name}.element order by rid")
+    assert found == [("order-3",), ("order-4",)]
 
 
 def test_columns_say_how_an_element_is_enqueued(

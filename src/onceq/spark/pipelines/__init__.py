@@ -7,6 +7,7 @@ from onceq.spark.pipelines.records import records
 from onceq.spark.pipelines.recovering import Recovered, recovery
 from onceq.spark.pipelines.reporting import Reported, report
 from onceq.spark.pipelines.restoring import Restored, restore
+from onceq.spark.pipelines.unsent import unsent
 
 __all__ = [
     "Archived",
@@ -23,4 +24,5 @@ __all__ = [
     "recovery",
     "report",
     "restore",
+    "unsent",
 ]
