@@ -15,6 +15,7 @@ from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark import reading
 from onceq.spark.pipelines import Archived, archive, archiving
 from onceq.spark.pipelines.files import read_files, write_files
+from onceq.spark.relations import relation_of
 from onceq.spark.source import OnceqDataSource
 from onceq.testing.ledger import ask
 
@@ -201,6 +202,19 @@ def test_an_overtaken_run_archives_nothing(
     assert others[0].rows["history"] == 1
     with spark_driver(place) as driver:
         assert [one.rows for one in driver.perform(ArchiveManifest()).files] == [1]
+
+
+def test_only_columns_that_are_wanted_are_read(
+    spark: SparkSession, place: Place, qm: onceq.QueueManager
+) -> None:
+    end_some(qm, "one")
+    spark.dataSource.register(OnceqDataSource)
+    with reading("history", place.conninfo, repository=place.repository) as options:
+        source = spark.read.format("onceq").options(**options)
+        table = source.schema("outcome string, queue string").load()
+        assert table.where("queue = 'words'").collect() == [("dequeued", "words")]
+    with pytest.raises(errors.InvalidValue, match=r"'colour': what can be read is record_no, rid"):
+        relation_of("history").only(["rid", "colour"])
 
 
 @pytest.mark.parametrize(

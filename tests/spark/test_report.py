@@ -40,6 +40,17 @@ ABORT = """
 insert into {r}.attempt (eid, ended_at, server, host, pid, charge, code)
     values (md5(%s)::uuid, %s::timestamptz, %s, 'host-1', 4711, %s, %s)
 """
+SERVES = """
+insert into {r}.server (slot, incarnation, process, host, pid, backend_pid, postmaster_start,
+        queue_ids)
+    values (1, 10, gen_random_uuid(), 'here', 12, 0, now(), '{}')
+"""
+HELD = """
+insert into {r}.history (eid, queue_id, role, outcome, enqueued_at, finished_at, aborts, rid,
+        sha256)
+    select eid, queue_id, 'failed', 'dequeued', enqueued_at, finished_at, 2, rid, ''
+    from {r}.history where outcome = 'failed'
+"""
 FIRST = """
 eid queue client     role     outcome   server day        enqueued started  finished   aborts code
 1   a     ann        request  done      7      2026-11-01 10:00:00 10:00:01 10:00:01.5 0      -
@@ -48,7 +59,7 @@ eid queue client     role     outcome   server day        enqueued started  fini
 """
 LATER = """
 eid queue client     role     outcome   server day        enqueued started  finished   aborts code
-4   b     -          datagram done      8      2026-11-01 11:00:00 10:59:59 11:00:02   0      -
+4   b     -          datagram done      10     2026-11-01 11:00:00 10:59:59 11:00:02   0      -
 5   b     <b>bob</b> request  cancelled -      2026-11-01 11:00:00 -        24:00:00   0      killed
 6   a     ann        request  done      9      2026-11-02 00:00:00 00:29:59 00:30:00   0      -
 """
@@ -108,10 +119,12 @@ def test_a_history_is_counted_as_by_hand(
     for text in (PEOPLE, QUEUES):
         ask_with(url, name, text)
     put(url, name, FIRST)
+    ask_with(url, name, HELD)
     for one in ABORTED[:3]:
         ask_with(url, name, ABORT, one)
     archive(tmp_path / "archive", url, repository=name, keep_days=0, spark=spark)
     put(url, name, LATER)
+    ask_with(url, name, SERVES)
     for one in ABORTED[3:]:
         ask_with(url, name, ABORT, one)
     done = run()
@@ -128,6 +141,7 @@ def test_a_history_is_counted_as_by_hand(
         "E&lt;1&gt;",
         "&lt;script&gt;3",
         "7 (host-1, process 4711)",
+        "10 (here, process 12)",
     ):
         assert said in text
     assert sorted(one.name for one in Path(done.page).parent.iterdir()) == [
@@ -175,8 +189,9 @@ def check_ends(ends: Table) -> None:
         ("01 11", None, 1, 0),
     ]
     assert some(ends, "day", "server", "name", "ended") == [
+        ("01 00", "10", 1),
         ("01 00", "7", 2),
-        ("01 00", "8", 2),
+        ("01 00", "8", 1),
         ("02 00", None, 1),
         ("02 00", "9", 1),
     ]
@@ -259,6 +274,7 @@ def test_what_comes_to_the_driver_is_bounded(
     assert (done.ended, done.aborts) == (3000, 1000)
     assert 0 < sum(came) < 6 * BUCKETS_MAX + 9 * (TOP + 1) + DAYS
     (found,) = shown
+    assert found.ends == (at("2020-01-02"), at("2028-03-19"))
     assert found.buckets is not None
     assert (found.buckets.width, found.buckets.count) == (dt.timedelta(days=28), 108)
     assert sum(row["ended"] for row in found.series.values()) == 3000

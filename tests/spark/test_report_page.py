@@ -37,6 +37,8 @@ def row(**changed: Any) -> dict[str, Any]:
 def test_no_name_is_markup() -> None:
     code = {"code": NASTY, "error": NASTY, "count": 1, "others": 0}
     found = Findings(
+        made_at=NOON,
+        ends=(NOON, NOON),
         buckets=choose_buckets((NOON, NOON)),
         overall=row(),
         series={0: row()},
@@ -90,7 +92,6 @@ def test_the_axis_of_time_is_as_fine_as_it_may_be(
     after: dt.timedelta, width: dt.timedelta, count: int
 ) -> None:
     found = choose_buckets((NOON, NOON + after))
-    assert found is not None
     assert (found.width, found.count) == (width, count)
     assert found.first <= NOON
     assert NOON + after < found.edges[-1]
@@ -104,7 +105,6 @@ def test_no_axis_is_longer_than_it_may_be() -> None:
             except OverflowError:
                 continue
             found = choose_buckets((NOON, last))
-            assert found is not None
             assert 1 < found.count <= BUCKETS_MAX
 
 

@@ -54,6 +54,8 @@ ACCURACY: Final = 10_000
 """Of a percentile: its rank is off by at most the count divided by this."""
 _RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TEXT_CHARACTERS: Final = 200
+_ROLES: Final = ("request", "datagram")
+"""Whoever takes a held element out of an error queue ends no request: that had failed before."""
 _PROCESS: Final = ("server", "host", "pid")
 _TIMES: Final = {
     "waiting": ("enqueued_at", "started_at"),
@@ -105,7 +107,8 @@ def gather(records: Records, folder: Path, span: Span) -> Facts:
     history, attempts = records.history, records.attempts
     earlier = _kept(span.before(attempts.select(*ABORT_COLUMNS), "ended_at"), folder / "attempts")
     touched = earlier.select("eid").distinct().withColumn("is_touched", sf.lit(1))
-    ended = span.of(history.select(*END_COLUMNS), "finished_at")
+    begun = history.select(*END_COLUMNS).where(sf.col("role").isin(*_ROLES))
+    ended = span.of(begun, "finished_at")
     ends = _kept(_ends(ended.join(touched, "eid", "left")), folder / "ends")
     homes = ends.where("eid is not null").groupBy("eid")
     home = homes.agg(sf.max_by(sf.struct("queue", "registrant"), "at").alias("home"))

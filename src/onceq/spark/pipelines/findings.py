@@ -55,14 +55,18 @@ _REST: Final = TOP + 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What the page shows. buckets: None when nothing has ended; then all is empty.
+    """What the page shows. made_at: when it was counted.
 
+    ends: the first and the last moment. buckets: between them; None when nothing has ended, and
+    then all is empty.
     overall: the measures of all. series: those of each bucket, by its number. aborted: by bucket
     and charge, how many. busiest: by queue, server, registrant the first TOP, and, where there are
     more, a row of the others whose `others` says how many they are. failures: by outcome and code,
     of what did not end well; aborts: by charge and code.
     """
 
+    made_at: dt.datetime
+    ends: tuple[dt.datetime, dt.datetime] | None = None
     buckets: Buckets | None = None
     overall: Row = field(default_factory=dict[str, Any])
     series: Mapping[int, Row] = field(default_factory=dict[int, Row])
@@ -75,9 +79,10 @@ class Findings:
 
 def find(facts: Facts, days: DataFrame) -> Findings:
     """Counts what the page shows. days: the rows of the table of ends that are of a day and all."""
-    buckets = choose_buckets(_first_and_last(facts))
-    if buckets is None:
-        return Findings()
+    made_at, ends = _moments(facts)
+    if ends is None:
+        return Findings(made_at=made_at)
+    buckets = choose_buckets(ends)
     bucket = _bucket(buckets)
     series = measured(facts.ends.withColumn("bucket", bucket), "bucket")
     charge = sf.when(sf.col("charge").isin(*CHARGES), sf.col("charge")).otherwise("other")
@@ -85,6 +90,8 @@ def find(facts: Facts, days: DataFrame) -> Findings:
     busiest = _busiest(facts)
     latest = days.orderBy(sf.desc("starts_at"))
     return Findings(
+        made_at=made_at,
+        ends=ends,
         buckets=buckets,
         overall=_rows(measured(facts.ends), 1)[0],
         series={row.pop("bucket"): row for row in _rows(series, buckets.count)},
@@ -104,26 +111,25 @@ def _rows(frame: DataFrame, most: int) -> list[Row]:
     return [row.asDict() for row in frame.limit(most).collect()]
 
 
-def _first_and_last(facts: Facts) -> tuple[dt.datetime, dt.datetime] | None:
+def _moments(facts: Facts) -> tuple[dt.datetime, tuple[dt.datetime, dt.datetime] | None]:
+    """Returns when it is, and the first and the last moment of all ends and aborts."""
     moments = facts.ends.select("at").union(facts.aborts.select("at"))
-    micros = sf.unix_micros("at")
-    (row,) = _rows(moments.agg(sf.min(micros).alias("first"), sf.max(micros).alias("last")), 1)
-    if row["first"] is None:
-        return None
-    return _moment(row["first"]), _moment(row["last"])
+    micros, now = sf.unix_micros("at"), sf.unix_micros(sf.current_timestamp())
+    bounds = moments.agg(sf.min(micros).alias("first"), sf.max(micros).alias("last"))
+    (row,) = _rows(bounds.withColumn("now", now), 1)
+    ends = None if row["first"] is None else (_moment(row["first"]), _moment(row["last"]))
+    return _moment(row["now"]), ends
 
 
 def _moment(micros: int) -> dt.datetime:
     return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=micros)
 
 
-def choose_buckets(ends: tuple[dt.datetime, dt.datetime] | None) -> Buckets | None:
+def choose_buckets(ends: tuple[dt.datetime, dt.datetime]) -> Buckets:
     """Returns the axis of time from the first to the last moment: at most BUCKETS_MAX buckets.
 
     Where 52 weeks are too fine, they are as many times 52 weeks as it needs.
     """
-    if ends is None:
-        return None
     first, last = (moment - MONDAY for moment in ends)
     widest = WIDTHS[-1] * (1 + (last - first) // WIDTHS[-1] // (BUCKETS_MAX - 1))
     fitting = (one for one in WIDTHS if last // one - first // one < BUCKETS_MAX)

@@ -61,7 +61,7 @@ class Subject:
 def report_page(subject: Subject, found: Findings) -> str:
     """Returns the page."""
     title = f"Report on {subject.repository}"
-    lead = f"{_bounds(subject.span)} All times are UTC."
+    lead = f"{_bounds(subject.span)} Counted at {_minute(found.made_at)}. All times are UTC."
     buckets = found.buckets
     if buckets is None:
         empty = notice("Nothing ended in this time: there are no requests and no aborts to show.")
@@ -80,12 +80,12 @@ def report_page(subject: Subject, found: Findings) -> str:
 
 def _bounds(span: Span) -> str:
     words = {"from {} on": span.since, "before {}": span.until}
-    said = [
-        text.format(f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M}")
-        for text, moment in words.items()
-        if moment is not None
-    ]
+    said = [text.format(_minute(moment)) for text, moment in words.items() if moment is not None]
     return f"What ended {' and '.join(said)}." if said else "All that has ended."
+
+
+def _minute(moment: dt.datetime) -> str:
+    return f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M}"
 
 
 def duration(milliseconds: float | None) -> str | None:
@@ -122,9 +122,9 @@ def _overview(found: Findings, buckets: Buckets) -> Html:
             ("service, p99", duration(whole["service_p99_ms"])),
         ]
     )
+    since, until = map(_minute, found.ends or buckets.edges[:2])
     said = paragraph(
-        f"The first of them ended on {buckets.first:%Y-%m-%d}, the last on "
-        f"{buckets.edges[-2]:%Y-%m-%d}. A failure is final; a recovery is what ended well after at "
+        f"From {since} to {until}. A failure is final; a recovery is what ended well after at "
         "least one abort. pN: N of 100 took at most so long."
     )
     return section("Overview", said, figures)

@@ -88,7 +88,7 @@ def report(
     """
     span = _checked(since, until)
     require_figures()
-    root = check_root(out, "where a report is")
+    root = check_root(out, "a report's place")
     with (
         reach(url, repository),
         own_session(spark or build_session("onceq report"), "there is no new report") as session,
