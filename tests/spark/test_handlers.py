@@ -55,7 +55,7 @@ def test_a_function_for_a_request(
     )
     held = repository.ask("select rid, aborts, code from {}.element where role = 'failed'")
     assert sorted(held) == [
-        ("r11", 2, "InvalidValue"),
+        ("r11", 2, "InvalidReply"),
         ("r12", 2, "InvalidValue"),
         ("r13", 2, "InvalidValue"),
         ("r14", 1, "Reject"),
@@ -115,6 +115,17 @@ def test_what_was_raised_says_what_becomes_of_the_request() -> None:
         assert second["error"] in ("only once", "away", "negative")
 
 
+def test_an_exception_may_say_anything() -> None:
+    def complaining(order: Any, context: Any) -> Any:
+        if context.rid == "r1":
+            raise ValueError("nul \0, half a pair \ud800, " + "long " * 100_000)
+        return {"number": order.cents}
+
+    _, second = answered(complaining, b'{"customer":"a","cents":1}')
+    assert second["error"].startswith("nul \\0, half a pair \\ud800, long")
+    assert len(second["error"]) < 100_000
+
+
 def test_a_datagram_needs_no_reply() -> None:
     def silent(order: Any, context: Any) -> Any:
         assert context.properties == {"tint": "red"}
@@ -124,7 +135,7 @@ def test_a_datagram_needs_no_reply() -> None:
     first, second = answered(silent, body, registrant=None)
     assert (first["reply"], second["reply"], second["error"]) == (b'{"number":7}', None, None)
     _, second = answered(lambda o, c: None if c.rid == "r1" else {"number": o.cents}, body)
-    assert second["code"] == "InvalidValue"
+    assert second["code"] == "InvalidReply"
 
 
 class Sparse(msgspec.Struct, omit_defaults=True):

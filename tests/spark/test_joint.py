@@ -186,13 +186,24 @@ def test_what_is_named_and_not_answered_is_charged(repository: Repository, life:
     assert sorted(left) == [("r0", 0, None), ("r1", 1, "unanswered")]
 
 
-def test_a_request_that_there_never_was_is_an_error(repository: Repository, life: Life) -> None:
-    repository.send(1)
-    requests = life.plan(life.claim())
-    rows = [*map(answered, requests), (None, [str(uuid4())], None, None, None)]
-    with pytest.raises(errors.IllegalState, match="which there never was"):
-        life.commit(staged(life, rows))
-    assert repository.seqs_left() == 1
+@pytest.mark.parametrize("whose", ["nobody's", "one that waits", "one that ended long ago"])
+def test_what_the_batch_has_not_read_is_an_error(
+    repository: Repository, life: Life, whose: str
+) -> None:
+    """Else it would be void for ever."""
+    (old,) = repository.send(1)
+    eid = repository.eids()[old]
+    life.commit(life.stage(life.plan(life.claim())))
+    repository.do("update {}.history set finished_at = finished_at - interval '1 hour'")
+    (waiting, read) = repository.send(2, first=1)
+    eids = {"nobody's": uuid4(), "one that ended long ago": eid}
+    eids |= {"one that waits": repository.eids()[read]}
+    requests = life.plan(life.claim(1, n=1))
+    assert [one.rid for one in requests] == [waiting]
+    rows = [*map(answered, requests), (None, [str(eids[whose])], None, None, None)]
+    with pytest.raises(errors.IllegalState, match="which this batch has not read"):
+        life.commit(staged(life, rows, 1), 1)
+    assert repository.seqs_left() == 2
 
 
 def test_rows_lost_from_what_is_named_void_the_commit(repository: Repository, life: Life) -> None:

@@ -238,8 +238,8 @@ def _account(
             seq=element.seq,
             incarnation=life.incarnation,
             charge=charge,
-            code=_storable(code_of(error)),
-            error=_storable(text_of(error)[:ERROR_CHARS_MAX]),
+            code=storable(code_of(error)),
+            error=storable(text_of(error)[:ERROR_CHARS_MAX]),
         )
         session.counts.failed += fate is Fate.FAILED
         session.counts.returned += fate is Fate.RETURNED
@@ -260,6 +260,6 @@ def text_of(error: errors.OnceqError) -> str:
     return error.text if isinstance(error, errors.HandlerFailed) else str(error)
 
 
-def _storable(text: str) -> str:
+def storable(text: str) -> str:
     """Returns text that PostgreSQL takes: an exception may say anything, and must be recorded."""
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

@@ -143,7 +143,7 @@ def _context(handled: Handled[Any, Any], element: Element, connection: Any) -> B
     )
 
 
-def text_of(error: BaseException) -> str:
+def said_by(error: BaseException) -> str:
     """Returns what an error says, or that it cannot say it."""
     try:
         return str(error)
@@ -153,7 +153,7 @@ def text_of(error: BaseException) -> str:
 
 def _failed(error: BaseException) -> HandlerFailed:
     """Returns what stands in place of whatever a user's code raised."""
-    return HandlerFailed(type(error).__name__, text_of(error))
+    return HandlerFailed(type(error).__name__, said_by(error))
 
 
 @contextlib.contextmanager

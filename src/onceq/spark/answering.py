@@ -15,8 +15,9 @@ from uuid import UUID
 import msgspec
 from pyspark.sql import types as st
 
-from onceq.errors import InvalidValue, Reject, Retry
-from onceq.server.handlers import text_of
+from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
+from onceq.server.execution import ERROR_CHARS_MAX, storable
+from onceq.server.handlers import said_by
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.context import Answer, RequestContext
 from onceq.spark.schema import request_schema
@@ -104,7 +105,10 @@ class Answers:
     def _encoded(self, row: Row, reply: Any) -> bytes | None:
         if reply is None and row["registrant"] is None:  # of a datagram
             return None
-        return self.queue.encode_reply(reply)
+        try:
+            return self.queue.encode_reply(reply)
+        except InvalidValue as error:
+            raise HandlerFailed("InvalidReply", str(error)) from error
 
 
 def _context(queue: str, row: Row) -> RequestContext:
@@ -124,7 +128,10 @@ def _context(queue: str, row: Row) -> RequestContext:
 
 
 def _failure(row: Row, error: BaseException) -> Row:
-    return {"eid": row["eid"], "error": text_of(error), "code": type(error).__name__}
+    code, text = type(error).__name__, said_by(error)
+    if isinstance(error, HandlerFailed):
+        code, text = error.code, error.text
+    return {"eid": row["eid"], "error": storable(text[:ERROR_CHARS_MAX]), "code": storable(code)}
 
 
 def _plain(row: Any) -> Any:
@@ -138,7 +145,7 @@ def _refuse_misfits(answers: Sequence[Row], name: str, kind: Any) -> None:
     for row in answers:
         error = _misfit([row.get(name)], kind)
         if error is not None:
-            failure = _failure(row, InvalidValue(f"a row for table {name!r}: {text_of(error)}"))
+            failure = _failure(row, InvalidValue(f"a row for table {name!r}: {said_by(error)}"))
             row.clear()
             row.update(failure)
 

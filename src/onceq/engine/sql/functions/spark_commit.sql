@@ -157,7 +157,7 @@ begin
     held := array(select e.eid from onceq.element e where e.eid = any (named)
         and e.claimed_by = any (own) and e.role in ('request', 'datagram') order by e.seq for update);
     if cardinality(held) < cardinality(named) then
-        perform onceq.spark_refuse_strangers(named);
+        perform onceq.spark_refuse_strangers(s, named);
         fate := 'gone';
         return;
     end if;
@@ -169,16 +169,21 @@ begin
     end if;
 end $$;
 
--- Refuses rows that name a request that there never was: they would be void for ever.
-create or replace function onceq.spark_refuse_strangers(p_named uuid[]) returns void
+-- Refuses rows that name what this server cannot have read: they would be void for ever. It can have
+-- read what its groups had claimed, wherever that is now, and what ended since its last claim; there
+-- is a minute more, as clocks are set back. Where the group itself was taken over, nobody knows.
+create or replace function onceq.spark_refuse_strangers(s onceq.spark_server, p_named uuid[]) returns void
 language plpgsql volatile as $$
-declare stranger uuid;
+declare
+    known bigint[] := array(select unnest(seqs) from onceq.spark_group g where g.server_id = s.server_id);
+    stranger uuid;
 begin
     select n.eid into stranger from unnest(p_named) n (eid)
-        where not exists (select from onceq.element e where e.eid = n.eid)
-          and not exists (select from onceq.history h where h.eid = n.eid) limit 1;
-    if stranger is not null then
-        raise exception 'a row names request %, which there never was', stranger using errcode = 'OQ007',
+        where not exists (select from onceq.element e where e.eid = n.eid and e.seq = any (known))
+          and not exists (select from onceq.history h where h.eid = n.eid
+                          and h.finished_at >= s.seen_at - interval '1 minute') limit 1;
+    if stranger is not null and exists (select from onceq.spark_group where group_no = s.planned) then
+        raise exception 'a row names request %, which this batch has not read', stranger using errcode = 'OQ007',
             hint = 'eids are those of the requests that the row was computed from, as they came';
     end if;
 end $$;
