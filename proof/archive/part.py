@@ -29,11 +29,16 @@ if TYPE_CHECKING:
     from proof.part import Order
 
 ROWS: Final = {Size.SMALL: 6_000, Size.PROOF: 5_000_000, Size.LONG: 20_000_000}
-OF_COMPACTION: Final = ("archive.compacted", "ArchiveReplace.before", "ArchiveReplace.after")
-"""Struck first: later the runs before may be too large to be put together."""
+FIRST: Final = (
+    "ArchiveCommit.after",
+    "archive.compacted",
+    "ArchiveReplace.before",
+    "ArchiveReplace.after",
+)
+"""In this order: a run is archived, then others with it; later they may be too large for that."""
 OF_RESTORE: Final = ("ArchiveRestore.before", "ArchiveRestore.after")
-POINTS: Final = (*OF_COMPACTION, *sorted(OF_ARCHIVE - set(OF_COMPACTION)))
-SMALL_POINTS: Final = ("archive.compacted", "ArchiveCommit.after", "ArchiveRestore.after")
+POINTS: Final = (*FIRST, *sorted(OF_ARCHIVE - set(FIRST)))
+SMALL_POINTS: Final = ("ArchiveCommit.after", "archive.compacted", "ArchiveRestore.after")
 """That of the small size: each takes a Spark of its own."""
 BY_CHANCE: Final = {Size.SMALL: 0, Size.PROOF: 7, Size.LONG: 87}
 """Kills at no point of the table."""
@@ -60,8 +65,6 @@ def run(order: Order) -> Outcome:
         runs = Runs(order.place)
         trial = Trial(order, url, "archived", chance)
         trial.begin()
-        with runs.process() as process:
-            runs.ask(process, trial.told)
         points = SMALL_POINTS if order.size is Size.SMALL else POINTS
         blows = _blows(points, order.size, chance)
         rows, done = ROWS[order.size] - REAL, 0
@@ -93,12 +96,10 @@ def run(order: Order) -> Outcome:
 
 def _blows(points: tuple[str, ...], size: Size, chance: random.Random) -> list[str | float]:
     """Returns the points and the times at which runs are killed, in their order."""
-    first = [one for one in points if one in OF_COMPACTION]
-    others: list[str | float] = [one for one in points if one not in OF_COMPACTION]
+    others: list[str | float] = [one for one in points if one not in FIRST]
     others += [chance.uniform(*CHANCE_S) for _ in range(BY_CHANCE[size])]
-    chance.shuffle(first)
     chance.shuffle(others)
-    return [*first, *others]
+    return [*(one for one in points if one in FIRST), *others]
 
 
 def broken(trial: Trial, what: str) -> Trial:
