@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as sf
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 import onceq
 from onceq import errors
 from onceq.engine.driver import connect
 from onceq.spark.pipelines import Reported, archive, findings, report, report_page, reporting
-from onceq.spark.pipelines.facts import BY
+from onceq.spark.pipelines.facts import BY, measured
 from onceq.spark.pipelines.findings import BUCKETS_MAX, DAYS, TOP
 from onceq.spark.pipelines.report_tables import ABORTS, ENDS
 
@@ -217,6 +218,24 @@ def check_aborts(aborts: Table) -> None:
     ]
     assert {row[1] for row in counted("day", "queue")} == {"a", None}
     assert {row[1] for row in counted("day", "server")} == {"7", "8", "9"}
+
+
+def test_a_percentile_is_off_by_no_more_than_is_said(spark: SparkSession) -> None:
+    for count, off in ((4_999, 0), (60_000, 6)):
+        times = ", ".join(f"cast(id + 1 as double) as {one}_ms" for one in ("waiting", "service"))
+        rows = spark.range(count).orderBy(sf.hash("id")).repartition(3)
+        ends = rows.selectExpr(
+            *times.split(", "),
+            "cast(null as double) as total_ms",
+            "'done' as outcome",
+            "'request' as role",
+            "true as is_recovered",
+        )
+        (found,) = measured(ends).collect()
+        for rank, name in ((50, "p50"), (90, "p90"), (99, "p99")):
+            assert abs(found[f"waiting_{name}_ms"] - -(-count * rank // 100)) <= off
+            assert found[f"total_{name}_ms"] is None
+        assert (found["service_max_ms"], found["total_measured"]) == (count, 0)
 
 
 def test_where_nothing_has_ended_the_page_says_so(run: Callable[..., Reported]) -> None:

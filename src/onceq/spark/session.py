@@ -73,6 +73,8 @@ logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 logger.adaptive.name = org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream
 logger.adaptive.level = error
+logger.sources.name = org.apache.spark.sql.execution.datasources.DataSourceManager
+logger.sources.level = error
 """
 
 

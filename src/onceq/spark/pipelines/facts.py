@@ -51,7 +51,8 @@ END_COLUMNS: Final = (
 ABORT_COLUMNS: Final = ("eid", "ended_at", "server", "host", "pid", "charge", "code")
 BY: Final = ("queue", "server", "registrant")
 ACCURACY: Final = 10_000
-"""Of a percentile: its rank is off by at most the count divided by this."""
+"""Of a percentile: its rank is off by at most the count divided by this, rounded up; by nothing, up
+to half as many values."""
 _RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TEXT_CHARACTERS: Final = 200
 _ROLES: Final = ("request", "datagram")

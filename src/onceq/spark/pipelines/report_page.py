@@ -324,9 +324,9 @@ def _explained() -> Html:
         paragraph(
             "Beside this page are two tables in Parquet, for each hour and each day, of "
             "everything and of each queue, server and client. Percentiles: the smallest value "
-            "that at least so many did not exceed; exact up to 10,000 values, and beyond with a "
-            "rank that is off by at most one in 10,000. A time that would be negative, as a clock "
-            "was set back, counts as 0."
+            "that at least so many did not exceed; exact up to 5,000 values, and beyond with a "
+            "rank that is off by at most one for each 10,000 values, rounded up. A time that would "
+            "be negative, as a clock was set back, counts as 0."
         )
     ]
     for name, (what, columns) in TABLES.items():
