@@ -166,6 +166,7 @@ OF_SPARK: Final = frozenset(
         "SparkEnqueue",
         "SparkOpen",
         "SparkPlan",
+        "SparkPurge",
         "SparkRead",
         "SparkTakeOver",
     }
