@@ -20,6 +20,7 @@ from onceq.model import ops
 from onceq.model.client_state import STATES
 from onceq.model.ledger import Entry, LastRequest, Owner, encode_entry
 from onceq.spark.pipelines import archive, recovery
+from onceq.spark.pipelines.recovering import conclude
 from onceq.spark.pipelines.sessions import SPARK_FAILED
 from onceq.testing.ledger import ask
 from tests.cli.parts import Cli
@@ -50,15 +51,23 @@ SITUATIONS = {
     "1 replied": ("connect send_1", "", ""),
     "1 received": ("connect send_1", "receive", ""),
     "1 done": ("connect send_1", "receive acknowledge", ""),
+    "1 done, trimmed": ("connect send_1", "receive acknowledge", ""),
     "1 done, 2 queued": ("connect send_1", "receive acknowledge", "send_2"),
     "1 done, 2 replied": ("connect send_1", "receive acknowledge send_2", ""),
     "1 queued, 2 replied": ("connect send_2", "", "send_1"),
     "ended": ("connect send_1", "receive acknowledge end", ""),
 }
-"""What a client does in each of three rounds; after the first and the second all is served."""
+"""What a client does in each of three rounds; after the first and the second all is served.
+
+Trimmed: history has nothing of it any more.
+"""
 TWO = "1 queued, 2 replied"
 LEDGERS = "registrant string, last_request string, last_enqueued string, last_dequeued string"
 LETTERS = {kind: letter for letter, (kind, _) in STATES.items()}
+TRIM = """
+delete from {r}.history h using {r}.registrant a
+    where a.registrant_id = h.registrant_id and a.name like '%trimmed%'
+"""
 LEFT = "select count(*) from {}.element where role = 'request'"
 
 
@@ -123,6 +132,7 @@ def make_clients(driver: SparkDriver, url: str, repository: str) -> list[Client]
                 getattr(client, step)()
         if turn < 2:
             serve_all(url, repository)
+    ask(url, TRIM.format(r=repository))
     return clients
 
 
@@ -191,6 +201,20 @@ def write_ledger(path: Path, whose: Owner, name: str, entry: Entry) -> None:
         values = (1, VERSION, msgspec.json.encode(mine).decode(), "", *encode_entry(entry))
         connection.execute("insert into onceq_ledger values (?, ?, ?, ?, ?, ?)", values)
         connection.commit()
+
+
+@pytest.mark.parametrize(
+    ("states", "letter"), [(["queued", "finished"], "B"), (["replied", "finished"], "C")]
+)
+def test_what_moves_while_it_is_read_is_where_the_queues_had_it(
+    states: list[str], letter: str
+) -> None:
+    """They are read before history, which may have it too by then."""
+    names = ("registrant", "thread", "was", "s_rid", "s_state", "r_rid", "ckpt", "outstanding")
+    ledger = {"is_torn": False, "last_request": "1", "last_enqueued": "1", "last_dequeued": None}
+    found = [{"rid": "1", "state": state} for state in states]
+    seen = {**dict.fromkeys(names), **ledger, "s_rid": "1", "s_state": "request", "found": found}
+    assert conclude(seen)["state"] == letter
 
 
 def only(spark: SparkSession, url: str, repository: str, *rows: Any) -> Any:
