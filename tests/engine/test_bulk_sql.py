@@ -229,3 +229,14 @@ def test_what_ends_between_the_looks_is_not_enqueued_again(
     with pytest.raises(errors.EnvironmentFault, match="being sent by others"):
         driver.perform(rows(life, "a"))
     assert list(driver.rows("select 1 from {schema}.element", [], 1)) == []
+
+
+def test_rows_of_a_volatile_queue_are_of_this_life_of_the_database(
+    driver: SparkDriver, qm: onceq.QueueManager, onceq_url: str
+) -> None:
+    qm.declare(onceq.Queue("soft", bytes, bytes, durable=False))
+    assert driver.perform(rows(None, "a", queue="soft")) == 1
+    query = f"select e.life = l.life from {qm.repository}.element e, {qm.repository}.life l"
+    assert ask(onceq_url, query) == [(True,)]
+    assert driver.perform(rows(None, "a", queue="soft")) == 0
+    assert driver.perform(rows(None, "a")) == 1  # a rid is known within its queue
