@@ -130,7 +130,7 @@ $$;
 -- The condition for records after p_since, to p_until. Those without a number are record 1.
 create or replace function onceq.records_between(p_since bigint, p_until bigint) returns text
 language sql immutable as $$
-    select format('(record_no > %s and record_no <= %s%s)', p_since, p_until,
+    select format('(record_no > %L and record_no <= %L%s)', p_since, p_until,
         case when p_since < 1 and p_until >= 1 then ' or record_no is null' else '' end)
 $$;
 
