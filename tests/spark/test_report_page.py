@@ -34,6 +34,27 @@ def row(**changed: Any) -> dict[str, Any]:
     }
 
 
+def test_a_time_that_nothing_was_measured_of_has_no_figure() -> None:
+    ends = (NOON, NOON)
+    none = row(waiting_measured=0, service_measured=0)
+    found = Findings(
+        made_at=NOON,
+        ends=ends,
+        buckets=choose_buckets(ends),
+        overall=none,
+        series={0: none},
+        aborted={},
+        busiest={by: [none] for by in BY},
+        failures=[],
+        aborts=[],
+        days=[none],
+    )
+    text = report_page(Subject(repository="shop", span=Span(since=None, until=None)), found)
+    assert "Total time: from" in text
+    assert "Waiting time: from" not in text
+    assert "Service time: from" not in text
+
+
 def test_no_name_is_markup() -> None:
     code = {"code": NASTY, "error": NASTY, "count": 1, "others": 0}
     found = Findings(
