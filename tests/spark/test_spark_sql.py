@@ -63,6 +63,16 @@ def test_a_batch_moves_requests_to_replies_history_and_tables(
     assert life.claim(group) == group
 
 
+def test_history_has_when_spark_began_with_a_request(repository: Repository, life: Life) -> None:
+    repository.send(2)
+    group = life.claim()
+    (claimed,) = repository.ask("select onceq.now()".replace("onceq", repository.name))
+    life.commit(life.stage(life.plan(group)))
+    found = repository.ask("select started_at, finished_at from {}.history")
+    assert len(found) == 2
+    assert all(claimed[0] < started < finished for started, finished in found)
+
+
 def test_what_the_client_sees_is_as_from_a_native_server(
     repository: Repository, life: Life
 ) -> None:

@@ -269,7 +269,7 @@ begin
         perform set_config('synchronous_commit', 'off', true);
     end if;
     update onceq.spark_server set planned = p_group where server_id = p_server;
-    update onceq.spark_group set started_under = pg_postmaster_start_time()
+    update onceq.spark_group set started_under = pg_postmaster_start_time(), begun_at = onceq.now()
         where server_id = p_server and group_no = p_group and held_until is null
         returning cardinality(seqs) into size;
     return coalesce(size, (select max(place) from onceq.spark_consumed

@@ -240,11 +240,13 @@ begin
             from ended where reply_queue_id is not null
     ), recorded as (
         insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
-                aborts, role, outcome, eid, reply_eid, rid, correlation_id, sha256, body, reply)
+                aborts, role, outcome, eid, reply_eid, rid, correlation_id, sha256, body, reply, started_at)
             select moment, x.enqueued_at, x.send_no, x.claimed_by, x.queue_id, x.registrant_id, x.aborts,
                 x.role, 'done', x.eid, x.reply_eid, x.rid, x.correlation_id, x.sha256,
-                case when q.keep_body then x.body end, case when q.keep_body then x.reply end
+                case when q.keep_body then x.body end, case when q.keep_body then x.reply end,
+                g.begun_at
             from ended x join onceq.queue q on q.queue_id = x.queue_id
+            join onceq.spark_group g on g.group_no = x.claimed_by
     )
     select array_agg(x.eid), array_agg(x.seq) into eids, seqs from ended x;
 end $$;

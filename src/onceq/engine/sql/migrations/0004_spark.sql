@@ -3,6 +3,9 @@
 -- Of an answer with an error: its kind, and whether the environment is to blame.
 alter table onceq.spark_reply add column code text, add column retry boolean;
 
+-- When Spark began to run a group, last of all: history has it of what its batch finished.
+alter table onceq.spark_group add column begun_at timestamptz;
+
 -- The requests from which rows were computed that are of more than one. UNLOGGED, as all of the stage.
 create unlogged table onceq.spark_named (
     attempt bigint not null,
