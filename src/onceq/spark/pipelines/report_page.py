@@ -176,8 +176,8 @@ def _times(found: Findings, buckets: Buckets) -> Html:
     note = paragraph(
         "Waiting and service times are known of what an execution ended on a server; of what "
         "failed, expired or was killed, only the total time is. Earlier executions that were "
-        "aborted, their back-off, and a not-before are part of the waiting time. What was served in "
-        "one batch, by Spark for example, has the service time of the batch."
+        "aborted, their back-off, and a not-before are part of the waiting time. What was served "
+        "in one batch, by Spark for example, has the service time of the batch."
     )
     rows = [
         (
