@@ -350,7 +350,7 @@ def target_run() -> int:
 def target_test() -> int:
     """Run every test once, in two processes (at most 20 minutes on 2 cores)."""
     set_up()
-    become("-m", "pytest", "-n", "2", "--dist", "loadfile")
+    become("-m", "pytest", "-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def target_check() -> int:

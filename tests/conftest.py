@@ -6,6 +6,7 @@ processes, each with a PostgreSQL and a Spark session of its own.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,8 +15,19 @@ import onceq
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytest_plugins = ["pytester", "onceq.testing.plugin"]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that may take longest by their own limits begin first: two processes end together."""
+    limits: Counter[Path] = Counter()
+    for item in items:
+        limit = item.get_closest_marker("timeout")
+        limits[item.path] += limit.args[0] if limit is not None else 0
+    items.sort(key=lambda item: -limits[item.path])
 
 
 @pytest.fixture(scope="session")

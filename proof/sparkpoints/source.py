@@ -6,7 +6,7 @@ travels with the options of a query, and not by the environment.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from onceq.engine import faultpoints
 from onceq.spark.options import ServingOptions
@@ -31,9 +31,6 @@ class ArmedReader(OnceqStreamReader):
         """Comes to a point of the product."""
         faultpoints.arm(self.armed)
         super().at(point)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), ARMED: self.armed}
 
 
 class ArmedWriter(OnceqStreamWriter):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psutil
 from pyspark.sql import functions as sf
@@ -60,9 +60,6 @@ class FaultyReader(OnceqStreamReader):
 
     def at(self, point: str) -> None:
         strike(self.faults, point)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "faults": self.faults}
 
 
 class FaultyWriter(OnceqStreamWriter):

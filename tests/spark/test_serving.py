@@ -93,7 +93,7 @@ def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
             raise errors.CannotConnect("the database system is starting up")
         return spark_driver(place)
 
-    monkeypatch.setattr("onceq.spark.server.spark_driver", driver)
+    monkeypatch.setattr("onceq.engine.steadfast.spark_driver", driver)
     assert serve_once(spark, repository, tmp_path) == {"ENVIRONMENT": 2}
     assert caplog.text.count("ENVIRONMENT: the database system is starting up") == 2
     check_all_done(repository, rids)

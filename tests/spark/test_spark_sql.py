@@ -355,6 +355,24 @@ def test_a_native_server_takes_over_from_a_dead_spark_server(repository: Reposit
     assert repository.ask("select distinct lane, aborts from {}.element") == [(11, 0)]
 
 
+def test_a_server_that_lost_its_session_lives_on_in_another(repository: Repository) -> None:
+    repository.send(4)
+    cut_off = Life(repository, "cut off")
+    cut_off.plan(cut_off.claim())
+    cut_off.driver.connection.close()
+    wait_gone(repository)
+    again = SparkDriver(connect(repository.conninfo), repository.name)
+    repository.opened.append(again.connection)
+    tend = SparkTakeOver(server_id=cut_off.who.server_id, grace_s=3600)
+    assert [again.perform(tend), again.perform(tend)] == [0, 0]
+    other = Life(repository, "other")
+    take_over = SparkTakeOver(server_id=other.who.server_id, grace_s=0)
+    assert other.driver.perform(take_over) == 0
+    again.connection.close()
+    wait_gone(repository)
+    assert other.driver.perform(take_over) == 4
+
+
 def wait_gone(repository: Repository) -> None:
     for _ in range(1000):
         held = repository.ask(

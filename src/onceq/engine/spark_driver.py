@@ -217,9 +217,14 @@ def spark_driver(place: Place) -> Generator[SparkDriver]:
         yield SparkDriver(connection, place.repository)
 
 
+def of_executors(place: Place) -> Place:
+    """Returns the place as an executor's task reaches it."""
+    return replace(place, conninfo=place.executors or place.conninfo)
+
+
 def executor_driver(place: Place) -> contextlib.AbstractContextManager[SparkDriver]:
     """Connects from an executor's task. Raises CannotConnect, ..."""
-    return spark_driver(replace(place, conninfo=place.executors or place.conninfo))
+    return spark_driver(of_executors(place))
 
 
 def without_password(conninfo: str, passfile: Path) -> str:

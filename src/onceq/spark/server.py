@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from onceq.engine.spark_driver import SparkDriver, spark_driver
+from onceq.engine.steadfast import LOST, Steadfast
 from onceq.errors import (
     Fenced,
     FileMismatch,
@@ -238,8 +238,8 @@ class Server:
         return False
 
     @contextlib.contextmanager
-    def _life(self, home: _Home) -> Generator[tuple[SparkDriver, ServingOptions]]:
-        with spark_driver(home.place) as driver:
+    def _life(self, home: _Home) -> Generator[tuple[Steadfast, ServingOptions]]:
+        with Steadfast(home.place) as driver:
             life: SparkRegistration = driver.perform(
                 SparkOpen(
                     name=self.name,
@@ -266,9 +266,9 @@ class Server:
             )
 
     def _watch(
-        self, home: _Home, driver: SparkDriver, options: ServingOptions
+        self, home: _Home, driver: Steadfast, options: ServingOptions
     ) -> tuple[Verdict | None, str]:
-        """Waits for the end of a query, taking over from dead servers meanwhile."""
+        """Waits for the end of a query, and shows meanwhile that this server lives."""
         try:
             query = self._begin(home, driver, options)
         except OperatingError:
@@ -279,21 +279,33 @@ class Server:
             if verdict is None:
                 raise
             return verdict, str(error)
+        is_connected = True
         try:
             while not self._stop.is_set():
                 if _ended(query, 1):
                     return _failure(query, home)
-                take_over = SparkTakeOver(
-                    server_id=options.server_id, grace_s=self.settings.grace_s
-                )
-                driver.perform(take_over)
+                is_connected = self._live_on(driver, options, was_connected=is_connected)
         except OperatingError as error:
             return Verdict.ENVIRONMENT, str(error)
         finally:
             query.stop()
         return None, ""
 
-    def _begin(self, home: _Home, driver: SparkDriver, options: ServingOptions) -> StreamingQuery:
+    def _live_on(self, driver: Steadfast, options: ServingOptions, *, was_connected: bool) -> bool:
+        """Shows that this server lives, takes over from others that do not; False: it could not.
+
+        Then the query goes on: it has connections of its own, and ends when they are of no use.
+        """
+        tend = SparkTakeOver(server_id=options.server_id, grace_s=self.settings.grace_s)
+        try:
+            driver.perform(tend)
+        except LOST as error:
+            if was_connected:
+                log.warning("connection lost, the query goes on: %s", error)
+            return False
+        return True
+
+    def _begin(self, home: _Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
         from onceq.spark import frames  # noqa: PLC0415 - PySpark, which a Server alone does not need
 
         name = self._source_class().name()
@@ -324,7 +336,7 @@ class Server:
         module, _, name = self.data_source.partition(":")
         return getattr(__import__(module, fromlist=[name]), name)
 
-    def _close(self, driver: SparkDriver, options: ServingOptions) -> None:
+    def _close(self, driver: Steadfast, options: ServingOptions) -> None:
         # Should the database be away just now, others take over what is held.
         with contextlib.suppress(OperatingError):
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))

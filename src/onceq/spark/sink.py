@@ -16,7 +16,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, executor_driver, spark_driver
+from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, of_executors
+from onceq.engine.steadfast import Steadfast
 from onceq.errors import EnvironmentFault, IllegalState
 from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkDiscard
 from onceq.spark import encode
@@ -67,8 +68,8 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             query_id=query_id,
             batch_id=batch_id,
         )
-        with executor_driver(self.options.place) as driver:
-            with driver.staging(op) as stage:
+        with Steadfast(of_executors(self.options.place)) as connected:
+            with connected.driver().staging(op) as stage:
                 for batch in iterator:
                     self.at("write")
                     stage.copy(REPLIES, *encode.replies(batch, stage.attempt))
@@ -97,16 +98,16 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             content_type=self.options.content_type,
         )
         self.at("commit")
-        with spark_driver(self.options.place) as driver:
-            with driver.concluding(op):
+        with Steadfast(self.options.place) as connected:
+            with connected.driver().concluding(op):
                 self.at("concluded")
             self.at("committed")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's signature
         """Removes what the tasks of a failed batch staged; what it misses is swept later."""
         attempts = [each.attempt for each in messages if isinstance(each, Staged)]
-        with spark_driver(self.options.place) as driver:
-            driver.perform(SparkDiscard(attempts=attempts))
+        with Steadfast(self.options.place) as connected:
+            connected.insist(SparkDiscard(attempts=attempts))
 
 
 def _whose() -> tuple[str, int]:

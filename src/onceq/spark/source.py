@@ -5,14 +5,14 @@ Registered by `onceq.spark.Server`; a program with a pipeline of its own registe
 
 Offsets are {"claim": n}, n the number of a claim group: the database decides what a group holds,
 so that a batch read again reads only what is still its own. One process on the driver plans, and
-keeps its connection; executors connect for themselves. Nothing here survives its process, and
-nothing is caught: a failed call ends the query, which its supervisor begins again.
+keeps its connection; executors connect for themselves. A connection that is lost is made again, and
+what is asked here may be asked again. Nothing else is caught: a failed call ends the query, which
+its supervisor begins again.
 Source: spec P1; spark.md, Stream reader.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from dataclasses import dataclass
@@ -26,7 +26,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import SparkDriver, executor_driver, spark_driver
+from onceq.engine.spark_driver import of_executors
+from onceq.engine.steadfast import Steadfast
 from onceq.errors import IllegalState, InvalidValue
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkPurge, SparkRead
 from onceq.spark.arrow import RecordBatch, pa
@@ -127,8 +128,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ServingOptions) -> None:
         self.options = options
         self.bound: int | None = None
-        self._kept: contextlib.ExitStack | None = None
-        self._driver: SparkDriver | None = None
+        self._planner = Steadfast(options.place)
 
     def at(self, point: str) -> None:
         """Is told where the reader has come to, one of POINTS: a fault point."""
@@ -144,7 +144,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Takes only what has been enqueued by now."""
-        self.bound = self._planner().perform(SparkBound())
+        self.bound = self._planner.insist(SparkBound())
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Claims the next group, or finds one left unfinished. Fenced, FileMismatch."""
@@ -156,11 +156,11 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             bound=self.bound,
         )
         self.at("claim")
-        group = self._planner().perform(claim)
+        group = self._planner.insist(claim)
         if group == claim.start and self.bound is None:
             # Spark would ask 90 times a second.
             threading.Event().wait(self.options.idle_ms / 1000)
-            group = self._planner().perform(claim)
+            group = self._planner.insist(claim)
         if group != claim.start:
             self.at("claimed")
         return {"claim": group}
@@ -169,7 +169,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Notes that the group is begun, and cuts it into slices."""
         group = end["claim"]
         options = self.options
-        size = self._planner().perform(
+        size = self._planner.insist(
             SparkPlan(server_id=options.server_id, epoch=options.epoch, group=group)
         )
         count = max(1, min(options.partitions, size // _ROWS_PER_SLICE))
@@ -180,10 +180,10 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Reads a slice: what the group still holds of it."""
         if not isinstance(partition, Slice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
-        with executor_driver(self.options.place) as driver:
+        with Steadfast(of_executors(self.options.place)) as reader:
             for first in range(partition.first, partition.last + 1, _ROWS_PER_READ):
                 last = min(partition.last, first + _ROWS_PER_READ - 1)
-                rows = driver.perform(SparkRead(group=partition.group, first=first, last=last))
+                rows = reader.insist(SparkRead(group=partition.group, first=first, last=last))
                 if rows:
                     yield _record_batch(rows)
                 self.at("read")
@@ -193,23 +193,11 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.stateful:
             options = self.options
             purge = SparkPurge(server_id=options.server_id, epoch=options.epoch, group=end["claim"])
-            self._planner().perform(purge)
+            self._planner.insist(purge)
 
     def stop(self) -> None:
         """Closes the connection of the process that plans."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = self._driver = None
-
-    def _planner(self) -> SparkDriver:
-        if self._driver is None:
-            self._kept = contextlib.ExitStack()
-            self._driver = self._kept.enter_context(spark_driver(self.options.place))
-        return self._driver
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Pickled for the executors: a connection is of one process.
-        return {"options": self.options, "bound": self.bound, "_kept": None, "_driver": None}
+        self._planner.close()
 
 
 def _record_batch(rows: Sequence[tuple[Any, ...]]) -> RecordBatch:

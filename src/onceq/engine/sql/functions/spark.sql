@@ -347,6 +347,8 @@ begin
     return released;
 end $$;
 
+-- A Spark server's sign of life: takes its life lock, should its session not hold it (a lock once more
+-- held by one session is the same lock), as the former was lost, or a ghost held it at the open.
 -- Takes over from Spark servers that have died: the lock of their session is free, and they have
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
 -- halves what had begun; else (null) all goes back to the queues, what had begun as suspects.
@@ -360,6 +362,7 @@ declare
     g onceq.spark_group;
     taken integer := 0;
 begin
+    perform pg_try_advisory_lock('onceq.spark_group'::regclass::oid::integer, p_server);
     for dead in select * from onceq.spark_server s where s.server_id is distinct from p_server
             and seen_at < onceq.now() - p_grace_s * interval '1 second' and not stateful
             and (p_server is null or queue_id = (select queue_id from onceq.spark_server where server_id = p_server))

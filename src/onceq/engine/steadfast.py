@@ -1,0 +1,95 @@
+"""A driver of Spark's Ops that outlives its connection.
+
+Used by the Spark server where it supervises, plans, reads and commits: a query that must be begun
+again takes Spark seconds, a connection takes milliseconds. Only what may be asked again, whatever
+became of it the first time, is asked again; the rest fails, and ends the query.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+
+from onceq import errors
+from onceq.engine.spark_driver import SparkDriver, spark_driver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+    from onceq.engine.spark_driver import Place
+    from onceq.model import ops
+
+__all__ = ["LOST", "WAITS_S", "Steadfast"]
+
+LOST: Final = (errors.CannotConnect, errors.ConnectionLost, errors.InDoubt)
+WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
+"""Between attempts: PostgreSQL is back from a crash in a second, from a failover in some."""
+
+T = TypeVar("T")
+
+
+class Steadfast:
+    """Performs Ops on a connection that is made when it is needed, and anew when it broke.
+
+    place: where. pause: waits so many seconds. A context manager: its end closes. A copy of it in
+    another process is of the same place, and connects for itself.
+    """
+
+    def __init__(self, place: Place, pause: Callable[[float], Any] | None = None) -> None:
+        self._place = place
+        self._pause = pause or threading.Event().wait
+        self._kept = contextlib.ExitStack()
+        self._driver: SparkDriver | None = None
+
+    def perform(self, op: ops.Op[T]) -> T:
+        """Performs an Op once. Raises what it does, one of LOST: the next call connects anew."""
+        return self._attempt(lambda driver: driver.perform(op))
+
+    def insist(self, op: ops.Op[T]) -> T:
+        """Performs an Op that may be performed twice, until it is known what became of it.
+
+        Raises what it does, and after the last of WAITS_S one of LOST.
+        """
+        return self._insist(lambda driver: driver.perform(op))
+
+    def driver(self) -> SparkDriver:
+        """Returns the driver, connected; waits as `insist` does. Raises CannotConnect."""
+        return self._insist(lambda driver: driver)
+
+    def close(self) -> None:
+        """Closes the connection; idempotent, and the next call makes another."""
+        self._driver = None
+        self._kept.close()
+
+    def _insist(self, act: Callable[[SparkDriver], T]) -> T:
+        for wait_s in WAITS_S:
+            try:
+                return self._attempt(act)
+            except LOST:
+                self._pause(wait_s)
+        return self._attempt(act)
+
+    def _attempt(self, act: Callable[[SparkDriver], T]) -> T:
+        try:
+            if self._driver is None:
+                self._driver = self._kept.enter_context(spark_driver(self._place))
+            return act(self._driver)
+        except LOST:
+            self.close()
+            raise
+
+    def __reduce__(self) -> tuple[type[Steadfast], tuple[Place]]:
+        return Steadfast, (self._place,)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

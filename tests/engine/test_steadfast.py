@@ -1,0 +1,78 @@
+"""A driver that outlives its connection: what it asks again, how long, and what it does not."""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING
+
+import pytest
+
+from onceq import errors
+from onceq.engine.driver import connect
+from onceq.engine.spark_driver import Place
+from onceq.engine.steadfast import WAITS_S, Steadfast
+from onceq.model.spark_ops import SparkBound, SparkPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ASK = SparkBound()
+
+
+@pytest.fixture
+def pauses() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def steadfast(conninfo: str, repository: str, pauses: list[float]) -> Iterator[Steadfast]:
+    place = Place(url="", conninfo=conninfo, repository=repository)
+    with Steadfast(place, pauses.append) as made:
+        yield made
+
+
+def cut(conninfo: str, steadfast: Steadfast) -> None:
+    """End the session of a driver, as an administrator does."""
+    pid = steadfast.driver().connection.info.backend_pid
+    with connect(conninfo) as other:
+        other.execute(b"select pg_terminate_backend(%s, 10000)", (pid,))
+
+
+def test_a_lost_connection_is_made_anew(
+    conninfo: str, steadfast: Steadfast, pauses: list[float]
+) -> None:
+    assert steadfast.insist(ASK) == 0
+    cut(conninfo, steadfast)
+    assert steadfast.insist(ASK) == 0
+    assert pauses == [WAITS_S[0]]
+
+
+def test_what_is_performed_once_is_not_asked_again(conninfo: str, steadfast: Steadfast) -> None:
+    cut(conninfo, steadfast)
+    with pytest.raises((errors.ConnectionLost, errors.InDoubt)):
+        steadfast.perform(ASK)
+    assert steadfast.perform(ASK) == 0
+
+
+def test_it_gives_up_in_the_end(pauses: list[float]) -> None:
+    nowhere = Place(url="", conninfo="host=127.0.0.1 port=1 dbname=d", repository="onceq")
+    steadfast = Steadfast(nowhere, pauses.append)
+    with pytest.raises(errors.CannotConnect):
+        steadfast.insist(ASK)
+    with pytest.raises(errors.CannotConnect):
+        steadfast.driver()
+    assert pauses == [*WAITS_S, *WAITS_S]
+
+
+def test_a_refusal_is_no_loss(steadfast: Steadfast, pauses: list[float]) -> None:
+    with pytest.raises(errors.Fenced):
+        steadfast.insist(SparkPlan(server_id=7, epoch=1, group=1))
+    assert pauses == []
+
+
+def test_a_copy_connects_for_itself(steadfast: Steadfast) -> None:
+    steadfast.insist(ASK)
+    with pickle.loads(pickle.dumps(steadfast)) as copy:
+        assert copy.insist(ASK) == 0
+        pids = {each.driver().connection.info.backend_pid for each in (copy, steadfast)}
+    assert len(pids) == 2
