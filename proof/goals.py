@@ -26,6 +26,7 @@ MUTANTS = "mutants caught"
 BAD_INPUTS = "bad inputs"
 FILE_ROWS = "rows of a file, each one request and one reply"
 ARCHIVED = "rows of history archived, each once"
+AUDITED = "rows of history audited, what is broken in them named, and nothing else"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,4 +61,5 @@ GOALS = (
     Goal(what=BAD_INPUTS, small=10_000, proof=1_000_000, long=50_000_000),
     Goal(what=FILE_ROWS, small=20_000, proof=1_000_000, long=5_000_000),
     Goal(what=ARCHIVED, small=5_000, proof=5_000_000, long=20_000_000),
+    Goal(what=AUDITED, small=5_000, proof=5_000_000, long=20_000_000),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from proof.archive.part import PART as ARCHIVE
+from proof.audit.part import PART as AUDIT
 from proof.clients.part import PART as CLIENTS
 from proof.faultpoints import PART as FAULT_POINTS
 from proof.fuzz.part import PART as FUZZ
@@ -33,6 +34,7 @@ PARTS: tuple[Part, ...] = (
     FUZZ,
     LARGE_FILE,
     ARCHIVE,
+    AUDIT,
     SCOREBOARD,
     WINDOWS,
     TORTURE,

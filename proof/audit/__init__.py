@@ -1,1 +1,1 @@
-"""Ways to break a repository, which an audit must find."""
+"""The audit at scale: a part of the proof, the history that it makes, the ways to break it."""

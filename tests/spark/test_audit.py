@@ -164,8 +164,6 @@ def test_the_command_says_what_is_broken_and_writes_a_page(
 ) -> None:
     page = tmp_path / "audit.html"
     words = ("spark", "audit", "--effects", f"{ground.name}.booked", "--effects-each", str(EACH))
-    assert "violations        0" in cli(*words, "--report", str(page)).out
-    assert "No violation was found." in page.read_text(encoding="utf-8")
     rid = RIDS[Of.KILLED][0]
     plant = next(one for one in PLANTS if one.of is Of.KILLED)
     ground.do(plant.do.replace("{eid}", str(ground.eids[rid])))
