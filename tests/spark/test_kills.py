@@ -35,7 +35,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
 
 
 @pytest.mark.timeout(600)
-def test_a_driver_killed_after_every_step_of_a_batch(repository: Repository, tmp_path: Path) -> None:
+def test_a_driver_killed_after_each_step(repository: Repository, tmp_path: Path) -> None:
     rids = repository.send(REQUESTS)
     for point in STRUCK:
         (tmp_path / f"{point}.kill").touch()

@@ -13,7 +13,7 @@ from onceq.model.element import KillAnswer
 from onceq.model.spark_ops import SparkClose, SparkPurge, SparkTakeOver
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
-from tests.spark.test_spark_sql import wait_gone
+from tests.spark.test_taken_over import wait_gone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

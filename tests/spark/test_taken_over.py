@@ -1,0 +1,101 @@
+"""Spark servers that died, or were only cut off, and who takes over from them. Without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from onceq.engine.driver import connect
+from onceq.engine.spark_driver import SparkDriver
+from onceq.model import ops
+from onceq.model.spark_ops import (
+    SparkCommit,
+    SparkTakeOver,
+)
+from tests.spark.spark_life import Life
+from tests.spark.spark_parts import Repository, make_repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
+    made = make_repository(conninfo, repository_name, abort_limit=3)
+    yield made
+    made.close()
+
+
+def test_a_dead_server_is_taken_over_by_a_spark_server_in_halves(repository: Repository) -> None:
+    repository.send(4)
+    dead = Life(repository, "dead")
+    staged = dead.stage(dead.plan(dead.claim()))
+    other = Life(repository, "other")
+    who = {"server_id": other.who.server_id, "epoch": other.who.epoch}
+    assert other.driver.perform(SparkTakeOver(server_id=who["server_id"], grace_s=0)) == 0
+    dead.driver.connection.close()
+    wait_gone(repository)
+    assert other.driver.perform(SparkTakeOver(server_id=who["server_id"], grace_s=3600)) == 0
+    assert other.driver.perform(SparkTakeOver(server_id=who["server_id"], grace_s=0)) == 4
+    group = other.claim()
+    assert len(other.plan(group)) == 2
+    zombie = SparkDriver(connect(repository.conninfo), repository.name)
+    repository.opened.append(zombie.connection)
+    late = SparkCommit(
+        server_id=dead.who.server_id,
+        epoch=dead.who.epoch,
+        query_id="q",
+        batch_id=0,
+        attempts=staged[0],
+        rows=staged[1],
+        tables=dead.tables,
+    )
+    assert zombie.perform(late).done == 0
+
+
+def test_a_native_server_takes_over_from_a_dead_spark_server(repository: Repository) -> None:
+    repository.send(4)
+    dead = Life(repository)
+    dead.plan(dead.claim())
+    native = SparkDriver(connect(repository.conninfo), repository.name)
+    repository.opened.append(native.connection)
+    dead.driver.connection.close()
+    wait_gone(repository)
+    held = "select count(*) from {}.element where claimed_by is not null"
+    native.perform(ops.TakeOver(process=uuid4()))
+    assert repository.ask(held) == [(4,)]  # not yet: one of its own name may come
+    repository.ask("update {}.spark_server set seen_at = seen_at - interval '1 hour' returning 1")
+    native.perform(ops.TakeOver(process=uuid4()))
+    assert repository.ask(held) == [(0,)]
+    assert repository.ask("select distinct lane, aborts from {}.element") == [(11, 0)]
+
+
+def test_a_server_that_lost_its_session_lives_on_in_another(repository: Repository) -> None:
+    repository.send(4)
+    cut_off = Life(repository, "cut off")
+    cut_off.plan(cut_off.claim())
+    cut_off.driver.connection.close()
+    wait_gone(repository)
+    again = SparkDriver(connect(repository.conninfo), repository.name)
+    repository.opened.append(again.connection)
+    tend = SparkTakeOver(server_id=cut_off.who.server_id, grace_s=3600)
+    assert [again.perform(tend), again.perform(tend)] == [0, 0]
+    other = Life(repository, "other")
+    take_over = SparkTakeOver(server_id=other.who.server_id, grace_s=0)
+    assert other.driver.perform(take_over) == 0
+    again.connection.close()
+    wait_gone(repository)
+    assert other.driver.perform(take_over) == 4
+
+
+def wait_gone(repository: Repository) -> None:
+    for _ in range(1000):
+        held = repository.ask(
+            "select count(*) from pg_locks where locktype = 'advisory' and"
+            " classid = '{}.spark_group'::regclass::oid and objid = 1"
+        )
+        if held == [(0,)]:
+            return
+    raise AssertionError("the dead session still holds its lock")
