@@ -1,10 +1,10 @@
-"""Spark as the server, against the same transform from JDBC to JDBC without any guarantee.
+"""Spark as the server, against the same transform from JDBC to JDBC without guarantees; its reader.
 
 Ours: requests with replies and a row in the user's table, at most 50,000 a micro-batch, by a server
 that runs on while slices come; timed from the opening of the queue to its being empty. The other:
 the same columns read, computed and written, 50,000 rows at a time, as Spark's own JDBC source and
-sink do it; nothing is removed, and what fails halfway stays half done. PostgreSQL listens on no
-port here, so that JDBC goes through a relay on loopback.
+sink do it; nothing is removed, and what fails halfway stays half done. What is read is in
+`spark_reading`. PostgreSQL listens on no port here, so that JDBC goes through a relay on loopback.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from psycopg.conninfo import conninfo_to_dict
 import onceq
 from bench.pairs import Runner, alternate, ratios
 from bench.results import Result, Slice
+from bench.spark_reading import reading_runners
 from bench.wire import on_loopback
 from bench.workers.base import require_count
 from bench.workers.onceq_worker import init
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from bench.pairs import Pace
     from bench.results import Side
     from bench.scene import Scene
 
@@ -107,10 +109,9 @@ def _measured(scene: Scene) -> Generator[Result]:
             NAMES, QUESTIONS, ("/s", "ratio", "ratio"), TARGETS, strict=True
         )
     )
-    yield replace(read, skipped="onceq.spark has no reader of queue or history yet")
     if importlib.util.find_spec("pyspark") is None:
         missing = "Spark is not installed: pip install 'onceq[spark]'"
-        yield from (replace(one, skipped=missing) for one in (rate, jdbc))
+        yield from (replace(one, skipped=missing) for one in (rate, jdbc, read))
         return
     jar = find_jar()
     scene.told.started(rate.name)
@@ -119,7 +120,12 @@ def _measured(scene: Scene) -> Generator[Result]:
     if other:
         yield replace(jdbc, rounds=ratios(ours, other[0]), sides=(ours, *other))
     else:
-        yield replace(jdbc, skipped="no JDBC driver: Debian's libpostgresql-jdbc-java has it")
+        missing = "no JDBC driver: Debian's libpostgresql-jdbc-java has it"
+        yield from (replace(one, skipped=missing) for one in (jdbc, read))
+        return
+    scene.told.started(read.name)
+    reader, source = _reading_sides(scene, jar)
+    yield replace(read, rounds=ratios(reader, source), sides=(reader, source))
 
 
 def find_jar() -> Path | None:
@@ -132,11 +138,12 @@ def find_jar() -> Path | None:
     return next((paths[-1] for paths in found if paths), None)
 
 
-def _sides(scene: Scene, jar: Path | None) -> tuple[Side, ...]:
+@contextlib.contextmanager
+def _staged(scene: Scene, jar: Path | None) -> Generator[tuple[Stage, dict[str, str]]]:
+    """Make a database and a session; yield them, and what Spark's JDBC is told."""
     from onceq.spark import build_session  # noqa: PLC0415 # pyspark may not be there
 
     settings = {} if jar is None else {"spark.jars": str(jar)}
-    pace = replace(scene.pace, rounds=min(3, scene.pace.rounds), slice_s=SLICE_S)
     with scene.ground("spark") as ground, contextlib.ExitStack() as stack:
         conninfo = ground.database("spark")
         init(conninfo)
@@ -146,14 +153,38 @@ def _sides(scene: Scene, jar: Path | None) -> tuple[Side, ...]:
         stack.callback(spark.stop)
         stage = Stage(spark, conninfo, connection, itertools.count())
         port = stack.enter_context(on_loopback(conninfo))
-        runners = [
-            Runner(name="onceq.spark", run=stack.enter_context(_serving(stage)), first=BATCH)
-        ]
+        given = conninfo_to_dict(conninfo)
+        yield (
+            stage,
+            {
+                "url": f"jdbc:postgresql://127.0.0.1:{port}/{given['dbname']}"
+                "?reWriteBatchedInserts=true",
+                "user": str(given["user"]),
+                "driver": "org.postgresql.Driver",
+                "fetchsize": "10000",
+                "batchsize": "10000",
+            },
+        )
+
+
+def _pace(scene: Scene) -> Pace:
+    return replace(scene.pace, rounds=min(3, scene.pace.rounds), slice_s=SLICE_S)
+
+
+def _sides(scene: Scene, jar: Path | None) -> tuple[Side, ...]:
+    with _staged(scene, jar) as (stage, jdbc), _serving(stage) as served:
+        runners = [Runner(name="onceq.spark", run=served, first=BATCH)]
         if jar is not None:
-            runners.append(Runner(name="JDBC to JDBC", run=_jdbc(stage, port), first=BATCH))
+            runners.append(Runner(name="JDBC to JDBC", run=_jdbc(stage, jdbc), first=BATCH))
         for runner in runners:
             runner.step, runner.most = BATCH, NUMBER
-        return alternate(runners, pace)
+        return alternate(runners, _pace(scene))
+
+
+def _reading_sides(scene: Scene, jar: Path | None) -> tuple[Side, ...]:
+    with _staged(scene, jar) as (stage, jdbc):
+        runners = reading_runners(stage.spark, stage.conninfo, stage.connection, jdbc)
+        return alternate(runners, _pace(scene))
 
 
 def book(requests: DataFrame) -> DataFrame:
@@ -213,16 +244,8 @@ def _emptied(qm: onceq.QueueManager, failures: list[BaseException]) -> float:
     return time.perf_counter() - started
 
 
-def _jdbc(stage: Stage, port: int) -> Callable[[int], Slice]:
+def _jdbc(stage: Stage, options: dict[str, str]) -> Callable[[int], Slice]:
     """Return what measures a slice of the transform from JDBC to JDBC."""
-    given = conninfo_to_dict(stage.conninfo)
-    options = {
-        "url": f"jdbc:postgresql://127.0.0.1:{port}/{given['dbname']}?reWriteBatchedInserts=true",
-        "user": str(given["user"]),
-        "driver": "org.postgresql.Driver",
-        "fetchsize": "10000",
-        "batchsize": "10000",
-    }
 
     def run_slice(number: int) -> Slice:
         body = msgspec.json.encode(ORDER).decode()

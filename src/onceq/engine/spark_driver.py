@@ -150,17 +150,40 @@ class SparkDriver(PostgresDriver):
         query: with {schema}, and %s for each value. Raises ConnectionLost, EnvironmentFault.
         """
         text = query.replace("{schema}", self._repository)
+        with self._seeing(snapshot), self.connection.cursor("rows", binary=True) as cursor:
+            cursor.execute(text.encode(), values)
+            while found := cursor.fetchmany(many):
+                yield found
+
+    def lines(
+        self, query: str, values: Sequence[Any], size: int, *, snapshot: str = ""
+    ) -> Generator[bytearray]:
+        """Yields the rows of a query as lines of CSV, `size` bytes at a time or one line more.
+
+        As `rows`, and several times as fast. UTF-8, no header; an unquoted empty field is null.
+        """
+        text = query.replace("{schema}", self._repository)
+        text = f"copy ({text}) to stdout (format csv, encoding 'UTF8')"
+        with self._seeing(snapshot), self.connection.cursor() as cursor:
+            with cursor.copy(text.encode(), values) as copy:
+                some = bytearray()
+                for line in copy:  # PostgreSQL sends each row in a message of its own
+                    some += line
+                    if len(some) >= size:
+                        yield some
+                        some = bytearray()
+            if some:
+                yield some
+
+    @contextlib.contextmanager
+    def _seeing(self, snapshot: str) -> Generator[None]:
+        """Runs the block in a transaction, on the snapshot of this name if there is one."""
         try:
-            with (
-                self.connection.transaction(),
-                self.connection.cursor("rows", binary=True) as cursor,
-            ):
+            with self.connection.transaction():
                 if snapshot:
                     self.connection.execute(_REPEATABLE)
                     self.connection.execute(sql.SQL("set transaction snapshot {}").format(snapshot))
-                cursor.execute(text.encode(), values)
-                while found := cursor.fetchmany(many):
-                    yield found
+                yield
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=False) from error
 

@@ -29,30 +29,20 @@ from pyspark.sql.datasource import (
 
 from onceq.engine.spark_driver import executor_driver, spark_driver
 from onceq.errors import IllegalState
-from onceq.spark.arrow import RecordBatch, pa
-from onceq.spark.relations import Column, Relation, relation_of
+from onceq.spark.decode import record_batch, selected
+from onceq.spark.relations import Relation, relation_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from onceq.spark.arrow import RecordBatch
     from onceq.spark.reading import ReadingOptions
 
 __all__ = ["OnceqBatchReader"]
 
-ROWS_AT_ONCE: Final = 250
-"""Asked of PostgreSQL at a time: each may have a body and a reply of megabytes."""
-ROWS_PER_BATCH: Final = 10_000
-BYTES_PER_BATCH: Final = 32 << 20
+BYTES_PER_BATCH: Final = 4 << 20
+"""As PostgreSQL sends them, or one row more: each may have a body and a reply of megabytes."""
 ROWS_PER_SLICE_MIN: Final = 10_000
-_WIRE: Final[dict[str, tuple[str, Any]]] = {
-    "string": ("{}", pa.string()),
-    "int": ("{}", pa.int32()),
-    "bigint": ("{}", pa.int64()),
-    "boolean": ("{}", pa.bool_()),
-    "binary": ("{}", pa.binary()),
-    "timestamp": ("(extract(epoch from {}) * 1000000)::bigint", pa.timestamp("us", "UTC")),
-}
-"""By Spark's type: how PostgreSQL sends a value, and what Arrow makes of it."""
 _COMPARED: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     GreaterThan: ">",
@@ -118,48 +108,19 @@ class OnceqBatchReader(DataSourceReader):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
         text, values = self._query(partition)
         with executor_driver(self.options.place) as driver:
-            found = driver.rows(text, values, ROWS_AT_ONCE, snapshot=self.options.snapshot)
-            for rows in _gathered(self.relation.columns, found):
-                yield record_batch(self.relation.columns, rows)
+            snapshot = self.options.snapshot
+            for lines in driver.lines(text, values, BYTES_PER_BATCH, snapshot=snapshot):
+                yield record_batch(self.relation.columns, lines)
 
     def _query(self, cut: KeySlice) -> tuple[str, list[Any]]:
         relation, key = self.relation, self.relation.key
-        wire = ", ".join(_WIRE[one.kind][0].format(one.by) for one in relation.columns)
+        wire = ", ".join(selected(one) for one in relation.columns)
         is_first = cut.since < relation.without_key <= cut.until
         within = f"({key} > %s and {key} <= %s{f' or {key} is null' if is_first else ''})"
         conditions = [(within, [cut.since, cut.until]), *self.conditions]
         where = " and ".join(text for text, _ in conditions)
         values = [value for _, some in conditions for value in some]
         return f"select {wire} from {relation.source} where {where}", values  # noqa: S608 # ours
-
-
-def _gathered(
-    columns: Sequence[Column], every: Iterable[Sequence[tuple[Any, ...]]]
-) -> Iterator[list[tuple[Any, ...]]]:
-    """Yields rows together, until there are many, or they are large."""
-    large = [number for number, one in enumerate(columns) if one.kind == "binary"]
-    rows: list[tuple[Any, ...]] = []
-    size = 0
-    for some in every:
-        rows += some
-        size += sum(len(row[number] or b"") for row in some for number in large)
-        if len(rows) >= ROWS_PER_BATCH or size >= BYTES_PER_BATCH:
-            yield rows
-            rows, size = [], 0
-    if rows:
-        yield rows
-
-
-def record_batch(columns: Sequence[Column], rows: Sequence[tuple[Any, ...]]) -> RecordBatch:
-    """Returns rows, as PostgreSQL sends them, as Arrow takes them."""
-    arrays: list[Any] = []
-    for column, values in zip(columns, zip(*rows, strict=True), strict=True):
-        kind = _WIRE[column.kind][1]
-        if pa.types.is_timestamp(kind):
-            arrays.append(pa.array(values, pa.int64()).cast(kind))
-        else:
-            arrays.append(pa.array(values, kind))
-    return pa.RecordBatch.from_arrays(arrays, names=[one.name for one in columns])
 
 
 def _condition(relation: Relation, given: Filter) -> tuple[str, list[Any]] | None:
