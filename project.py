@@ -369,7 +369,7 @@ def target_check() -> int:
 
 
 def target_bench() -> int:
-    """Measure every row of docs/performance.md, and report (30 minutes; quiet machine, please)."""
+    """Measure every row of docs/performance.md, and report (20 minutes; quiet machine, please)."""
     set_up()
     become("-m", "bench")
 

@@ -1,6 +1,6 @@
 """Spark's read of history, by onceq's source and by Spark's own JDBC source, of the same columns.
 
-A history of requests with replies is made by a generator; both read all of it in two tasks, with
+A history of requests with replies is made by a generator; both read all of it in two slices, with
 the same joins and the same columns, into nowhere (Spark's noop sink).
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 300_000
-TASKS = 2
+SLICES = 2
 MADE = """
 insert into onceq.queue (name, kind) values ('orders', 'request');
 insert into onceq.registrant (name, thread, epoch, state) values ('shop', '', 1, 'connected');
@@ -45,7 +45,7 @@ def reading_runners(
     ((first, last),) = connection.execute(
         b"select min(record_no), max(record_no) from onceq.history"
     ).fetchall()
-    bounds = {"partitionColumn": "record_no", "numPartitions": str(TASKS)}
+    bounds = {"partitionColumn": "record_no", "numPartitions": str(SLICES)}
     bounds |= {"lowerBound": str(first), "upperBound": str(last + 1)}
     frame = spark.read.format("jdbc").options(**jdbc, **bounds, dbtable=_as_table()).load()
     runners = [
@@ -65,7 +65,7 @@ def _ours(spark: SparkSession, conninfo: str) -> Callable[[int], Slice]:
     columns = ", ".join(f"{one.name} {one.kind}" for one in _columns())
 
     def run_slice(_: int) -> Slice:
-        with reading("history", conninfo, partitions=TASKS) as options:
+        with reading("history", conninfo, partitions=SLICES) as options:
             return _read(spark.read.format("onceq").schema(columns).options(**options).load())
 
     return run_slice

@@ -17,7 +17,21 @@ if TYPE_CHECKING:
 VALUES: Final[dict[str, tuple[str, list[Any]]]] = {
     "string": (
         "text",
-        ["", "a,b", 'a"b""', "\n", "a\r\nb\r", " a ", "NULL", "\\.", "\\N", "\x01\x1f", "☃", "'"],
+        [
+            "\ufeffx",
+            "",
+            "a,b",
+            'a"b""',
+            "\n",
+            "a\r\nb\r",
+            " a ",
+            "NULL",
+            "\\.",
+            "\\N",
+            "\x01\x1f",
+            "☃",
+            "'",
+        ],
     ),
     "binary": ("bytea", [b"", b"\x00\xff", b'",\n', bytes(range(256))]),
     "boolean": ("boolean", [True, False]),
@@ -47,7 +61,7 @@ def read(conninfo: str, columns: Sequence[Column], rows: str, values: list[Any])
 @pytest.mark.parametrize("kind", VALUES)
 def test_each_value_comes_as_it_was(conninfo: str, kind: str) -> None:
     in_sql, some = VALUES[kind]
-    values = [None, *some, None]
+    values = [*some, None, some[0]]
     column = Column(name="v", kind=kind, by="v")
     rows = f"unnest(%s::{in_sql}[]) with ordinality u (v, n) order by n"
     assert read(conninfo, [column], rows, [values]) == [(one,) for one in values]

@@ -12,6 +12,7 @@ from onceq.engine.spark_driver import SparkDriver
 from onceq.model import ops
 from onceq.model.spark_ops import (
     SparkCommit,
+    SparkPlan,
     SparkTakeOver,
 )
 from tests.spark.spark_life import Life
@@ -88,6 +89,47 @@ def test_a_server_that_lost_its_session_lives_on_in_another(repository: Reposito
     again.connection.close()
     wait_gone(repository)
     assert other.driver.perform(take_over) == 4
+
+
+def test_a_server_that_lives_is_seen_also_when_every_lock_is_free(repository: Repository) -> None:
+    """As after a restart of the database, when another comes first."""
+    repository.send(4)
+    living, other = Life(repository, "living"), Life(repository, "other")
+    living.plan(living.claim())
+    repository.do("update {}.spark_server set seen_at = seen_at - interval '1 hour'")
+    living.driver.perform(SparkTakeOver(server_id=living.who.server_id, grace_s=60))
+    living.driver.connection.close()
+    wait_gone(repository)
+    take_over = SparkTakeOver(server_id=other.who.server_id, grace_s=60)
+    assert other.driver.perform(take_over) == 0
+    repository.do("update {}.spark_server set seen_at = seen_at - interval '1 hour'")
+    assert other.driver.perform(take_over) == 4
+
+
+def test_a_takeover_that_commits_late_does_not_set_the_groups_back(repository: Repository) -> None:
+    repository.send(1)
+    life = Life(repository)
+    group = life.claim()
+    repository.do(f"update {{}}.spark_server set last_group = {group + 5}")
+    gather = "select {}.spark_gather(%s, array[]::bigint[], null, false)"
+    ((late,),) = repository.ask(gather, life.who.server_id)
+    assert late < group + 5
+    assert repository.ask("select last_group from {}.spark_server") == [(group + 5,)]
+
+
+def test_a_plan_is_durable_each_time(repository: Repository) -> None:
+    """The query outlives a crash of the database: its commit must be about its own group."""
+    repository.send(2)
+    life = Life(repository)
+    first = life.claim(n=1)
+    life.plan(first)
+    second = life.claim(first, n=1)
+    who = {"server_id": life.who.server_id, "epoch": life.who.epoch}
+    with life.driver.connection.transaction():
+        life.driver.connection.execute(b"set local synchronous_commit = off")
+        life.driver.perform(SparkPlan(**who, group=second))
+        (setting,) = life.driver.connection.execute(b"show synchronous_commit").fetchall()
+    assert setting == ("on",)
 
 
 def wait_gone(repository: Repository) -> None:

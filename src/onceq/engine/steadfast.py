@@ -8,6 +8,7 @@ became of it the first time, is asked again; the rest fails, and ends the query.
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from onceq.model import ops
 
 __all__ = ["LOST", "WAITS_S", "Steadfast"]
+
+log = logging.getLogger("onceq.spark")
 
 LOST: Final = (errors.CannotConnect, errors.ConnectionLost, errors.InDoubt)
 WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
@@ -64,10 +67,12 @@ class Steadfast:
         self._kept.close()
 
     def _insist(self, act: Callable[[SparkDriver], T]) -> T:
-        for wait_s in WAITS_S:
+        for number, wait_s in enumerate(WAITS_S):
             try:
                 return self._attempt(act)
-            except LOST:
+            except LOST as error:
+                if number == 0:
+                    log.warning("connection lost, asking again: %s", error)
                 self._pause(wait_s)
         return self._attempt(act)
 

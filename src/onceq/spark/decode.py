@@ -36,11 +36,18 @@ def selected(column: Column) -> str:
 
 
 def record_batch(columns: Sequence[Column], lines: bytes | bytearray) -> RecordBatch:
-    """Returns whole lines, at least one, as Arrow takes them."""
+    """Returns whole lines, at least one, as Arrow takes them.
+
+    A line of ours stands before them, and is skipped: at the very beginning Arrow would take
+    a U+FEFF of a value for the mark of an encoding.
+    """
     names = [one.name for one in columns]
+    given = b"\n" + lines
     table = pcsv.read_csv(
-        pa.BufferReader(lines),
-        pcsv.ReadOptions(column_names=names, block_size=len(lines) + 1, use_threads=False),
+        pa.BufferReader(given),
+        pcsv.ReadOptions(
+            column_names=names, skip_rows=1, block_size=len(given) + 1, use_threads=False
+        ),
         _PARSE,
         pcsv.ConvertOptions(
             column_types={one.name: _SENT[one.kind][1] for one in columns},

@@ -102,7 +102,8 @@ begin
     update onceq.element set claimed_by = g
         where seq = any (p_seqs) and claimed_by is not distinct from p_from;
     insert into onceq.spark_group (group_no, server_id, seqs, suspect) values (g, p_server, p_seqs, p_suspect);
-    update onceq.spark_server set last_group = g where server_id = p_server;
+    -- Two may gather for one server at once, and the later number commit first: a takeover, and a claim.
+    update onceq.spark_server set last_group = greatest(last_group, g) where server_id = p_server;
     return g;
 end $$;
 
@@ -256,18 +257,14 @@ language sql volatile as $$
 $$;
 
 -- Notes that Spark begins to run a group, before it reads any of it: the evidence for
--- spark_examine, and the group that the next commit is about. Returns the group's size. Durable only
--- the first time of a life: a crash of the database may lose it, and then charges nobody, but what
--- brings the database down runs again as the next life's first, and must not be forgotten each time.
+-- spark_examine, and the group that the next commit is about. Returns the group's size. Durable, for
+-- the query outlives a crash of the database, and its commit must not be about the group before.
 create or replace function onceq.spark_plan(p_server integer, p_epoch bigint, p_group bigint) returns integer
 language plpgsql volatile as $$
 declare size integer;
 begin
-    if (onceq.spark_lock(p_server, p_epoch)).planned is null then
-        perform onceq.be_durable();
-    else
-        perform set_config('synchronous_commit', 'off', true);
-    end if;
+    perform onceq.spark_lock(p_server, p_epoch);
+    perform onceq.be_durable();
     update onceq.spark_server set planned = p_group where server_id = p_server;
     update onceq.spark_group set started_under = pg_postmaster_start_time(), begun_at = onceq.now()
         where server_id = p_server and group_no = p_group and held_until is null
@@ -348,7 +345,8 @@ begin
 end $$;
 
 -- A Spark server's sign of life: takes its life lock, should its session not hold it (a lock once more
--- held by one session is the same lock), as the former was lost, or a ghost held it at the open.
+-- held by one session is the same lock), as the former was lost, or a ghost held it at the open; and is
+-- seen, so that a restart of the database, which frees all locks, makes no dead server of it.
 -- Takes over from Spark servers that have died: the lock of their session is free, and they have
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
 -- halves what had begun; else (null) all goes back to the queues, what had begun as suspects.
@@ -363,6 +361,8 @@ declare
     taken integer := 0;
 begin
     perform pg_try_advisory_lock('onceq.spark_group'::regclass::oid::integer, p_server);
+    update onceq.spark_server set seen_at = onceq.now()
+        where server_id = p_server and seen_at < onceq.now() - p_grace_s / 4 * interval '1 second';
     for dead in select * from onceq.spark_server s where s.server_id is distinct from p_server
             and seen_at < onceq.now() - p_grace_s * interval '1 second' and not stateful
             and (p_server is null or queue_id = (select queue_id from onceq.spark_server where server_id = p_server))
