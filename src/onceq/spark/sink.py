@@ -9,6 +9,7 @@ Source: spec P1, P2; spark.md, Stream writer.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,9 +69,11 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             query_id=query_id,
             batch_id=batch_id,
         )
+        # Computed before a transaction is open, which would hold back vacuum, or be lost meanwhile.
+        first = list(itertools.islice(iterator, 1))
         with Steadfast(of_executors(self.options.place)) as connected:
             with connected.driver().staging(op) as stage:
-                for batch in iterator:
+                for batch in itertools.chain(first, iterator):
                     self.at("write")
                     stage.copy(REPLIES, *encode.replies(batch, stage.attempt))
                     if "eids" in batch.schema.names:
