@@ -31,13 +31,13 @@ def test_nothing_is_open_while_the_first_rows_are_computed(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("onceq.spark.sink._whose", lambda: ("q", 0))
-    monkeypatch.setenv("PGAPPNAME", "the sink")
     (rid,) = repository.send(1)
     life = Life(repository)
     (request,) = life.plan(life.claim())
     place = Place(url="", conninfo=repository.conninfo, repository=repository.name)
-    who = {"server_id": life.who.server_id, "epoch": life.who.epoch}
-    options = ServingOptions(place=place, **who, batch_rows=10, content_type=None, tables={})
+    options = ServingOptions(
+        place=place, server_id=life.who.server_id, epoch=life.who.epoch, tables={}
+    )
     writer = OnceqStreamWriter(options, StructType().add("eid", "string").add("reply", "binary"))
     seen: list[Any] = []
 
@@ -46,6 +46,7 @@ def test_nothing_is_open_while_the_first_rows_are_computed(
         yield pa.record_batch({"eid": [str(request.eid)], "reply": [b"ok"]})
         seen.extend(repository.ask(SESSIONS))
 
+    monkeypatch.setenv("PGAPPNAME", "the sink")
     staged = writer.write(rows())
     assert seen == [(0,), (1,)]
     assert isinstance(staged, Staged)
