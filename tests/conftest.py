@@ -6,6 +6,7 @@ processes, each with a PostgreSQL and a Spark session of its own.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ import onceq
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"""For the many Javas that live for seconds here: one compiler, one thread to collect garbage."""
 
 pytest_plugins = ["pytester", "onceq.testing.plugin"]
 

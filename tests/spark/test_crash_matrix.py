@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.spark import add
-from onceq.spark.source import POINTS
 from tests.spark.spark_parts import Repository, make_repository
 from tests.spark.test_joint import by_customer
 from tests.spark.test_serving import serve_once
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(240)
+KINDS = ("claimed.exit", "read.exit", "write", "staged.exit", "concluded", "committed.exit")
+"""A process exits, or its step fails, at points of a batch; twice after what is durable."""
 EACH = 6
 """Requests sent before each death: two of each customer, whom `send` takes in turn."""
 
@@ -34,11 +35,10 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
 def die_everywhere(
     spark: SparkSession, repository: Repository, place: Path, **options: Any
 ) -> list[str]:
-    """Serve some requests for each point, failing or exiting there once; return all their rids."""
+    """Serve some requests for each way to die, which comes once; return all their rids."""
     rids: list[str] = []
-    for number, point in enumerate(POINTS):
+    for number, kind in enumerate(KINDS):
         rids += repository.send(EACH, first=EACH * number)
-        kind = point if number % 2 else f"{point}.exit"
         (place / kind).touch()
         assert serve_once(spark, repository, place, **options) == {"CRASH": 1}, kind
         assert (place / f"{kind}.reached").exists()

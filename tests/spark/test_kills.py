@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-STRUCK = ("claimed", "read", "staged", "concluded", "committed")
-"""One point after each durable step, and one between; all of them are struck in the proof."""
+STRUCK = ("claimed", "staged", "committed")
+"""One point after each durable step; all of them are struck in the proof."""
 REQUESTS = 100
 """So many that what every death halves is never one alone, which would be charged."""
 
