@@ -38,7 +38,7 @@ FIRST: Final = (
 """In this order: a run is archived, then others with it; later they may be too large for that."""
 OF_RESTORE: Final = ("ArchiveRestore.before", "ArchiveRestore.after")
 POINTS: Final = (*FIRST, *sorted(OF_ARCHIVE - set(FIRST)))
-SMALL_POINTS: Final = ("ArchiveCommit.after", "archive.compacted", "ArchiveRestore.after")
+SMALL_POINTS: Final = ("ArchiveCommit.after", "ArchiveRestore.after")
 """That of the small size: each takes a Spark of its own."""
 BY_CHANCE: Final = {Size.SMALL: 0, Size.PROOF: 7, Size.LONG: 87}
 """Kills at no point of the table."""

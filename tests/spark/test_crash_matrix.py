@@ -1,4 +1,4 @@
-"""A query with a state, and one with rows of several requests: a death at each point of a batch."""
+"""A query with a state, and one with rows of several requests: a death after each durable step."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(240)
-KINDS = ("claimed.exit", "read.exit", "write", "staged.exit", "concluded", "committed.exit")
-"""A process exits, or its step fails, at points of a batch; twice after what is durable."""
+KINDS = ("claimed.exit", "write", "staged.exit", "committed.exit")
+"""A process exits, or its step fails: after each durable step of a batch, and while it stages."""
 EACH = 6
 """Requests sent before each death: two of each customer, whom `send` takes in turn."""
 

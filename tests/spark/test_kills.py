@@ -56,13 +56,20 @@ def test_a_driver_killed_after_each_step(repository: Repository, tmp_path: Path)
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
-    ("point", "failures"),
-    [("claimed", set()), ("staged", {"ENVIRONMENT"}), ("concluded", {"ENVIRONMENT"})],
+    ("point", "allowed"),
+    [
+        ("claimed", [set()]),
+        ("staged", [{"ENVIRONMENT"}]),
+        ("concluded", [{"ENVIRONMENT"}, set()]),
+    ],
 )
 def test_a_database_killed_in_a_batch(
-    spark: SparkSession, tmp_path: Path, point: str, failures: set[str]
+    spark: SparkSession, tmp_path: Path, point: str, allowed: list[set[str]]
 ) -> None:
-    """What was staged is lost with it; before that, the query goes on."""
+    """What was staged is lost with it; before that, the query goes on.
+
+    It does, too, when the backend that commits is quicker than the news of its postmaster's death.
+    """
     with open_embedded(tmp_path / "postgresql") as server:
         before = make_repository(server.conninfo, "shop", abort_limit=1)
         rids = before.send(4)
@@ -78,7 +85,7 @@ def test_a_database_killed_in_a_batch(
             once=True,
         )
         assert (tmp_path / f"{point}.database.reached").exists()
-        assert serving.statistics().failures.keys() == failures
+        assert serving.statistics().failures.keys() in allowed
         server.ensure_running()
         driver = SparkDriver(connect(server.conninfo), "shop")
         after = dataclasses.replace(before, conninfo=server.conninfo, driver=driver, opened=[])
