@@ -164,6 +164,10 @@ def test_a_violation_in_the_end_is_found(name: str) -> None:
     assert wanted in verdict(GOOD, final)
 
 
+def test_what_was_acknowledged_and_is_nowhere_is_lost_also_when_nobody_executed_it() -> None:
+    assert verdict(GOOD[:3], ending(effects=())) == {("G4", "1")}
+
+
 def test_a_ledger_without_eids_is_judged_by_rids_that_only_one_element_has() -> None:
     once = replace(effect("1"), eid="")
     assert verdict(GOOD, ending(*END.places, effects=(once,))) == set()
