@@ -139,12 +139,12 @@ def find_jar() -> Path | None:
 
 
 @contextlib.contextmanager
-def _staged(scene: Scene, jar: Path | None) -> Generator[tuple[Stage, dict[str, str]]]:
+def _staged(scene: Scene, name: str, jar: Path | None) -> Generator[tuple[Stage, dict[str, str]]]:
     """Make a database and a session; yield them, and what Spark's JDBC is told."""
     from onceq.spark import build_session  # noqa: PLC0415 # pyspark may not be there
 
     settings = {} if jar is None else {"spark.jars": str(jar)}
-    with scene.ground("spark") as ground, contextlib.ExitStack() as stack:
+    with scene.ground(name) as ground, contextlib.ExitStack() as stack:
         conninfo = ground.database("spark")
         init(conninfo)
         connection = stack.enter_context(psycopg.connect(conninfo, autocommit=True))
@@ -172,7 +172,7 @@ def _pace(scene: Scene) -> Pace:
 
 
 def _sides(scene: Scene, jar: Path | None) -> tuple[Side, ...]:
-    with _staged(scene, jar) as (stage, jdbc), _serving(stage) as served:
+    with _staged(scene, "spark", jar) as (stage, jdbc), _serving(stage) as served:
         runners = [Runner(name="onceq.spark", run=served, first=BATCH)]
         if jar is not None:
             runners.append(Runner(name="JDBC to JDBC", run=_jdbc(stage, jdbc), first=BATCH))
@@ -182,7 +182,7 @@ def _sides(scene: Scene, jar: Path | None) -> tuple[Side, ...]:
 
 
 def _reading_sides(scene: Scene, jar: Path | None) -> tuple[Side, ...]:
-    with _staged(scene, jar) as (stage, jdbc):
+    with _staged(scene, "reading", jar) as (stage, jdbc):
         runners = reading_runners(stage.spark, stage.conninfo, stage.connection, jdbc)
         return alternate(runners, _pace(scene))
 
