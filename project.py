@@ -38,7 +38,7 @@ BUILD_BYTES_MIN = 2_000_000_000  # PySpark comes as a source archive and is unpa
 KEYED = ("requirements.txt", "requirements-data.txt", "pyproject.toml", "src/onceq/version.py")
 CHECKED = ("src", "tests", "examples", "bench", "proof")  # those that hold Python, and this file
 FAST_TESTS = ("tests/tidy", "tests/model", "tests/simulation")
-FAST_SCHEDULES = "300"  # simulated crash schedules in `check`
+FAST_SCHEDULES = "220"  # simulated crash schedules in `check`
 LITTER = (
     ".venv",
     ".venv-peers",
