@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onceq.history import check_files
-from onceq.history.events import Executed, load, save_final
+from onceq.history.events import Executed, Fault, Recorder, load, save_final
 from onceq.testing.ledger import final_state
 from tests.crash.server_child import Settings
 from tests.parts import LIMIT_S, wait_until
@@ -84,8 +84,13 @@ class Fleet:
         ]
 
     def kill(self, pid: int) -> None:
-        """Kills one of the processes with -9."""
+        """Kills one of the processes with -9, and records it: perhaps nobody else could say so.
+
+        What it had just begun is charged, and its handler may not have come to record anything.
+        """
         assert pid in {process.pid for process in self.processes}
+        with Recorder(Path(self.settings.files) / "kills.events") as recorder:
+            recorder.record(Fault(what="kill -9", target=f"server {pid}"))
         os.kill(pid, signal.SIGKILL)
 
     def release(self) -> None:
