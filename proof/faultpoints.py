@@ -168,5 +168,6 @@ PART: Final = Part(
     text="every fault point, struck by kill -9, an exception, and a connection lost at a commit",
     run=run,
     states=(goals.FAULT_POINTS, goals.KILLS, goals.EVENTS),
+    in_memory=True,
     limits=Limits(small_s=240.0, proof_s=3600.0),
 )

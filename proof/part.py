@@ -106,6 +106,8 @@ class Part:
     states: the rows of proof/goals.py to which it adds; several parts may add to one row.
     controls: what must fail, by its text, and the least share of its trials in which it must.
     alone: nothing else of the proof runs beside it.
+    in_memory: what it strikes is processes and connections, and no disk: files are where they cost
+    least, since most of its time goes into making repositories.
     """
 
     name: str
@@ -114,4 +116,5 @@ class Part:
     states: tuple[str, ...] = ()
     controls: Mapping[str, float] = field(default_factory=dict[str, float])
     alone: bool = False
+    in_memory: bool = False
     limits: Limits = Limits()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from proof.part import Control, Measure, Size  # at run time too: msgspec reads the types
+from proof.running import MEMORY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,7 +112,9 @@ def shown(result: Result, run: Run) -> Shown:
 
 def _without_places(text: str) -> str:
     """Return a text that names no place on this machine: tracebacks do."""
-    return text.replace(f"{FOLDER.parent}/", "").replace(f"{tempfile.gettempdir()}/", "")
+    for folder in (FOLDER.parent, tempfile.gettempdir(), MEMORY):
+        text = text.replace(f"{folder}/", "")
+    return text
 
 
 def path_of(size: Size) -> Path:

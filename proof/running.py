@@ -37,6 +37,9 @@ CHUNK_BYTES = 65536
 PROCESSES = Path("/proc")
 SWEEPS = 100
 SWEEP_S = 0.05
+MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
+MEMORY_BYTES_MIN = 4 << 30
+"""With less room it is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +71,8 @@ class Running:
         self._outcome: Outcome | None = None
         self._misheard: str | None = None
         self._unread = b""
-        self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-"))
+        self._folder = folder(in_memory=part.in_memory)
+        self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-", dir=self._folder))
         self._began = time.monotonic()
         self._end = self._began + part.limits.of(terms.size)
         self._log = (self._place / "log").open("wb")
@@ -82,11 +86,15 @@ class Running:
         place = self._place / "place"
         place.mkdir()
         asked = Asked(terms.table, self.part.name, terms.size, terms.seed, str(place), answers)
-        paths = [str(ROOT / "src"), str(ROOT)]
+        own = {
+            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+            "TMPDIR": str(self._folder),
+            MARK: str(self._place),
+        }
         return subprocess.Popen(
             [sys.executable, "-m", "proof.child", msgspec.json.encode(asked).decode()],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), MARK: str(self._place)},
+            env={**os.environ, **own},
             stdin=subprocess.DEVNULL,
             stdout=self._log,
             stderr=self._log,
@@ -156,6 +164,13 @@ class Running:
         os.close(self._answers)
         self._log.close()
         shutil.rmtree(self._place, onerror=_tell)
+
+
+def folder(*, in_memory: bool) -> Path:
+    """Return where parts have their directories; in memory, if they may and there is room."""
+    if in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+        return MEMORY
+    return Path(tempfile.gettempdir())
 
 
 def _ended_how(code: int) -> str:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 RUN_S: Final = 900.0
 LOOK_EVERY_S: Final = 0.5
+QUICK: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""For a Java of a minute the better compiler and the better collector cost too much."""
 DONE: Final = b"this run is done: "
 
 
@@ -83,7 +85,7 @@ class Runs:
     def process(self, armed: str | None = None) -> Generator[Process]:
         """Starts a process, which is gone at the end of the block."""
         began = time.monotonic()
-        environment = dict(os.environ) | ({} if armed is None else {VARIABLE: armed})
+        environment = {**os.environ, **QUICK} | ({} if armed is None else {VARIABLE: armed})
         told, tell = os.pipe()
         hear, said = os.pipe()
         with (self.place / "said.log").open("ab") as log:

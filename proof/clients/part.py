@@ -242,5 +242,6 @@ PART: Final = Part(
     run=run,
     states=(CLIENT_KILLS, KILLS),
     controls={CONTROL: 0.25},
+    in_memory=True,
     limits=Limits(small_s=120.0, proof_s=900.0),
 )

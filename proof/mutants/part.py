@@ -133,5 +133,6 @@ PART = Part(
     text="variants broken on purpose, of the product and of the checker: the tests catch each",
     run=run,
     states=(MUTANTS,),
+    in_memory=True,
     limits=Limits(small_s=300.0),
 )

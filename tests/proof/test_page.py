@@ -14,7 +14,7 @@ from proof.goals import GOALS, STATES
 from proof.part import Control, Measure, Outcome, Size
 from proof.parts import PARTS
 from proof.record import Record, Shown
-from proof.running import Result
+from proof.running import MEMORY, Result
 from tests.proof.tiny_parts import PARTS as TINY
 
 RUN = record.Run(seed=1, date="2026-01-01", machine={"onceq": "0.0.1 (abc)"})
@@ -61,9 +61,10 @@ def test_a_part_that_runs_again_replaces_only_itself() -> None:
     assert (new.took_s, together.took_s) == (5.0, None)
 
 
-def test_what_is_recorded_names_no_place() -> None:
+@pytest.mark.parametrize("folder", [tempfile.gettempdir(), str(MEMORY)])
+def test_what_is_recorded_names_no_place(folder: str) -> None:
     (good, *_) = TINY
-    said = f"in {record.FOLDER}/part.py: {tempfile.gettempdir()}/onceq-proof-x/log"
+    said = f"in {record.FOLDER}/part.py: {folder}/onceq-proof-x/log"
     failed = record.shown(Result(part=good, seconds=1.0, failure=said), RUN)
     broken = Result(part=good, seconds=1.0, outcome=Outcome(violations=[said]))
     assert failed.failure == "in proof/part.py: onceq-proof-x/log"

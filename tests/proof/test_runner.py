@@ -6,11 +6,13 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from proof import running
 from proof.goals import SCHEDULES
 from proof.record import Record
 from tests.parts import wait_until
@@ -42,6 +44,19 @@ def test_what_is_good_ends_well_and_is_recorded() -> None:
     assert shown.page == "Seed 7; its place was empty."
     assert [(m.what, m.reached) for m in shown.measures] == [(SCHEDULES, 20_000)]
     assert "nothing lost, nothing twice" in done.stderr
+
+
+def test_what_strikes_no_disk_has_its_files_in_memory_where_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shown,) = msgspec.json.decode(proof("--only", "placed").stdout, type=Record).shown
+    assert shown.page == "True"  # the directory for temporary files is the one that has its place
+    monkeypatch.setattr(running, "MEMORY", tmp_path)
+    assert running.folder(in_memory=False) == Path(tempfile.gettempdir())
+    monkeypatch.setattr(running, "MEMORY_BYTES_MIN", 1)
+    assert running.folder(in_memory=True) == tmp_path
+    monkeypatch.setattr(running, "MEMORY_BYTES_MIN", 1 << 60)
+    assert running.folder(in_memory=True) == Path(tempfile.gettempdir())
 
 
 @pytest.mark.parametrize(

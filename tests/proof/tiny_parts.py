@@ -6,8 +6,10 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proof.goals import MUTANTS, SCHEDULES, STATES
@@ -30,6 +32,10 @@ def _good(order: Order) -> Outcome:
     measures = [Measure(what=SCHEDULES, reached=ALL_SCHEDULES)]
     page = f"Seed {order.seed}; its place was {'empty' if not any(order.place.iterdir()) else ''}."
     return Outcome(measures=measures, controls=[control], page=page)
+
+
+def _placed(order: Order) -> Outcome:
+    return Outcome(page=str(Path(tempfile.gettempdir()) in order.place.parents))
 
 
 def _violation(order: Order) -> Outcome:
@@ -93,6 +99,7 @@ def _part(name: str, run: Callable[[Order], Outcome], *states: str) -> Part:
 
 PARTS = (
     replace(_part("good", _good, SCHEDULES), alone=True, controls={BROKEN: 0.5}),
+    replace(_part("placed", _placed), in_memory=True),
     _part("violation", _violation),
     _part("missed", _missed),
     _part("missed-row", _missed_row, STATES),

@@ -43,6 +43,9 @@ __all__ = ["OnceqBatchReader"]
 BYTES_PER_BATCH: Final = 4 << 20
 """As PostgreSQL sends them, or one row more: each may have a body and a reply of megabytes."""
 ROWS_PER_SLICE_MIN: Final = 10_000
+BLOCKS_PER_SLICE_MIN: Final = 100
+"""As many rows, about."""
+_BLOCK_MAX: Final = 2**32 - 1
 _COMPARED: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     GreaterThan: ">",
@@ -83,16 +86,19 @@ class OnceqBatchReader(DataSourceReader):
         options = self.options
         first, last = options.since, options.until
         if first is None or last is None:
-            least, greatest = self._ends()
-            first = least - 1 if first is None else first
-            last = greatest if last is None else last
-        count = max(1, min(options.partitions, (last - first) // ROWS_PER_SLICE_MIN))
+            lowest, highest = self._ends()
+            first = lowest - 1 if first is None else first
+            last = highest if last is None else last
+        least = BLOCKS_PER_SLICE_MIN if self.relation.by_block else ROWS_PER_SLICE_MIN
+        count = max(1, min(options.partitions, (last - first) // least))
         cuts = [first + (last - first) * n // count for n in range(count + 1)]
         return [KeySlice(low, high) for low, high in itertools.pairwise(cuts)]
 
     def _ends(self) -> tuple[int, int]:
         relation, key = self.relation, self.relation.key
-        found = f"min({key}), max({key}), bool_or({key} is null)"
+        number = "({}::text::point)[0]::bigint" if relation.by_block else "{}"
+        ends = ", ".join(number.format(f"{end}({key})") for end in ("min", "max"))
+        found = f"{ends}, bool_or({key} is null)"
         query = f"select {found} from {relation.table}"  # noqa: S608 # ours
         with spark_driver(self.options.place) as driver:
             (((least, greatest, has_others),),) = driver.rows(
@@ -113,14 +119,23 @@ class OnceqBatchReader(DataSourceReader):
                 yield record_batch(self.relation.columns, lines)
 
     def _query(self, cut: KeySlice) -> tuple[str, list[Any]]:
-        relation, key = self.relation, self.relation.key
+        relation = self.relation
         wire = ", ".join(selected(one) for one in relation.columns)
-        is_first = cut.since < relation.without_key <= cut.until
-        within = f"({key} > %s and {key} <= %s{f' or {key} is null' if is_first else ''})"
-        conditions = [(within, [cut.since, cut.until]), *self.conditions]
+        conditions = [condition_of(relation, cut), *self.conditions]
         where = " and ".join(text for text, _ in conditions)
         values = [value for _, some in conditions for value in some]
         return f"select {wire} from {relation.source} where {where}", values  # noqa: S608 # ours
+
+
+def condition_of(relation: Relation, cut: KeySlice) -> tuple[str, list[Any]]:
+    """Returns the condition of a slice as SQL and its values."""
+    key = relation.key
+    if relation.by_block:
+        blocks = (min(max(one + 1, 0), _BLOCK_MAX) for one in (cut.since, cut.until))
+        return f"({key} >= %s::tid and {key} < %s::tid)", [f"({one},0)" for one in blocks]
+    is_first = cut.since < relation.without_key <= cut.until
+    within = f"({key} > %s and {key} <= %s{f' or {key} is null' if is_first else ''})"
+    return within, [cut.since, cut.until]
 
 
 def _condition(relation: Relation, given: Filter) -> tuple[str, list[Any]] | None:

@@ -43,6 +43,7 @@ class Relation:
     """A table to read. source: its FROM, with {schema}. key: the number that slices it.
 
     table: of it the one that has the key. without_key: the number of rows whose key is null.
+    by_block: the key is a place on disk, and the number is its block: PostgreSQL reads only those.
     """
 
     columns: tuple[Column, ...]
@@ -50,6 +51,7 @@ class Relation:
     table: str
     key: str
     without_key: int = 0
+    by_block: bool = False
 
     @property
     def schema(self) -> str:
@@ -217,7 +219,8 @@ redriven_at timestamp d.redriven_at
 """),
     source="{schema}.redrive d",
     table="{schema}.redrive d",
-    key="(d.ctid::text::point)[0]::bigint",
+    key="d.ctid",
+    by_block=True,
 )
 TAGS: Final = Relation(
     columns=_columns("""
@@ -261,7 +264,8 @@ xid string t.xid::text
 """),
         source=f"{escaped} t",
         table=f"{escaped} t",
-        key="(t.ctid::text::point)[0]::bigint",
+        key="t.ctid",
+        by_block=True,
     )
 
 

@@ -17,8 +17,8 @@ from pyspark.sql import functions as sf
 
 from onceq.history import FinalState, Violation
 from onceq.history.blame import Facts, Injected, name_of
-from onceq.spark.pipelines.components import in_parts
-from onceq.spark.pipelines.evidence import EFFECT, FAULT
+from onceq.spark.pipelines.components import eids_of, in_parts, keyed
+from onceq.spark.pipelines.evidence import EFFECT, FAULT, OTHER
 from onceq.spark.pipelines.judging import injected, judged
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is judged. stated: all of the final state but its rows. by_client: as in `in_parts`.
+    """What is judged. stated: all of the final state but its rows. by_client: as in `keyed`.
 
     besides: violations that were found otherwise; None: none.
     """
@@ -88,33 +88,36 @@ def judge(
     session: SparkSession, evidence: Evidence, save: str | Path | None, began: float
 ) -> Audited:
     """Judges, and saves all violations in a folder as JSON lines, where that is asked."""
-    tally = _rows(evidence.said.groupBy("stage", "kind", "actor").count())
+    is_nameless = sf.expr(f"stage in ({EFFECT}, {OTHER}) and eid is null").cast("int")
+    tally = _rows(
+        evidence.said.groupBy("stage", "kind", "actor").agg(
+            sf.count("*").alias("count"), sf.sum(is_nameless).alias("nameless")
+        )
+    )
     counted = _rows(evidence.places.groupBy(*_COUNTED).count())
     places, said = sum(one["count"] for one in counted), sum(one["count"] for one in tally)
-    parts = in_parts(
-        evidence.places,
-        evidence.said,
-        by_client=evidence.by_client,
-        count=max(session.sparkContext.defaultParallelism, (places + said) // PART_ROWS),
-    )
-    found = judged(parts, evidence.stated, _facts(evidence, tally))
-    if evidence.besides is not None:
-        besides = evidence.besides.withColumn("acknowledged", sf.lit(None).cast("bigint"))
-        found = found.unionByName(besides)
-    with kept(found) as everything:
-        sums = _rows(everything.groupBy("guarantee").agg(sf.count("*"), sf.sum("acknowledged")))
-        by_guarantee = {one[0]: one[1] for one in sorted(sums, key=str) if one[0] is not None}
-        broken = everything.where("guarantee is not null").select("guarantee", "rid", "text")
-        if save is not None:
-            broken.write.json(f"file:{Path(save).absolute()}")
-        first: list[Any] = []
-        if by_guarantee:
-            first = _rows(broken.orderBy("guarantee", "rid", "text").limit(FOUND_MAX))
+    count = max(session.sparkContext.defaultParallelism, (places + said) // PART_ROWS)
+    session.conf.set("spark.sql.shuffle.partitions", count)  # more than fit into memory are slow
+    with contextlib.ExitStack() as held:
+        own = keyed(evidence.places, by_client=evidence.by_client)
+        parts = in_parts(
+            own,
+            held.enter_context(kept(eids_of(own))),
+            evidence.said,
+            nameless=any(one["nameless"] for one in tally),
+            count=count,
+        )
+        found = judged(parts, evidence.stated, _facts(evidence, tally))
+        if evidence.besides is not None:
+            besides = evidence.besides.withColumn("acknowledged", sf.lit(None).cast("bigint"))
+            found = found.unionByName(besides)
+        sums, first = _verdict(held.enter_context(kept(found)), save)
+    by_guarantee = {one[0]: one[1] for one in sums if one[0] is not None}
     effects = sum(one["count"] for one in tally if one["stage"] == EFFECT)
     return Audited(
         violations=sum(by_guarantee.values()),
         by_guarantee=by_guarantee,
-        found=[Violation(*row) for row in first],
+        found=first,
         counts=_summed(counted, "role", "state", "outcome"),
         days=_summed([one for one in counted if one["day"] is not None], "day", "outcome"),
         places=places,
@@ -125,6 +128,19 @@ def judge(
         volatile=sorted(evidence.volatile),
         took_s=time.monotonic() - began,
     )
+
+
+def _verdict(found: DataFrame, save: str | Path | None) -> tuple[list[Any], list[Violation]]:
+    """Returns how many were found and acknowledged by guarantee, and the first; saves all."""
+    counted = found.groupBy("guarantee").agg(sf.count("*"), sf.sum("acknowledged"))
+    sums = sorted(_rows(counted), key=str)
+    broken = found.where("guarantee is not null").select("guarantee", "rid", "text")
+    if save is not None:
+        broken.write.json(f"file:{Path(save).absolute()}")
+    if all(one[0] is None for one in sums):
+        return sums, []
+    first = _rows(broken.orderBy("guarantee", "rid", "text").limit(FOUND_MAX))
+    return sums, [Violation(*row) for row in first]
 
 
 def _rows(frame: DataFrame) -> list[Any]:

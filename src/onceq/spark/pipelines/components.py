@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["in_parts", "roots"]
+__all__ = ["eids_of", "in_parts", "keyed", "roots"]
 
 _BEGUN: Final = "EnqueueBegun"
 _NAMES: Final = [one.split()[0] for one in PLACES.split(", ")]
@@ -27,31 +27,58 @@ _UNIT: Final = "\x1f"
 _WHOLE: Final = {"ignoreNullFields": "false"}
 
 
-def in_parts(places: DataFrame, said: DataFrame, *, by_client: bool, count: int) -> DataFrame:
-    """Returns (stage, payload) in partitions of what belongs together, each ordered by stage.
+def keyed(places: DataFrame, *, by_client: bool) -> DataFrame:
+    """Returns places, each with its key.
 
     by_client: there are events of clients, so that all of a client is one part; else each of its
-    requests is one. count: of partitions.
+    requests is one.
     """
-    keyed = places.withColumn("key", _key_of_place(by_client=by_client))
-    eids = _keys(keyed, "eid")
+    return places.withColumn("key", _key_of_place(by_client=by_client))
+
+
+def eids_of(own: DataFrame) -> DataFrame:
+    """Returns the key of each eid of places with their keys: asked for more than once, so keep it.
+
+    Of several keys, the first and the last.
+    """
+    return _keys(own, "eid")
+
+
+def in_parts(
+    own: DataFrame, eids: DataFrame, said: DataFrame, *, nameless: bool, count: int
+) -> DataFrame:
+    """Returns (stage, payload) in partitions of what belongs together, each ordered by stage.
+
+    own: places with their keys; eids: of `eids_of`. nameless: something is said by a rid alone.
+    count: of partitions.
+    """
     others = said.where(sf.col("stage").isin(EFFECT, OTHER))
     by_eid = _with_key(others.where("eid is not null"), eids, "eid")
-    nameless = others.where("eid is null").withColumn("begins", sf.col("kind") == _BEGUN)
-    named = _named(keyed, nameless)
-    rids = _keys(named, "rid", "begins")
-    by_rid = _with_key(nameless, rids, "rid", "begins")
     of_clients = said.where(sf.col("stage") == CLIENT).withColumn("key", _client())
     payload = sf.to_json(sf.struct(*_NAMES), _WHOLE).cast("binary").alias("payload")
-    every = keyed.select(sf.lit(PLACE).alias("stage"), payload, "key")
-    for one in (of_clients, by_eid, by_rid):
-        every = every.unionByName(one.select("stage", "payload", "key"))
-    links = _shared(keyed, eids, "eid").unionByName(_shared(named, rids, "rid", "begins"))
-    links = links.unionByName(_redriven(by_eid, eids)).unionByName(_answering(keyed))
+    every = own.select(sf.lit(PLACE).alias("stage"), payload, "key")
+    every = every.unionByName(_told(of_clients)).unionByName(_told(by_eid))
+    links = _shared(own, eids, "eid").unionByName(_redriven(by_eid, eids))
+    links = links.unionByName(_answering(own))
+    if nameless:
+        by_rid, shared = _by_rid(own, others.where("eid is null"))
+        every, links = every.unionByName(_told(by_rid)), links.unionByName(shared)
     pairs: list[Any] = links.where("old <> key").distinct().collect()
     if pairs:
         every = _put_together(every, roots((one["old"], one["key"]) for one in pairs))
     return every.repartition(count, "key").sortWithinPartitions("stage").select("stage", "payload")
+
+
+def _told(said: DataFrame) -> DataFrame:
+    return said.select("stage", "payload", "key")
+
+
+def _by_rid(own: DataFrame, nameless: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Returns what is said by a rid alone, with its key; and what such a rid puts together."""
+    nameless = nameless.withColumn("begins", sf.col("kind") == _BEGUN)
+    named = _named(own, nameless)
+    rids = _keys(named, "rid", "begins")
+    return _with_key(nameless, rids, "rid", "begins"), _shared(named, rids, "rid", "begins")
 
 
 def _client() -> Column:
@@ -73,22 +100,22 @@ def _with_key(said: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
     return joined.withColumn("key", sf.coalesce("key", _of(names[0])))
 
 
-def _keys(keyed: DataFrame, *names: str) -> DataFrame:
+def _keys(own: DataFrame, *names: str) -> DataFrame:
     """Returns the key of each eid, or rid; of several, the first and the last."""
-    return keyed.groupBy(*names).agg(sf.min("key").alias("key"), sf.max("key").alias("last"))
+    return own.groupBy(*names).agg(sf.min("key").alias("key"), sf.max("key").alias("last"))
 
 
-def _named(keyed: DataFrame, nameless: DataFrame) -> DataFrame:
+def _named(own: DataFrame, nameless: DataFrame) -> DataFrame:
     """Returns the places of rids that are named without an eid; datagrams, where one begins so."""
     wanted = nameless.select("rid", "begins").distinct()
-    found = keyed.select("rid", "role", "key").join(wanted, "rid")
+    found = own.select("rid", "role", "key").join(wanted, "rid")
     return found.where("not begins or role = 'datagram'")
 
 
-def _shared(keyed: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
+def _shared(own: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
     """Returns what one eid, or one rid, puts together."""
     several = keys.where("key <> last").select(sf.col("key").alias("old"), *names)
-    return keyed.join(several, [*names]).select("old", "key")
+    return own.join(sf.broadcast(several), [*names]).select("old", "key")
 
 
 def _redriven(by_eid: DataFrame, eids: DataFrame) -> DataFrame:
@@ -99,12 +126,12 @@ def _redriven(by_eid: DataFrame, eids: DataFrame) -> DataFrame:
     return _with_key(redrives, eids, "eid").select("old", "key")
 
 
-def _answering(keyed: DataFrame) -> DataFrame:
+def _answering(own: DataFrame) -> DataFrame:
     """Returns the datagrams that name what has failed: each may be its redrive."""
-    failed = keyed.where("outcome = 'failed' and role <> 'reply'").select(
+    failed = own.where("outcome = 'failed' and role <> 'reply'").select(
         sf.col("eid").alias("correlation_id"), sf.col("key").alias("old")
     )
-    news = keyed.where("role = 'datagram' and correlation_id is not null")
+    news = own.where("role = 'datagram' and correlation_id is not null")
     linked = news.select("correlation_id", "key").join(failed, "correlation_id")
     return linked.select("old", "key")
 

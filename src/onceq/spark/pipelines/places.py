@@ -118,7 +118,7 @@ class Repository:
         redrives = self._table("redrives", ["old_eid", "new_eid", "new_rid"])
         old = places.where("state = 'finished'").select(sf.col("eid").alias("old_eid"), "rid")
         return _said(
-            redrives.join(old.distinct(), "old_eid", "left"),
+            redrives.join(old, "old_eid", "left").distinct(),
             OTHER,
             event=sf.lit("Redriven"),
             rid=sf.coalesce("rid", "old_eid"),
