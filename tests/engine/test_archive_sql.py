@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,6 +19,7 @@ from onceq.model.archive_ops import (
     ArchiveCommit,
     ArchiveCount,
     ArchiveDead,
+    ArchiveDue,
     ArchiveManifest,
     ArchivePlan,
     ArchiveReplace,
@@ -102,10 +103,10 @@ def trim(driver: SparkDriver, epoch: int, *, days: int = 0) -> int:
     """Trim what ended longer ago; return how many rows of history that was."""
     ((now,),) = driver.connection.execute("select clock_timestamp()").fetchall()
     before = now - timedelta(days=days)
+    what: dict[str, Any] = {"kind": Kind.HISTORY, "before": before}
+    what |= {"days": driver.perform(ArchiveDue(**what)), "epoch": epoch}
     removed = sum(
-        driver.perform(
-            ArchiveTrim(epoch=epoch, kind=Kind.HISTORY, before=before, table=table, page=0, pages=9)
-        )
+        driver.perform(ArchiveTrim(**what, table=table, page=0, pages=9))
         for table, _ in driver.perform(ArchiveTables(kind=Kind.HISTORY))
     )
     driver.perform(ArchiveTrimmed(epoch=epoch, before=before))
@@ -310,10 +311,39 @@ def test_what_a_queue_or_a_client_still_asks_for_is_not_trimmed(
             clerk.receive(rid=rid, timeout_s=30)
         clerk.acknowledge(clerk.unacknowledged)
         assert trim(driver, epoch) == 1  # "3" was sent and received last, "2" is held
+        due = ArchiveDue(kind=Kind.HISTORY, before=datetime.now(UTC))
+        assert driver.perform(due) == []  # so that no file is read for these two
         assert clerk.send("1", "word").state == "new"
         clerk.receive(rid="1", timeout_s=30)
         assert [one.rid for one in qm.find(registrant="till")] == ["1", "3", "2"]
     assert qm.redrive(qm.lookup("2", state="held")[0].eid) is not None
+
+
+def test_only_what_ended_on_days_whose_files_were_read_is_trimmed(
+    driver: SparkDriver, qm: onceq.QueueManager, records: Callable[[], list[int]]
+) -> None:
+    """Two days by UTC, an hour apart; another time zone of the session has them in one."""
+    end_some(qm, 2)
+    midnight = datetime(2026, 3, 1, tzinfo=UTC)
+    for sign, which in (("+", "min"), ("-", "max")):
+        moved = f"%s::timestamptz {sign} interval '30 min'"
+        where = f"record_no = (select {which}(record_no) from {qm.repository}.history)"
+        driver.connection.execute(
+            f"update {qm.repository}.history set finished_at = {moved} where {where}".encode(),
+            (midnight,),
+        )
+    driver.connection.execute("set timezone to 'America/New_York'")
+    epoch = begin(driver)
+    commit(driver, epoch, 0, settled(driver, epoch), file(2))
+    what: dict[str, Any] = {"kind": Kind.HISTORY, "before": datetime.now(UTC)}
+    first, second = sorted(driver.perform(ArchiveDue(**what)))
+    assert (first, second) == (date(2026, 2, 28), date(2026, 3, 1))
+    for days, left in (([second], 1), ([], 1), ([first], 0)):
+        for table, pages in driver.perform(ArchiveTables(kind=Kind.HISTORY)):
+            some = ArchiveTrim(**what, epoch=epoch, days=days, table=table, page=0, pages=pages)
+            driver.perform(some)
+        assert len(records()) == left
+    assert driver.perform(ArchiveDue(**what)) == []
 
 
 def test_attempts_have_numbers_too(

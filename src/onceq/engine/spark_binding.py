@@ -90,9 +90,13 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
         "archive_count", "kind text, since bigint, until bigint", _scalar, writes=False
     ),
     archive.ArchiveTables: call("archive_tables", "kind text", list, writes=False),
+    archive.ArchiveDue: call(
+        "archive_due", "kind text, before timestamptz", _each_first, writes=False
+    ),
     archive.ArchiveTrim: call(
         "archive_trim",
-        "epoch bigint, kind text, before timestamptz, table oid, page bigint, pages integer",
+        "epoch bigint, kind text, before timestamptz, days date[], table oid, page bigint,"
+        " pages integer",
         _scalar,
     ),
     archive.ArchiveTrimmed: call("archive_trimmed", "epoch bigint, before timestamptz", _scalar),

@@ -27,6 +27,7 @@ from onceq.model.archive_ops import (
     ArchiveCount,
     ArchiveDead,
     ArchivedFile,
+    ArchiveDue,
     ArchiveManifest,
     ArchivePlan,
     ArchiveSettle,
@@ -34,7 +35,6 @@ from onceq.model.archive_ops import (
     ArchiveTrim,
     ArchiveTrimmed,
     Kind,
-    micros,
 )
 from onceq.model.names import check_range
 from onceq.spark.pipelines.compacting import compact as put_together
@@ -45,7 +45,7 @@ from onceq.spark.registration import find_place, reach
 from onceq.spark.session import build_session, is_local
 
 if TYPE_CHECKING:
-    from datetime import datetime
+    from datetime import date, datetime
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -201,23 +201,25 @@ class _Run:
 
     def _trim(self, before: datetime) -> dict[str, int]:
         """Reads the files again that hold what is to be trimmed, and trims it."""
-        epoch, moment = self._begun.epoch, micros(before)
+        due = {kind: self._driver.perform(ArchiveDue(kind=kind, before=before)) for kind in Kind}
         every = self._driver.perform(ArchiveManifest()).files
-        due = [one for one in every if not one.is_trimmed and one.first_us < moment]
-        rehash(self._session, self._root, due, "nothing is trimmed")
-        removed = {kind.value: self._trim_kind(kind, before) for kind in Kind}
-        self._driver.perform(ArchiveTrimmed(epoch=epoch, before=before))
+        held = [one for one in every if not one.is_trimmed and one.day in due[one.kind]]
+        rehash(self._session, self._root, held, "nothing is trimmed")
+        removed = {kind.value: self._trim_days(kind, before, days) for kind, days in due.items()}
+        self._driver.perform(ArchiveTrimmed(epoch=self._begun.epoch, before=before))
         return removed
 
-    def _trim_kind(self, kind: Kind, before: datetime) -> int:
+    def _trim_days(self, kind: Kind, before: datetime, days: list[date]) -> int:
+        """Trims what ended on these days. What is due since then is of a later run."""
         removed = 0
-        for table, pages in self._driver.perform(ArchiveTables(kind=kind)):
+        for table, pages in self._driver.perform(ArchiveTables(kind=kind)) if days else ():
             for page in range(0, pages, PAGES):
                 removed += self._driver.perform(
                     ArchiveTrim(
                         epoch=self._begun.epoch,
                         kind=kind,
                         before=before,
+                        days=days,
                         table=table,
                         page=page,
                         pages=PAGES,

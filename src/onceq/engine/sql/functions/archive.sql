@@ -143,27 +143,50 @@ begin
     return found;
 end $$;
 
--- Removes rows of a kind that are in files and ended before p_before, from p_pages pages of their
--- table; how many. What is said of a request that still stands somewhere stays: a send, a redrive, a
--- reconnect ask for it. Called page by page, so that no transaction is long.
+-- When a row x of a kind ended.
+create or replace function onceq.archive_ended(p_kind text) returns text
+language sql immutable as $$
+    select case p_kind when 'history' then 'x.finished_at' else 'x.ended_at' end
+$$;
+
+-- The condition for rows x of a kind that may be removed: they ended before $1, and are in files, up to
+-- record $2. What is said of a request that still stands somewhere stays: a send, a redrive, a
+-- reconnect ask for it.
+create or replace function onceq.archive_removable(p_kind text) returns text
+language sql immutable as $$
+    select format('%s < $1 and coalesce(x.record_no, 1) <= $2
+        and not exists (select from onceq.element e where e.eid = x.eid) %s', onceq.archive_ended(p_kind),
+        case p_kind when 'history' then $q$
+            and not exists (select from onceq.element e
+                where e.registrant_id = x.registrant_id and e.rid = x.rid)
+            and not exists (select from onceq.registration g
+                where g.registrant_id = x.registrant_id and x.rid in (g.rid, g.sent_rid)) $q$ end)
+$$;
+
+-- The days, in UTC, of what may be removed of a kind. Their files are read again before it is.
+create or replace function onceq.archive_due(p_kind text, p_before timestamptz) returns setof date
+language plpgsql stable as $$
+begin
+    return query execute format('select distinct (%s at time zone ''UTC'')::date from onceq.%I x where %s',
+            onceq.archive_ended(p_kind), p_kind, onceq.archive_removable(p_kind))
+        using p_before, (select archived from onceq.archive);
+end $$;
+
+-- Removes what may be removed of a kind and of these days, from p_pages pages of their table; how many.
+-- Called page by page, so that no transaction is long.
 create or replace function onceq.archive_trim(
-    p_epoch bigint, p_kind text, p_before timestamptz, p_table oid, p_page bigint, p_pages integer
+    p_epoch bigint, p_kind text, p_before timestamptz, p_days date[], p_table oid, p_page bigint, p_pages integer
 ) returns bigint
 language plpgsql volatile as $$
 declare
     a onceq.archive := onceq.lock_archive(p_epoch);
     removed bigint;
 begin
-    execute format('delete from %s x where ctid >= %L and ctid < %L and %I < $1 and coalesce(record_no, 1) <= $2
-            and not exists (select from onceq.element e where e.eid = x.eid) %s', p_table::regclass,
+    execute format('delete from %s x where x.ctid >= %L and x.ctid < %L and %s
+            and (%s at time zone ''UTC'')::date = any ($3)', p_table::regclass,
             format('(%s,0)', p_page), format('(%s,0)', p_page + p_pages),
-            case p_kind when 'history' then 'finished_at' else 'ended_at' end,
-            case p_kind when 'history' then $q$
-                and not exists (select from onceq.element e
-                    where e.registrant_id = x.registrant_id and e.rid = x.rid)
-                and not exists (select from onceq.registration g
-                    where g.registrant_id = x.registrant_id and x.rid in (g.rid, g.sent_rid)) $q$ end)
-        using p_before, a.archived;
+            onceq.archive_removable(p_kind), onceq.archive_ended(p_kind))
+        using p_before, a.archived, p_days;
     get diagnostics removed = row_count;
     return removed;
 end $$;
