@@ -37,7 +37,7 @@ CHUNK_BYTES = 65536
 PROCESSES = Path("/proc")
 SWEEPS = 100
 SWEEP_S = 0.05
-MEMORY = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
+MEMORY = Path("/dev/shm")  # noqa: S108 - directories of our own are made in it
 MEMORY_BYTES_MIN = 4 << 30
 """With less room it is not used."""
 
@@ -71,8 +71,11 @@ class Running:
         self._outcome: Outcome | None = None
         self._misheard: str | None = None
         self._unread = b""
-        self._folder = folder(in_memory=part.in_memory)
-        self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-", dir=self._folder))
+        where = folder(in_memory=part.in_memory)
+        self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-", dir=where))
+        self._temporary = tempfile.mkdtemp(
+            prefix="oqp-", dir=where
+        )  # short, as paths of sockets are
         self._began = time.monotonic()
         self._end = self._began + part.limits.of(terms.size)
         self._log = (self._place / "log").open("wb")
@@ -88,7 +91,7 @@ class Running:
         asked = Asked(terms.table, self.part.name, terms.size, terms.seed, str(place), answers)
         own = {
             "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-            "TMPDIR": str(self._folder),
+            "TMPDIR": self._temporary,
             MARK: str(self._place),
         }
         return subprocess.Popen(
@@ -163,7 +166,8 @@ class Running:
             time.sleep(SWEEP_S)
         os.close(self._answers)
         self._log.close()
-        shutil.rmtree(self._place, onerror=_tell)
+        for made in (self._place, self._temporary):
+            shutil.rmtree(made, onerror=_tell)
 
 
 def folder(*, in_memory: bool) -> Path:

@@ -50,7 +50,9 @@ def test_what_strikes_no_disk_has_its_files_in_memory_where_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shown,) = msgspec.json.decode(proof("--only", "placed").stdout, type=Record).shown
-    assert shown.page == "True"  # the directory for temporary files is the one that has its place
+    temporary, place = map(Path, shown.page.split())
+    assert temporary.parent == place.parents[1] == running.folder(in_memory=True)
+    assert not temporary.exists()  # with what the part has left in it
     monkeypatch.setattr(running, "MEMORY", tmp_path)
     assert running.folder(in_memory=False) == Path(tempfile.gettempdir())
     monkeypatch.setattr(running, "MEMORY_BYTES_MIN", 1)

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from onceq.engine.spark_driver import Place
-from onceq.spark.batch import KeySlice, OnceqBatchReader, condition_of
+from onceq.spark.batch import NO_BLOCK, KeySlice, OnceqBatchReader, condition_of
 from onceq.spark.reading import ReadingOptions
 from onceq.spark.relations import TABLE_OF, relation_of
 
@@ -72,6 +72,13 @@ def test_a_slice_reads_its_blocks_alone(conninfo: str, repository: str) -> None:
         cursor.connection.close()
     assert "Tid Range Scan" in plan
     assert "(ctid >= '(7,0)'::tid) AND (ctid < '(9,0)'::tid)" in plan
+
+
+def test_the_last_slice_has_what_stands_in_no_block() -> None:
+    """The rows of a foreign table, as a part of the user's: their place is (4294967295,0)."""
+    relation = relation_of("redrives")
+    assert condition_of(relation, KeySlice(6, NO_BLOCK - 2))[1] == ["(7,0)", "(4294967294,0)"]
+    assert condition_of(relation, KeySlice(6, NO_BLOCK)) == ("(d.ctid >= %s::tid)", ["(7,0)"])
 
 
 @pytest.mark.parametrize("noted", ["plain"], indirect=True)

@@ -91,7 +91,10 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
     ),
     archive.ArchiveTables: call("archive_tables", "kind text", list, writes=False),
     archive.ArchiveDue: call(
-        "archive_due", "kind text, before timestamptz", _each_first, writes=False
+        "archive_due",
+        "kind text, before timestamptz, table oid, page bigint, pages integer",
+        _each_first,
+        writes=False,
     ),
     archive.ArchiveTrim: call(
         "archive_trim",

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from onceq.model.ops import Op
 
 if TYPE_CHECKING:
-    from datetime import date, datetime
+    from datetime import date
     from uuid import UUID
 
 
@@ -29,6 +30,12 @@ class Kind(enum.StrEnum):
 
 ENDED: Final = {Kind.HISTORY: "finished_at", Kind.ATTEMPT: "ended_at"}
 """The column that says when."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def micros(moment: datetime) -> int:
+    """Returns a moment as the manifest has it: microseconds since 1970."""
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,14 +161,18 @@ class ArchiveTables(Op["list[tuple[int, int]]"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveDue(Op["list[date]"]):
-    """The days, in UTC, of what may be removed: it is in files, and ended before a time.
+    """The days, in UTC, of what some pages hold that may be removed.
 
+    It is in files, and ended before a time.
     What is said of a request stays for as long as its reply, or itself, is in a queue, and for as
     long as a client's registration names it.
     """
 
     kind: Kind
     before: datetime
+    table: int
+    page: int
+    pages: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

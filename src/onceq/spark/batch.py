@@ -45,7 +45,8 @@ BYTES_PER_BATCH: Final = 4 << 20
 ROWS_PER_SLICE_MIN: Final = 10_000
 BLOCKS_PER_SLICE_MIN: Final = 100
 """As many rows, about."""
-_BLOCK_MAX: Final = 2**32 - 1
+NO_BLOCK: Final = 2**32 - 1
+"""The block of what has none, behind all others."""
 _COMPARED: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     GreaterThan: ">",
@@ -131,8 +132,10 @@ def condition_of(relation: Relation, cut: KeySlice) -> tuple[str, list[Any]]:
     """Returns the condition of a slice as SQL and its values."""
     key = relation.key
     if relation.by_block:
-        blocks = (min(max(one + 1, 0), _BLOCK_MAX) for one in (cut.since, cut.until))
-        return f"({key} >= %s::tid and {key} < %s::tid)", [f"({one},0)" for one in blocks]
+        first, after = (min(max(one + 1, 0), NO_BLOCK) for one in (cut.since, cut.until))
+        if after == NO_BLOCK:  # with what a foreign table has, which stands in no block
+            return f"({key} >= %s::tid)", [f"({first},0)"]
+        return f"({key} >= %s::tid and {key} < %s::tid)", [f"({first},0)", f"({after},0)"]
     is_first = cut.since < relation.without_key <= cut.until
     within = f"({key} > %s and {key} <= %s{f' or {key} is null' if is_first else ''})"
     return within, [cut.since, cut.until]

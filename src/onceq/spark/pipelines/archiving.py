@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 import msgspec
@@ -45,6 +45,7 @@ from onceq.spark.registration import find_place, reach
 from onceq.spark.session import build_session, is_local
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import date, datetime
     from pathlib import Path
 
@@ -61,7 +62,7 @@ LOOKS: Final = 2
 RECORDS: Final = 1_000_000
 """Of the archive, committed at a time: what a run that dies has to do again."""
 PAGES: Final = 1000
-"""Of a table, trimmed in one transaction: 8 MB, and what lies beside it of long values."""
+"""Of a table, read or trimmed in one transaction: 8 MB, and what lies beside it of long values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +202,7 @@ class _Run:
 
     def _trim(self, before: datetime) -> dict[str, int]:
         """Reads the files again that hold what is to be trimmed, and trims it."""
-        due = {kind: self._driver.perform(ArchiveDue(kind=kind, before=before)) for kind in Kind}
+        due = {kind: self._due(kind, before) for kind in Kind}
         every = self._driver.perform(ArchiveManifest()).files
         held = [one for one in every if not one.is_trimmed and one.day in due[one.kind]]
         rehash(self._session, self._root, held, "nothing is trimmed")
@@ -209,23 +210,28 @@ class _Run:
         self._driver.perform(ArchiveTrimmed(epoch=self._begun.epoch, before=before))
         return removed
 
-    def _trim_days(self, kind: Kind, before: datetime, days: list[date]) -> int:
-        """Trims what ended on these days. What is due since then is of a later run."""
-        removed = 0
-        for table, pages in self._driver.perform(ArchiveTables(kind=kind)) if days else ():
+    def _due(self, kind: Kind, before: datetime) -> set[date]:
+        """Returns the days of what may be trimmed; what is due since then is of a later run."""
+        return {
+            day
+            for where in self._pages(kind)
+            for day in self._driver.perform(ArchiveDue(kind=kind, before=before, **where))
+        }
+
+    def _trim_days(self, kind: Kind, before: datetime, days: set[date]) -> int:
+        if not days:
+            return 0
+        what: dict[str, Any] = {"epoch": self._begun.epoch, "kind": kind, "before": before}
+        what["days"] = sorted(days)
+        return sum(
+            self._driver.perform(ArchiveTrim(**what, **where)) for where in self._pages(kind)
+        )
+
+    def _pages(self, kind: Kind) -> Iterator[dict[str, Any]]:
+        """Yields some pages of each table of a kind, for a transaction each."""
+        for table, pages in self._driver.perform(ArchiveTables(kind=kind)):
             for page in range(0, pages, PAGES):
-                removed += self._driver.perform(
-                    ArchiveTrim(
-                        epoch=self._begun.epoch,
-                        kind=kind,
-                        before=before,
-                        days=days,
-                        table=table,
-                        page=page,
-                        pages=PAGES,
-                    )
-                )
-        return removed
+                yield {"table": table, "page": page, "pages": PAGES}
 
 
 def _compare(kind: Kind, there: int, written: int) -> None:

@@ -163,17 +163,26 @@ language sql immutable as $$
                 where g.registrant_id = x.registrant_id and x.rid in (g.rid, g.sent_rid)) $q$ end)
 $$;
 
--- The days, in UTC, of what may be removed of a kind. Their files are read again before it is.
-create or replace function onceq.archive_due(p_kind text, p_before timestamptz) returns setof date
+-- The condition for rows x in p_pages pages of their table.
+create or replace function onceq.archive_pages(p_page bigint, p_pages integer) returns text
+language sql immutable as $$
+    select format('x.ctid >= %L and x.ctid < %L', format('(%s,0)', p_page), format('(%s,0)', p_page + p_pages))
+$$;
+
+-- The days, in UTC, of what may be removed from some pages. Their files are read again before it is.
+-- Called page by page, as the next, so that no transaction is long.
+create or replace function onceq.archive_due(
+    p_kind text, p_before timestamptz, p_table oid, p_page bigint, p_pages integer
+) returns setof date
 language plpgsql stable as $$
 begin
-    return query execute format('select distinct (%s at time zone ''UTC'')::date from onceq.%I x where %s',
-            onceq.archive_ended(p_kind), p_kind, onceq.archive_removable(p_kind))
+    return query execute format('select distinct (%s at time zone ''UTC'')::date from %s x where %s and %s',
+            onceq.archive_ended(p_kind), p_table::regclass, onceq.archive_pages(p_page, p_pages),
+            onceq.archive_removable(p_kind))
         using p_before, (select archived from onceq.archive);
 end $$;
 
--- Removes what may be removed of a kind and of these days, from p_pages pages of their table; how many.
--- Called page by page, so that no transaction is long.
+-- Removes what may be removed and ended on one of these days, in UTC, from some pages; how many.
 create or replace function onceq.archive_trim(
     p_epoch bigint, p_kind text, p_before timestamptz, p_days date[], p_table oid, p_page bigint, p_pages integer
 ) returns bigint
@@ -182,10 +191,9 @@ declare
     a onceq.archive := onceq.lock_archive(p_epoch);
     removed bigint;
 begin
-    execute format('delete from %s x where x.ctid >= %L and x.ctid < %L and %s
-            and (%s at time zone ''UTC'')::date = any ($3)', p_table::regclass,
-            format('(%s,0)', p_page), format('(%s,0)', p_page + p_pages),
-            onceq.archive_removable(p_kind), onceq.archive_ended(p_kind))
+    execute format('delete from %s x where %s and %s and (%s at time zone ''UTC'')::date = any ($3)',
+            p_table::regclass, onceq.archive_pages(p_page, p_pages), onceq.archive_removable(p_kind),
+            onceq.archive_ended(p_kind))
         using p_before, a.archived, p_days;
     get diagnostics removed = row_count;
     return removed;
