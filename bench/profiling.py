@@ -4,7 +4,8 @@ For each scenario: processor time in the PostgreSQL backends, in the client and 
 process, user and kernel; commits, WAL flushes and bytes; round trips, counted on the wire in a
 pass of their own; context switches; and the functions of our Python with the most time of their
 own. What idle polls cost in between is in the figures. `--sql NAME` times SQL functions without
-any client: see `bench.sql_loops`.
+any client: see `bench.sql_loops`. `--spark SIZE ...` is about Spark's micro-batches of these sizes:
+see `bench.spark_profile`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 import onceq
-from bench import sql_loops
+from bench import spark_profile, sql_loops
 from bench.costs import SETTLE_S, Meter, Reading, costs
 from bench.systems import prepared_ground
 from bench.wire import relayed
@@ -271,6 +272,9 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench profile", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SCENARIOS)}; all")
     parser.add_argument("--sql", choices=[*sql_loops.LOOPS, "all"], help="time SQL functions")
+    parser.add_argument(
+        "--spark", type=int, nargs="+", metavar="SIZE", help="micro-batches of so many"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(SCENARIOS):
@@ -286,6 +290,8 @@ def main(arguments: Sequence[str]) -> int:
             connection.execute("select pg_reload_conf()")
         if options.sql:
             return sql_loops.report(options.sql, ground.conninfo, as_json=options.json)
+        if options.spark:
+            return spark_profile.report(options.spark, ground, as_json=options.json)
         return _report(options.names or list(SCENARIOS), ground, as_json=options.json)
 
 

@@ -11,14 +11,17 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.history import check_files
-from onceq.history.events import files
+from onceq.history.events import Recorder, files
 from onceq.spark.pipelines import Audited, Known, archive, audit, audit_files
 from onceq.spark.pipelines.components import roots
+from onceq.testing.ledger import LedgerHandler, Order, Receipt, ask, make_ledger
+from onceq.testing.recording import recorded
 from proof.audit.plants import PLANTS, Of, Plant
 from proof.history.clients import invent
 from proof.history.corruptions import CORRUPTIONS, REQUESTS
 from proof.history.wreck import NoPlaceForIt, Wreck
 from tests.cli.parts import Cli
+from tests.parts import serving
 from tests.spark.audit_ground import EACH, ORDERS, RIDS, Ground, live
 
 if TYPE_CHECKING:
@@ -154,6 +157,33 @@ def test_what_is_broken_in_a_repository_is_found(spark: SparkSession, ground: Gr
     for plant, rid in broken.items():
         assert (plant.guarantee, plant.names or rid) in named, plant.name
     assert {rid for _, rid in named} == {one.names or rid for one, rid in broken.items()}
+
+
+def test_a_repository_is_judged_by_what_its_processes_have_recorded_too(
+    spark: SparkSession, conninfo: str, qm: onceq.QueueManager, tmp_path: Path
+) -> None:
+    """What is in no table, a client remembers: its request was acknowledged, and is nowhere."""
+    queue = onceq.Queue("ledger", Order, Receipt, backoff_ms=0)
+    qm.declare(queue)
+    make_ledger(conninfo, qm.repository)
+    known = Known(
+        events=tmp_path, effects=f"{qm.repository}.effects", effects_each=1, abort_limit=5
+    )
+    with (
+        Recorder(tmp_path / "server.events", "server 1") as recorder,
+        serving(conninfo, qm.repository, queue.handled_by(LedgerHandler(recorder, qm.repository))),
+        recorded(qm, "till", queue, tmp_path, window=3) as clerk,
+    ):
+        clerk.send_many([(f"r{n}", Order("fail" if n == 1 else "book")) for n in range(3)])
+        for _ in range(3):
+            clerk.receive()
+        clerk.satisfied()
+    found = audit(conninfo, repository=qm.repository, known=known, spark=spark)
+    assert (found.found, found.acknowledged) == ([], 3)
+    ask(conninfo, f"delete from {qm.repository}.history where rid = 'r2'")
+    found = audit(conninfo, repository=qm.repository, known=known, spark=spark)
+    assert {one.rid for one in found.found} == {"r2"}
+    assert "G4" in {one.guarantee for one in found.found}
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -1,0 +1,204 @@
+"""`python -m bench profile --spark SIZES`: where the time of a micro-batch goes, by its size.
+
+Spark's own phases of each batch (its progress), of which `addBatch` is reading, computing, staging
+and the commit; what the SQL functions take in it; and the processor time of PostgreSQL, Java and
+Python. Whole batches only, and not the first of a size, in which everything is compiled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import statistics
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+from rich.console import Console
+from rich.table import Table
+
+import onceq
+from bench.costs import TICK_S, processor
+from bench.spark_rows import CHUNK, ORDER, ORDERS, book
+from onceq.testing.torture.processes import descendants, name_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Sequence
+
+    from pyspark.sql import SparkSession
+
+    from bench.systems import Ground
+
+BATCHES = 7
+"""Of each size that are measured, after a first one."""
+PHASES = (
+    "latestOffset",
+    "walCommit",
+    "queryPlanning",
+    "addBatch",
+    "commitOffsets",
+    "triggerExecution",
+)
+FUNCTIONS = ("spark_claim", "spark_plan", "spark_attempt", "spark_commit")
+PARTS = ("spark_check_staged", "spark_doubled", "spark_finish", "spark_apply", "spark_sweep")
+"""Of the commit."""
+CALLED = """
+select funcname, total_time from pg_stat_user_functions where funcname = any(%s)
+"""
+BOOKED = "create table if not exists booked (customer bigint, cents bigint)"
+LOOK_S = 0.02
+LIMIT_S = 300.0
+
+
+def report(sizes: Sequence[int], ground: Ground, *, as_json: bool) -> int:
+    """Measure batches of these sizes, and say what each costs."""
+    from onceq.spark import build_session  # noqa: PLC0415 # pyspark may not be there
+
+    spark = build_session("bench")
+    found: dict[str, dict[str, float]] = {}
+    try:
+        with psycopg.connect(ground.conninfo, autocommit=True) as connection:
+            connection.execute(BOOKED)
+            connection.execute("alter system set track_functions = 'all'")
+            connection.execute("select pg_reload_conf()")
+            for size in sizes:
+                found[f"{size:,} rows"] = _measured(spark, ground.conninfo, connection, size)
+    finally:
+        spark.stop()
+    if as_json:
+        for name, costs in found.items():
+            print(json.dumps({"v": 1, "kind": "profile", "scenario": f"spark {name}", **costs}))
+    else:
+        Console().print(_table(found))
+    return 0
+
+
+def _measured(
+    spark: SparkSession, conninfo: str, connection: psycopg.Connection[Any], size: int
+) -> dict[str, float]:
+    """Serve so many batches of a size; return what one costs, in milliseconds."""
+    with onceq.open(conninfo) as qm, contextlib.ExitStack() as stack:
+        qm.declare(ORDERS)
+        qm.stop(ORDERS.name, enqueue=False)
+        clerks = [
+            stack.enter_context(qm.clerk(f"shop-{size}-{number}", ORDERS, window=size))
+            for number in range(BATCHES + 1)
+        ]
+        with _served(spark, conninfo, size):
+            _serve(qm, spark, size, clerks[:1], so_far=0)
+            before = _counts(connection), _processors(connection)
+            _serve(qm, spark, size, clerks[1:], so_far=1)
+            after = _counts(connection), _processors(connection)
+            batches = list(_progress(spark, size).values())[1:]
+        for clerk in clerks:
+            _receive(clerk, size)
+    costs = {
+        name: statistics.median(one.durationMs.get(name, 0) for one in batches) for name in PHASES
+    }
+    for name in (*FUNCTIONS, *PARTS):
+        costs[name] = (after[0].get(name, 0) - before[0].get(name, 0)) / BATCHES
+    for name in after[1]:
+        costs[f"processor: {name}"] = (after[1][name] - before[1][name]) * 1000 / BATCHES
+    costs["rows a second"] = size / costs["triggerExecution"] * 1000
+    return {name: round(value, 1) for name, value in costs.items()}
+
+
+def _serve(
+    qm: onceq.QueueManager,
+    spark: SparkSession,
+    size: int,
+    clerks: Sequence[onceq.Clerk[Any, Any]],
+    *,
+    so_far: int,
+) -> None:
+    """Have each clerk send a batch while nobody claims, and wait until all were served."""
+    for clerk in clerks:
+        for first in range(0, size, CHUNK):
+            some = range(first, min(first + CHUNK, size))
+            clerk.send_many([(str(number), ORDER) for number in some])
+    qm.start(ORDERS.name)
+    _until(lambda: len(_progress(spark, size)) == so_far + len(clerks))
+    qm.stop(ORDERS.name, enqueue=False)
+
+
+def _receive(clerk: onceq.Clerk[Any, Any], left: int) -> None:
+    while left:
+        replies = clerk.receive_many(min(CHUNK, left), timeout_s=60)
+        clerk.acknowledge([reply.rid for reply in replies])
+        left -= len(replies)
+
+
+@contextlib.contextmanager
+def _served(spark: SparkSession, conninfo: str, size: int) -> Generator[None]:
+    from onceq import spark as ours  # noqa: PLC0415 # pyspark may not be there
+
+    server = ours.Server(ORDERS, batch=book, tables={"booked": ours.insert()}, batch_rows=size)
+    thread = threading.Thread(target=server.run, args=(conninfo,), kwargs={"spark": spark})
+    thread.start()
+    try:
+        yield
+    finally:
+        server.stop()
+        thread.join()
+
+
+def _progress(spark: SparkSession, size: int) -> dict[int, Any]:
+    """Return the progress of each whole batch of the query that runs."""
+    return {
+        one.batchId: one
+        for query in spark.streams.active
+        for one in query.recentProgress
+        if one.numInputRows == size
+    }
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("the Spark server did not serve what it was given")
+        time.sleep(LOOK_S)
+
+
+def _counts(connection: psycopg.Connection[Any]) -> dict[str, float]:
+    """Return the milliseconds in each function, once the backends have handed them in."""
+    time.sleep(1.2)
+    return dict(connection.execute(CALLED, ([*FUNCTIONS, *PARTS],)).fetchall())
+
+
+def _processors(connection: psycopg.Connection[Any]) -> dict[str, float]:
+    """Return the processor time of each kind of process, in seconds; with those that have ended."""
+    ((backend,),) = connection.execute("select pg_backend_pid()").fetchall()
+    postmaster = int(_stat(backend)[1])
+    ours = descendants(os.getpid())
+    java = [pid for pid in ours if name_of(pid) == "java"]
+    return {
+        "PostgreSQL": _seconds([postmaster, *descendants(postmaster)]),
+        "Java": sum(processor([pid]).user_s + processor([pid]).system_s for pid in java),
+        "Python": _seconds([pid for one in java for pid in descendants(one)]),
+    }
+
+
+def _seconds(pids: Iterable[int]) -> float:
+    """Return the processor time of processes, and of all their children that have ended."""
+    used = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError):  # it has just ended: its parent counts it
+            used += sum(map(int, _stat(pid)[11:15]))
+    return used * TICK_S
+
+
+def _stat(pid: int) -> list[str]:
+    """Return what the kernel says of a process, from its state on."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def _table(found: dict[str, dict[str, float]]) -> Table:
+    """Return the costs of all sizes side by side."""
+    made = Table("milliseconds a batch", *found)
+    for name in next(iter(found.values()), {}):
+        made.add_row(name, *(f"{one[name]:,.1f}" for one in found.values()))
+    return made

@@ -1,0 +1,51 @@
+"""The tables of examples/pipelines, as their file defines them; spark-pipelines is not run."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import pipelines
+
+import onceq
+from onceq.spark.session import activate
+from tests.parts import serving, wait_until
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import SparkSession
+
+FOLDER = Path(__file__).resolve().parents[2] / "examples/pipelines"
+WORDS = onceq.Queue("words", str, str, abort_limit=1)
+
+
+def defined(path: Path) -> Any:
+    """Imports a file of definitions, as spark-pipelines does."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_hold_what_has_ended(
+    spark: SparkSession, conninfo: str, qm: onceq.QueueManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEQ_URL", conninfo)
+    monkeypatch.setattr(pipelines, "materialized_view", lambda define: define)
+    module = defined(FOLDER / "transformations/ended.py")
+    monkeypatch.setattr(module, "REPOSITORY", qm.repository)
+    qm.declare(WORDS)
+    with serving(conninfo, qm.repository, WORDS.handled_by(lambda word, _: word[:1] or word[1])):
+        eids = [qm.enqueue(WORDS, word) for word in ("one", "two", "")]
+        wait_until(lambda: len(qm.find()) == len(eids))
+    activate(spark)
+    ended = module.ended()
+    assert {row["eid"] for row in ended.collect()} == set(map(str, eids))
+    ended.createOrReplaceTempView("ended")
+    found = module.ended_by_hour().collect()
+    counts = {(row["queue"], row["outcome"]): (row["ended"], row["aborts"]) for row in found}
+    assert counts == {("words", "done"): (2, 0), ("words", "failed"): (1, 1)}
+    assert all(row["waited_p99_s"] > 0 for row in found if row["outcome"] == "done")
