@@ -104,7 +104,8 @@ def due(driver: SparkDriver, before: datetime) -> set[date]:
     found: set[date] = set()
     for table, pages in driver.perform(ArchiveTables(kind=Kind.HISTORY)):
         what: dict[str, Any] = {"table": table, "page": 0, "pages": pages}
-        found.update(driver.perform(ArchiveDue(kind=Kind.HISTORY, before=before, **what)))
+        days = driver.perform(ArchiveDue(kind=Kind.HISTORY, before=before, **what))
+        found.update(days)
     return found
 
 
