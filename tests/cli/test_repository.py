@@ -13,6 +13,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from onceq.cli import doctor
+from onceq.cli.main import make_app
 from onceq.engine import address
 from onceq.engine.connection import Link
 from onceq.engine.embedded import find_binaries, stop_embedded
@@ -26,6 +27,8 @@ from tests.parts import plain, scalar
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import typer
 
 
 @pytest.fixture
@@ -181,3 +184,13 @@ def test_doctor_sees_what_a_dead_server_holds(cli: Cli) -> None:
     dead.close()
     servers = next(one for one in cli.json("doctor").lines if one["check"] == "servers")
     assert (servers["verdict"], "hold 1" in servers["found"]) == ("warn", True)
+
+
+def test_the_command_line_does_not_grow_with_each_use() -> None:
+    """It is made anew for each command of a test, or of a program: thousands of times."""
+
+    def commands(app: typer.Typer) -> int:
+        below = [one.typer_instance for one in app.registered_groups]
+        return len(app.registered_commands) + sum(commands(one) for one in below if one)
+
+    assert commands(make_app()) == commands(make_app()) > 20

@@ -42,12 +42,7 @@ def make_app() -> typer.Typer:
     app.callback()(_outer)
     command(app, "init")(repository.init)
     command(app, "serve")(serving.serve)
-    command(serving.spark_app, "archive")(pipelines.spark_archive)
-    command(serving.spark_app, "report")(pipelines.spark_report)
-    command(serving.spark_app, "restore")(restoring.spark_restore)
-    command(serving.spark_app, "recover")(recovering.spark_recover)
-    command(serving.spark_app, "audit")(auditing.spark_audit)
-    app.add_typer(serving.spark_app, name="spark")
+    app.add_typer(_spark(), name="spark")
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)
     app.add_typer(queues.app, name="queue")
@@ -61,6 +56,18 @@ def make_app() -> typer.Typer:
     command(app, "psql")(repository.psql)
     command(app, "stop")(repository.stop)
     command(app, "version")(repository.version)
+    return app
+
+
+def _spark() -> typer.Typer:
+    """Returns the commands of Spark. Made anew: what is in one place would grow with each use."""
+    app = typer.Typer(no_args_is_help=True, help="Spark as the server, and as the pipeline.")
+    command(app, "serve")(serving.spark_serve)
+    command(app, "archive")(pipelines.spark_archive)
+    command(app, "report")(pipelines.spark_report)
+    command(app, "restore")(restoring.spark_restore)
+    command(app, "recover")(recovering.spark_recover)
+    command(app, "audit")(auditing.spark_audit)
     return app
 
 

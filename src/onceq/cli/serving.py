@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from onceq.cli.command import Place, command
+from onceq.cli.command import Place
 from onceq.cli.exits import INTERRUPTED, OK, VIOLATION
 from onceq.cli.output import Output, hint
 from onceq.errors import InvalidValue, MissingExtra
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from onceq.server.processes import Event
-
-spark_app: Final = typer.Typer(no_args_is_help=True, help="Spark as the server.")
 
 Spec = Annotated[
     str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, as in app:server.")
@@ -76,7 +74,6 @@ def _tell(output: Output, event: Event) -> None:
         hint("onceq: " + TEXTS[event.kind].format(**asdict(event)))
 
 
-@command(spark_app, "serve")
 def spark_serve(
     place: Place,
     server: Spec,
