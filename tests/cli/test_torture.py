@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
-from tests.cli.parts import run_here
+from tests.cli.parts import ROOT, run_here
+from tests.parts import wait_until
 
-if TYPE_CHECKING:
-    from pathlib import Path
+SOON_S = 60
 
 
 @pytest.mark.timeout(240)
@@ -36,3 +41,37 @@ def test_what_cannot_be_broken(tmp_path: Path) -> None:
     answer = run_here("torture", "--break", "everything", "--directory", str(tmp_path))
     assert answer.code == 2
     assert "fence or clerk" in answer.err
+
+
+@pytest.mark.timeout(240)
+def test_who_ends_it_leaves_nothing_of_it(tmp_path: Path) -> None:
+    """By SIGTERM, as a service manager does."""
+    place = tmp_path / "run"
+    words = ("torture", "--minutes", "5", "--no-spark", "--directory", str(place))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "onceq.cli.main", *words],
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until(lambda: any(one.stat().st_size for one in place.rglob("clerk*.events")), SOON_S)
+        assert started(place, but=process.pid)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=SOON_S)
+    finally:
+        process.kill()
+    assert (process.returncode, "interrupted" in said) == (130, True), said
+    assert started(place, but=process.pid) == []
+    assert str(place) not in Path("/proc/mounts").read_text(encoding="utf-8")
+
+
+def started(place: Path, *, but: int) -> list[bytes]:
+    """Return the command lines of what runs in a directory, but for this process."""
+    found: list[bytes] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has just ended
+            line = (entry / "cmdline").read_bytes()
+            if str(place).encode() in line and entry.name != str(but):
+                found.append(line)
+    return found

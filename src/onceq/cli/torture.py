@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import signal
 import sys
 import tempfile
 import time
@@ -21,7 +23,8 @@ from onceq.errors import MissingExtra
 from onceq.testing.torture import Plan, Progress, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
+    from typing import NoReturn
 
     from onceq.testing.torture import Report
 
@@ -69,12 +72,28 @@ def torture(
         broken=broken,
     )
     hint(f"onceq: seed {chosen}, in {where}")
-    report = run(plan) if place.as_json else _watched(plan)
+    with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+        report = run(plan) if place.as_json else _watched(plan)
     if place.as_json:
         place.output.line(report.to_builtins())
     else:
         _tell(report, where)
     return VIOLATION if report.violations else OK
+
+
+@contextlib.contextmanager
+def _interrupted_by(*numbers: signal.Signals) -> Generator[None]:
+    """Has these signals interrupt the block, as Ctrl-C does: what it started ends with it."""
+
+    def interrupt(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    former = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)
 
 
 def spark_command(*, minutes: float, wanted: bool | None) -> tuple[str, ...] | None:
