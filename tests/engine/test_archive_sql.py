@@ -355,6 +355,23 @@ def test_only_what_ended_on_days_whose_files_were_read_is_trimmed(
     assert not due(driver, what["before"])
 
 
+@pytest.mark.parametrize(
+    ("call", "sqlstate"),
+    [
+        ("archive_restore(null, 'x')", "OQ001"),
+        ("archive_count('', 0, 1)", "OQ007"),
+        ("archive_due('history', now(), 'pg_class'::regclass, 0, 1)", "OQ007"),
+        ("archive_due('attempt', now(), 0, 0, 1)", "OQ007"),
+    ],
+)
+def test_what_is_no_run_no_kind_or_no_table_of_it_is_refused(
+    driver: SparkDriver, qm: onceq.QueueManager, call: str, sqlstate: str
+) -> None:
+    with pytest.raises(psycopg.Error) as refused:
+        driver.connection.execute(f"select {qm.repository}.{call}".encode())
+    assert refused.value.sqlstate == sqlstate
+
+
 def test_attempts_have_numbers_too(
     driver: SparkDriver, qm: onceq.QueueManager, onceq_url: str
 ) -> None:

@@ -24,7 +24,7 @@ language plpgsql volatile as $$
 declare a onceq.archive;
 begin
     select * into a from onceq.archive for update;
-    if a.epoch is distinct from p_epoch then
+    if a.epoch is null or a.epoch is distinct from p_epoch then
         raise exception 'run % of the archive is over; it is now %', p_epoch, a.epoch using errcode = 'OQ001';
     end if;
     return a;
@@ -139,8 +139,21 @@ create or replace function onceq.archive_count(p_kind text, p_since bigint, p_un
 language plpgsql stable as $$
 declare found bigint;
 begin
+    if p_kind not in ('history', 'attempt') then
+        raise exception 'there are no records of kind "%"', p_kind using errcode = 'OQ007';
+    end if;
     execute format('select count(*) from onceq.%I where %s', p_kind, onceq.records_between(p_since, p_until)) into found;
     return found;
+end $$;
+
+-- A table that holds rows of a kind, as its name; any other is refused.
+create or replace function onceq.archive_table(p_kind text, p_table oid) returns regclass
+language plpgsql stable as $$
+begin
+    if not exists (select from onceq.archive_tables(p_kind) where table_oid = p_table) then
+        raise exception 'table % holds no records of kind "%"', p_table, p_kind using errcode = 'OQ007';
+    end if;
+    return p_table::regclass;
 end $$;
 
 -- When a row x of a kind ended.
@@ -177,7 +190,7 @@ create or replace function onceq.archive_due(
 language plpgsql stable as $$
 begin
     return query execute format('select distinct (%s at time zone ''UTC'')::date from %s x where %s and %s',
-            onceq.archive_ended(p_kind), p_table::regclass, onceq.archive_pages(p_page, p_pages),
+            onceq.archive_ended(p_kind), onceq.archive_table(p_kind, p_table), onceq.archive_pages(p_page, p_pages),
             onceq.archive_removable(p_kind))
         using p_before, (select archived from onceq.archive);
 end $$;
@@ -192,7 +205,7 @@ declare
     removed bigint;
 begin
     execute format('delete from %s x where %s and %s and (%s at time zone ''UTC'')::date = any ($3)',
-            p_table::regclass, onceq.archive_pages(p_page, p_pages), onceq.archive_removable(p_kind),
+            onceq.archive_table(p_kind, p_table), onceq.archive_pages(p_page, p_pages), onceq.archive_removable(p_kind),
             onceq.archive_ended(p_kind))
         using p_before, a.archived, p_days;
     get diagnostics removed = row_count;
