@@ -229,16 +229,20 @@ def _handler(errand: Errand) -> AsyncLedgerHandler:
     return AsyncLedgerHandler(Recorder(path, f"server {os.getpid()}"), errand.repository)
 
 
+EACH_ROUND: Final = ("OpenIncarnation.after", "Sweep.after", "TakeOver.after")
+
+
 def _serve(errand: Errand, handled: Any) -> None:
     """Serves each round with a server of its own: until the client has its replies.
 
-    And until this round too has looked for the dead, and moved the marks.
+    And until this round too has opened a session, looked for the dead, and moved the marks: the one
+    before may have served its client as well.
     """
     for one in range(1, ROUNDS + 1):
         over = errand.place / f"over-{one}"
         if not over.exists():
             server = onceq.Server([handled])
-            wanted = {"Sweep.after": one, "TakeOver.after": one} if errand.armed else {}
+            wanted = dict.fromkeys(EACH_ROUND, one) if errand.armed else {}
             watched = (server, errand.place, one, wanted)
             threading.Thread(target=_stop_after, args=watched, daemon=True).start()
             server.run(errand.url, repository=errand.repository)

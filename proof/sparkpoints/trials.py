@@ -71,6 +71,8 @@ NOT_TRIED: Final = {
 }
 """What a scene has not, and why: the other scene has it."""
 
+ASKED_AGAIN: Final = frozenset({"spark.claim", "spark.claimed", "spark.committed"})
+"""Points behind which a connection that is lost at a commit is made again: the query goes on."""
 FAILURES: Final = {KILL: "CRASH", RAISE: "CRASH"} | dict.fromkeys(CUTS, "ENVIRONMENT")
 """How a query fails that meets a fault; the death of its driver, nobody is left to count."""
 
@@ -90,8 +92,9 @@ CHARGES_ALL: Final = """
 
 
 def explained(trial: Trial) -> dict[str, int]:
-    """Returns how often queries may fail, and must: once, unless Spark tries the task again."""
-    if trial.scene == TRYING or trial.what not in FAILURES:
+    """Returns how often queries may fail, and must: once, unless somebody tries again."""
+    goes_on = trial.what in CUTS and trial.point in ASKED_AGAIN
+    if trial.scene == TRYING or goes_on or trial.what not in FAILURES:
         return {}
     return {FAILURES[trial.what]: 1}
 
