@@ -22,15 +22,16 @@ from onceq.engine.faultpoints import VARIABLE
 from onceq.spark.pipelines import archive, restore
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
     from pathlib import Path
 
     from onceq.spark.pipelines import Archived, Restored
 
 RUN_S: Final = 900.0
 LOOK_EVERY_S: Final = 0.5
+EMPTY: Final[dict[str, str]] = {}
 QUICK: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""For a Java of a minute the better compiler and the better collector cost too much."""
+"""For a Java that is killed in its first minute the better compiler and collector cost too much."""
 DONE: Final = b"this run is done: "
 
 
@@ -82,10 +83,9 @@ class Runs:
     violations: list[str] = field(default_factory=list[str])
 
     @contextlib.contextmanager
-    def process(self, armed: str | None = None) -> Generator[Process]:
-        """Starts a process, which is gone at the end of the block."""
+    def process(self, own: Mapping[str, str] = EMPTY) -> Generator[Process]:
+        """Starts a process, which is gone at the end of the block. own: of its environment."""
         began = time.monotonic()
-        environment = {**os.environ, **QUICK} | ({} if armed is None else {VARIABLE: armed})
         told, tell = os.pipe()
         hear, said = os.pipe()
         with (self.place / "said.log").open("ab") as log:
@@ -94,7 +94,7 @@ class Runs:
                 stdin=told,
                 stdout=said,
                 stderr=log,
-                env=environment,
+                env={**os.environ, **own},
             )
         os.close(told)
         os.close(said)
@@ -114,7 +114,7 @@ class Runs:
 
     def kill(self, told: Told, after_s: float) -> None:
         """Has a process make a run, and kills it."""
-        with self.process() as process:
+        with self.process(QUICK) as process:
             process.archives(told, after_s)
             process.popen.kill()
             self.kills += process.popen.wait() == -signal.SIGKILL
@@ -123,7 +123,7 @@ class Runs:
         """Has a process die at a point, and notes that it did."""
         directory = self.place / "points" / f"{self.kills}-{point}"
         directory.mkdir(parents=True)
-        with self.process(f"{point} 1 kill {directory}") as process:
+        with self.process({**QUICK, VARIABLE: f"{point} 1 kill {directory}"}) as process:
             process.archives(told, RUN_S)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.popen.wait(1)
