@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import onceq
-from bench.costs import TICK_S, processor
+from bench.costs import TICK_S
 from bench.spark_rows import CHUNK, ORDER, ORDERS, book
 from onceq.testing.torture.processes import descendants, name_of
 
@@ -50,6 +50,8 @@ select funcname, total_time from pg_stat_user_functions where funcname = any(%s)
 """
 BOOKED = "create table if not exists booked (customer bigint, cents bigint)"
 LOOK_S = 0.02
+_OWN, _ALL = slice(11, 13), slice(11, 15)
+"""What the kernel says of a process: user and system time, its own, and of children that ended."""
 LIMIT_S = 300.0
 
 
@@ -177,17 +179,17 @@ def _processors(connection: psycopg.Connection[Any]) -> dict[str, float]:
     java = [pid for pid in ours if name_of(pid) == "java"]
     return {
         "PostgreSQL": _seconds([postmaster, *descendants(postmaster)]),
-        "Java": sum(processor([pid]).user_s + processor([pid]).system_s for pid in java),
+        "Java": _seconds(java, _OWN),
         "Python": _seconds([pid for one in java for pid in descendants(one)]),
     }
 
 
-def _seconds(pids: Iterable[int]) -> float:
-    """Return the processor time of processes, and of all their children that have ended."""
+def _seconds(pids: Iterable[int], fields: slice = _ALL) -> float:
+    """Return the processor time of processes; of _ALL, with their children that have ended."""
     used = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError):  # it has just ended: its parent counts it
-            used += sum(map(int, _stat(pid)[11:15]))
+            used += sum(map(int, _stat(pid)[fields]))
     return used * TICK_S
 
 
