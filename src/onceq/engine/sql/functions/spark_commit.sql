@@ -235,7 +235,7 @@ begin
                 rid, ack_rid, eid, correlation_id, enqueued_at, aborts, content_type, properties, sha256, body)
             select reply_queue_id, 0, priority, 'reply', 'done', registrant_id, send_no,
                 rid, ack_rid, reply_eid, eid::text, moment, aborts, p_content_type,
-                onceq.end_user_of(properties),
+                case when properties is not null then onceq.end_user_of(properties) end,
                 sha256(coalesce(reply, '')), coalesce(reply, '')
             from ended where reply_queue_id is not null
     ), recorded as (
