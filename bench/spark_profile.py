@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 import onceq
-from bench.costs import TICK_S
+from bench.costs import SETTLE_S, TICK_S
 from bench.spark_rows import CHUNK, ORDER, ORDERS, book
 from onceq.testing.torture.processes import descendants, name_of
 
@@ -48,6 +48,7 @@ PARTS = ("spark_check_staged", "spark_doubled", "spark_finish", "spark_apply", "
 CALLED = """
 select funcname, total_time from pg_stat_user_functions where funcname = any(%s)
 """
+WRITTEN = "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn, pg_backend_pid()"
 BOOKED = "create table if not exists booked (customer bigint, cents bigint)"
 LOOK_S = 0.02
 _OWN, _ALL = slice(11, 13), slice(11, 15)
@@ -90,39 +91,35 @@ def _measured(
             for number in range(BATCHES + 1)
         ]
         with _served(spark, conninfo, size):
-            _serve(qm, spark, size, clerks[:1], so_far=0)
-            before = _counts(connection), _processors(connection)
-            _serve(qm, spark, size, clerks[1:], so_far=1)
-            after = _counts(connection), _processors(connection)
+            _send(clerks[:1], size)
+            _serve(qm, spark, size, 1)
+            _send(clerks[1:], size)
+            before = _read(connection)
+            _serve(qm, spark, size, len(clerks))
+            after = _read(connection)
             batches = list(_progress(spark, size).values())[1:]
         for clerk in clerks:
             _receive(clerk, size)
     costs = {
         name: statistics.median(one.durationMs.get(name, 0) for one in batches) for name in PHASES
     }
-    for name in (*FUNCTIONS, *PARTS):
-        costs[name] = (after[0].get(name, 0) - before[0].get(name, 0)) / BATCHES
-    for name in after[1]:
-        costs[f"processor: {name}"] = (after[1][name] - before[1][name]) * 1000 / BATCHES
+    costs |= {name: (after[name] - before.get(name, 0)) / BATCHES for name in after}
     costs["rows a second"] = size / costs["triggerExecution"] * 1000
     return {name: round(value, 1) for name, value in costs.items()}
 
 
-def _serve(
-    qm: onceq.QueueManager,
-    spark: SparkSession,
-    size: int,
-    clerks: Sequence[onceq.Clerk[Any, Any]],
-    *,
-    so_far: int,
-) -> None:
-    """Have each clerk send a batch while nobody claims, and wait until all were served."""
+def _send(clerks: Sequence[onceq.Clerk[Any, Any]], size: int) -> None:
+    """Have each clerk send a batch, which nobody claims yet."""
     for clerk in clerks:
         for first in range(0, size, CHUNK):
             some = range(first, min(first + CHUNK, size))
             clerk.send_many([(str(number), ORDER) for number in some])
+
+
+def _serve(qm: onceq.QueueManager, spark: SparkSession, size: int, so_far: int) -> None:
+    """Let what waits be claimed, until there have been so many batches."""
     qm.start(ORDERS.name)
-    _until(lambda: len(_progress(spark, size)) == so_far + len(clerks))
+    _until(lambda: len(_progress(spark, size)) == so_far)
     qm.stop(ORDERS.name, enqueue=False)
 
 
@@ -165,32 +162,29 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(LOOK_S)
 
 
-def _counts(connection: psycopg.Connection[Any]) -> dict[str, float]:
-    """Return the milliseconds in each function, once the backends have handed them in."""
-    time.sleep(1.2)
-    return dict(connection.execute(CALLED, ([*FUNCTIONS, *PARTS],)).fetchall())
-
-
-def _processors(connection: psycopg.Connection[Any]) -> dict[str, float]:
-    """Return the processor time of each kind of process, in seconds; with those that have ended."""
-    ((backend,),) = connection.execute("select pg_backend_pid()").fetchall()
+def _read(connection: psycopg.Connection[Any]) -> dict[str, float]:
+    """Return what was used so far: milliseconds in functions and of processors; KiB of WAL."""
+    time.sleep(SETTLE_S)
+    found = dict.fromkeys((*FUNCTIONS, *PARTS), 0.0)
+    found |= dict(connection.execute(CALLED, ([*found],)).fetchall())
+    ((wal, backend),) = connection.execute(WRITTEN).fetchall()
     postmaster = int(_stat(backend)[1])
-    ours = descendants(os.getpid())
-    java = [pid for pid in ours if name_of(pid) == "java"]
-    return {
-        "PostgreSQL": _seconds([postmaster, *descendants(postmaster)]),
-        "Java": _seconds(java, _OWN),
-        "Python": _seconds([pid for one in java for pid in descendants(one)]),
+    java = [pid for pid in descendants(os.getpid()) if name_of(pid) == "java"]
+    return found | {
+        "processor: PostgreSQL": _milliseconds([postmaster, *descendants(postmaster)]),
+        "processor: Java": _milliseconds(java, _OWN),
+        "processor: Python": _milliseconds([pid for one in java for pid in descendants(one)]),
+        "WAL, KiB": float(wal) / 1024,
     }
 
 
-def _seconds(pids: Iterable[int], fields: slice = _ALL) -> float:
+def _milliseconds(pids: Iterable[int], fields: slice = _ALL) -> float:
     """Return the processor time of processes; of _ALL, with their children that have ended."""
     used = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError):  # it has just ended: its parent counts it
             used += sum(map(int, _stat(pid)[fields]))
-    return used * TICK_S
+    return used * TICK_S * 1000
 
 
 def _stat(pid: int) -> list[str]:

@@ -73,9 +73,8 @@ class Running:
         self._unread = b""
         where = folder(in_memory=part.in_memory)
         self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-", dir=where))
-        self._temporary = tempfile.mkdtemp(
-            prefix="oqp-", dir=where
-        )  # short, as paths of sockets are
+        # For the temporary files of the part; its name is short, as paths of sockets are.
+        self._temporary = tempfile.mkdtemp(prefix="oqp-", dir=where)
         self._began = time.monotonic()
         self._end = self._began + part.limits.of(terms.size)
         self._log = (self._place / "log").open("wb")

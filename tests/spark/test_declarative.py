@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,3 +50,10 @@ def test_the_tables_hold_what_has_ended(
     counts = {(row["queue"], row["outcome"]): (row["ended"], row["aborts"]) for row in found}
     assert counts == {("words", "done"): (2, 0), ("words", "failed"): (1, 1)}
     assert all(row["waited_p99_s"] > 0 for row in found if row["outcome"] == "done")
+
+
+def test_the_specification_names_a_place_that_spark_takes() -> None:
+    """Absolute, with a scheme: spark-pipelines refuses any other when it begins."""
+    text = (FOLDER / "spark-pipeline.yml").read_text(encoding="utf-8")
+    assert re.search(r"^storage: [a-z0-9]+://\S*/", text, re.MULTILINE)
+    assert re.search(r"include: transformations/", text)

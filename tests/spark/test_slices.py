@@ -81,6 +81,14 @@ def test_the_last_slice_has_what_stands_in_no_block() -> None:
     assert condition_of(relation, KeySlice(6, NO_BLOCK)) == ("(d.ctid >= %s::tid)", ["(7,0)"])
 
 
+def test_only_one_slice_has_no_end() -> None:
+    place = Place(url="", conninfo="", repository="unused")
+    beyond = ReadingOptions(place=place, read="redrives", since=0, until=2**34, partitions=4)
+    cuts = OnceqBatchReader(beyond, ["old_eid"]).partitions()
+    ends = [cut.until for cut in cuts if isinstance(cut, KeySlice)]
+    assert (len(ends), ends[-1], max(ends[:-1]) < NO_BLOCK) == (4, NO_BLOCK, True)
+
+
 @pytest.mark.parametrize("noted", ["plain"], indirect=True)
 def test_numbers_that_no_block_has_are_no_error(conninfo: str, repository: str, noted: int) -> None:
     first, *rest = read(conninfo, repository, since=-(10**17), until=0)

@@ -24,7 +24,6 @@ from onceq.testing.torture import Plan, Progress, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from typing import NoReturn
 
     from onceq.testing.torture import Report
 
@@ -83,12 +82,19 @@ def torture(
 
 @contextlib.contextmanager
 def _interrupted_by(*numbers: signal.Signals) -> Generator[None]:
-    """Has these signals interrupt the block, as Ctrl-C does: what it started ends with it."""
+    """Has these signals interrupt the block, as Ctrl-C does: what it started ends with it.
 
-    def interrupt(*_: object) -> NoReturn:
-        raise KeyboardInterrupt
+    The first of them; the others come while it is ended. What is ignored, as by nohup, stays so.
+    """
+    heard: list[int] = []
 
-    former = {number: signal.signal(number, interrupt) for number in numbers}
+    def interrupt(number: int, _: object) -> None:
+        heard.append(number)
+        if len(heard) == 1:
+            raise KeyboardInterrupt
+
+    heeded = [one for one in numbers if signal.getsignal(one) is not signal.SIG_IGN]
+    former = {number: signal.signal(number, interrupt) for number in heeded}
     try:
         yield
     finally:

@@ -90,7 +90,10 @@ class OnceqBatchReader(DataSourceReader):
             lowest, highest = self._ends()
             first = lowest - 1 if first is None else first
             last = highest if last is None else last
-        least = BLOCKS_PER_SLICE_MIN if self.relation.by_block else ROWS_PER_SLICE_MIN
+        least = ROWS_PER_SLICE_MIN
+        if self.relation.by_block:
+            least = BLOCKS_PER_SLICE_MIN
+            first, last = (min(max(one, -1), NO_BLOCK) for one in (first, last))
         count = max(1, min(options.partitions, (last - first) // least))
         cuts = [first + (last - first) * n // count for n in range(count + 1)]
         return [KeySlice(low, high) for low, high in itertools.pairwise(cuts)]
@@ -132,10 +135,10 @@ def condition_of(relation: Relation, cut: KeySlice) -> tuple[str, list[Any]]:
     """Returns the condition of a slice as SQL and its values."""
     key = relation.key
     if relation.by_block:
-        first, after = (min(max(one + 1, 0), NO_BLOCK) for one in (cut.since, cut.until))
-        if after == NO_BLOCK:  # with what a foreign table has, which stands in no block
-            return f"({key} >= %s::tid)", [f"({first},0)"]
-        return f"({key} >= %s::tid and {key} < %s::tid)", [f"({first},0)", f"({after},0)"]
+        first = f"({min(cut.since + 1, NO_BLOCK)},0)"
+        if cut.until >= NO_BLOCK:  # with what a foreign table has, which stands in no block
+            return f"({key} >= %s::tid)", [first]
+        return f"({key} >= %s::tid and {key} < %s::tid)", [first, f"({cut.until + 1},0)"]
     is_first = cut.since < relation.without_key <= cut.until
     within = f"({key} > %s and {key} <= %s{f' or {key} is null' if is_first else ''})"
     return within, [cut.since, cut.until]
