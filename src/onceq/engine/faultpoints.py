@@ -129,6 +129,7 @@ SILENT: Final = frozenset(
     {
         "ArchiveCount",
         "ArchiveDead",
+        "ArchiveDue",
         "ArchiveManifest",
         "ArchiveRedriven",
         "ArchiveTables",
