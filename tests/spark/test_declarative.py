@@ -36,13 +36,13 @@ def test_the_tables_hold_what_has_ended(
 ) -> None:
     monkeypatch.setenv("ONCEQ_URL", conninfo)
     monkeypatch.setattr(pipelines, "materialized_view", lambda define: define)
+    activate(spark)
     module = defined(FOLDER / "transformations/ended.py")
     monkeypatch.setattr(module, "REPOSITORY", qm.repository)
     qm.declare(WORDS)
     with serving(conninfo, qm.repository, WORDS.handled_by(lambda word, _: word[:1] or word[1])):
         eids = [qm.enqueue(WORDS, word) for word in ("one", "two", "")]
         wait_until(lambda: len(qm.find()) == len(eids))
-    activate(spark)
     ended = module.ended()
     assert {row["eid"] for row in ended.collect()} == set(map(str, eids))
     ended.createOrReplaceTempView("ended")

@@ -23,13 +23,13 @@ COLUMNS = (
     "eid string, rid string, registrant string, queue string, role string, outcome string,"
     " aborts int, code string, enqueued_at timestamp, started_at timestamp, finished_at timestamp"
 )
+SparkSession.active().dataSource.register(OnceqDataSource)  # not in a definition: Spark refuses
 
 
 @pipelines.materialized_view
 def ended() -> DataFrame:
     """A row for each request and datagram that has ended."""
     spark = SparkSession.active()
-    spark.dataSource.register(OnceqDataSource)
     with reading(
         "history", repository=REPOSITORY
     ) as options:  # of ONCEQ_URL, in which no password stands
