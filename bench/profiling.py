@@ -5,7 +5,8 @@ process, user and kernel; commits, WAL flushes and bytes; round trips, counted o
 pass of their own; context switches; and the functions of our Python with the most time of their
 own. What idle polls cost in between is in the figures. `--sql NAME` times SQL functions without
 any client: see `bench.sql_loops`. `--spark SIZE ...` is about Spark's micro-batches of these sizes:
-see `bench.spark_profile`.
+see `bench.spark_profile`. `--archive ROWS` is about history of so many: see
+`bench.archive_profile`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import onceq
-from bench import spark_profile, sql_loops
+from bench import archive_profile, spark_profile, sql_loops
 from bench.costs import SETTLE_S, Meter, Reading, costs
 from bench.systems import prepared_ground
 from bench.wire import relayed
@@ -275,6 +276,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--spark", type=int, nargs="+", metavar="SIZE", help="micro-batches of so many"
     )
+    parser.add_argument("--archive", type=int, metavar="ROWS", help="history of so many rows")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     if unknown := set(options.names) - set(SCENARIOS):
@@ -292,6 +294,8 @@ def main(arguments: Sequence[str]) -> int:
             return sql_loops.report(options.sql, ground.conninfo, as_json=options.json)
         if options.spark:
             return spark_profile.report(options.spark, ground, as_json=options.json)
+        if options.archive:
+            return archive_profile.report(options.archive, ground, as_json=options.json)
         return _report(options.names or list(SCENARIOS), ground, as_json=options.json)
 
 

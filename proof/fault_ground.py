@@ -222,7 +222,7 @@ class Run:
             qm.declare(ALERTS)
         proxy = undo.enter_context(Proxy(conninfo, self._place))
         ear = self._place / POINTS_AT / EAR
-        asked.enter_context(_hearing(ear, lambda word: self._do(proxy, word)))
+        asked.enter_context(hearing(ear, lambda word: self._do(proxy, word)))
         return proxy
 
     def _do(self, proxy: Proxy, word: str) -> None:
@@ -335,7 +335,7 @@ def _without_alerts(final: FinalState) -> FinalState:
 
 
 @contextlib.contextmanager
-def _hearing(path: Path, do: Callable[[str], None]) -> Generator[None]:
+def hearing(path: Path, do: Callable[[str], None]) -> Generator[None]:
     """Hears what processes ask for at their points, and answers when it is done.
 
     What goes wrong in that is raised at the end.

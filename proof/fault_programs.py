@@ -27,11 +27,12 @@ from onceq.engine.driver import PostgresDriver
 from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
-from onceq.history.events import Executed, Recorder
+from onceq.history.events import Recorder
 from onceq.testing.device import Device
-from onceq.testing.ledger import EFFECTS, LedgerHandler, Order, Receipt
+from onceq.testing.ledger import EFFECTS, Order, Receipt
 from onceq.testing.recording import RecordedClerk
 from proof import fault_calls
+from proof.fault_handlers import AsyncLedgerHandler, LateHandler
 from proof.waited import connect_waited, open_waited
 
 if TYPE_CHECKING:
@@ -146,15 +147,38 @@ def many_at_a_time(errand: Errand) -> None:
     """A client with a window: it sends three as one, receives them, and frees them."""
     with _clerk(errand, "shop", window=10) as clerk:
         clerk.connect()
-        _receive_all(clerk)
         sent = int(clerk.clerk.last_sent or 0)
+        _note_looked(errand, sent)  # for the late in a former life
+        _receive_all(clerk)
         for first in range(sent + 1, 3 * ROUNDS + 1, 3):
             clerk.send_many([(str(number), Order()) for number in range(first, first + 3)])
             clerk.clerk.alert_late(ALERTS.name, late_s=0)
+            _note_looked(errand, first + 2)
             _receive_all(clerk)
         clerk.satisfied()
         if not clerk.clerk.was_disconnected:
             clerk.disconnect()
+
+
+def one_way(errand: Errand) -> None:
+    """A client that learns by its next call whether what it sent is stable."""
+    with _clerk(errand, "poster", window=10) as clerk:
+        clerk.connect()
+        _receive_all(clerk)
+        sent = int(clerk.clerk.last_sent or 0)
+        for number in range(sent + 1, 2 * ROUNDS + 1):
+            clerk.send_one_way(str(number), Order())
+            if number % 2 == 0:
+                _receive_all(clerk)
+        clerk.satisfied()
+        if not clerk.clerk.was_disconnected:
+            clerk.disconnect()
+
+
+def _note_looked(errand: Errand, last: int) -> None:
+    """Lets the requests up to this one be served."""
+    for number in range(1, last + 1):
+        (errand.place / f"looked-{number}").touch()
 
 
 def _receive_all(clerk: RecordedClerk[Order, Receipt], limit_s: float = LIMIT_S) -> None:
@@ -189,19 +213,10 @@ def _order(errand: Errand, rounds: int, limit_s: float) -> None:
 # --- servers -----------------------------------------------------------------------------------
 
 
-class AsyncLedgerHandler(LedgerHandler):
-    """The same, awaited."""
-
-    async def call(self, order: Order, context: onceq.AsyncContext) -> Receipt:
-        """Records the execution, and puts down the effect."""
-        self._recorder.record(
-            Executed(rid=context.rid, eid=str(context.eid), attempt=context.attempt)
-        )
-        if order.kind == "fail":
-            raise ValueError("told to fail")
-        arguments = (order.key or context.rid, context.rid, str(context.eid), os.getpid())
-        await context.connection.execute(self._insert.encode(), arguments)
-        return Receipt(context.rid, os.getpid())
+def serving_late(errand: Errand) -> None:
+    """A server that is slower than its client looks; until it is ended."""
+    handled = QUEUE.handled_by(LateHandler(_recorder(errand), errand.repository, errand.place))
+    onceq.Server([handled]).run(errand.url, repository=errand.repository)
 
 
 def serving(errand: Errand) -> None:
@@ -225,8 +240,12 @@ def standing_by(errand: Errand) -> None:
 
 
 def _handler(errand: Errand) -> AsyncLedgerHandler:
+    return AsyncLedgerHandler(_recorder(errand), errand.repository)
+
+
+def _recorder(errand: Errand) -> Recorder:
     path = errand.place / f"server-{os.getpid()}.events"
-    return AsyncLedgerHandler(Recorder(path, f"server {os.getpid()}"), errand.repository)
+    return Recorder(path, f"server {os.getpid()}")
 
 
 EACH_ROUND: Final = ("OpenIncarnation.after", "Sweep.after", "TakeOver.after")
@@ -337,9 +356,12 @@ PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     "one_at_a_time_async": _awaited(one_at_a_time),
     "many_at_a_time": many_at_a_time,
     "many_at_a_time_async": _awaited(many_at_a_time),
+    "one_way": one_way,
+    "one_way_async": _awaited(one_way),
     "ordering": ordering,
     "ordering_once_more": ordering_once_more,
     "serving": serving,
+    "serving_late": serving_late,
     "serving_batches": serving_batches,
     "serving_async": serving_async,
     "standing_by": standing_by,

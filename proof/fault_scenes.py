@@ -91,6 +91,12 @@ def _alerts(left: Left) -> Iterator[str]:
         yield "G4: no request was alerted of"
 
 
+def _posts(left: Left) -> Iterator[str]:
+    keys = Counter(one.key for one in left.final.effects)
+    if keys != Counter(str(number) for number in range(1, 2 * ROUNDS + 1)):
+        yield f"G2, G4: of what was sent one way the ledger has {dict(keys)}"
+
+
 def _things(left: Left) -> Iterator[str]:
     keys = Counter(one.key for one in left.final.effects)
     wanted = [f"{kind}{number}" for kind in "te" for number in range(1, ROUNDS + 1)]
@@ -175,11 +181,18 @@ SCENES: Final[dict[str, Scene]] = {
     ),
     "a client with a window": Scene(
         program="many_at_a_time",
-        beside=("serving",),
-        endless=("serving",),
+        beside=("serving_late",),
+        endless=("serving_late",),
         points=WINDOW,
         check=_alerts,
         leaves_alerts=True,
+    ),
+    "a client that does not wait": Scene(
+        program="one_way",
+        beside=("serving",),
+        endless=("serving",),
+        points=_around("Post", "Posted"),
+        check=_posts,
     ),
     "an async client": Scene(
         program="one_at_a_time_async",
@@ -192,11 +205,19 @@ SCENES: Final[dict[str, Scene]] = {
     "an async client with a window": Scene(
         program="many_at_a_time_async",
         is_twin=True,
-        beside=("serving",),
-        endless=("serving",),
+        beside=("serving_late",),
+        endless=("serving_late",),
         points=WINDOW,
         check=_alerts,
         leaves_alerts=True,
+    ),
+    "an async client that does not wait": Scene(
+        program="one_way_async",
+        is_twin=True,
+        beside=("serving",),
+        endless=("serving",),
+        points=_around("Post", "Posted"),
+        check=_posts,
     ),
     "a server": Scene(
         program="serving", beside=("ordering",), points=LIFE | EXECUTION, revocable=HOLDING

@@ -4,7 +4,7 @@ A part of the proof. Each trial is a run of real processes on a real PostgreSQL,
 fails, or loses its connection on either side of a commit, at one point, once; everything is
 started again, all must be done, and the history must hold. It fails too when a point of the table
 is never reached, when one has no run, and when a name is reached that is not in the table. The
-points of Spark have a part of their own (proof/sparkpoints).
+points of Spark have parts of their own (proof/sparkpoints, proof/pipelinepoints).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOST: Final = "connections lost at a commit"
 OF_ARCHIVE: Final = frozenset(one for one in POINTS if one.lower().startswith("archive"))
 OF_BULK: Final = frozenset(one for one in POINTS if one.startswith("bulk."))
 ELSEWHERE: Final = OF_ARCHIVE | OF_BULK | {f"spark.{point}" for point in SPARK_POINTS}
-"""Points met in no scene here: proof/sparkpoints, proof/archive, tests/spark/test_writing.py do."""
+"""Points met in no scene here: proof/sparkpoints and proof/pipelinepoints have them."""
 LONG_ROUNDS: Final = 10
 """How often the long run does all of it, each time in another order."""
 

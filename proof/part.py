@@ -105,7 +105,8 @@ class Part:
     run: called in a process of its own, whose standard output and error are shown if it fails.
     states: the rows of proof/goals.py to which it adds; several parts may add to one row.
     controls: what must fail, by its text, and the least share of its trials in which it must.
-    alone: nothing else of the proof runs beside it.
+    alone: nothing else of the proof runs beside it. on_spark: none of these runs beside another: on
+    two cores several Javas wait for each other.
     in_memory: what it strikes is processes and connections, and no disk: files are where they cost
     least, since most of its time goes into making repositories.
     """
@@ -116,5 +117,6 @@ class Part:
     states: tuple[str, ...] = ()
     controls: Mapping[str, float] = field(default_factory=dict[str, float])
     alone: bool = False
+    on_spark: bool = False
     in_memory: bool = False
     limits: Limits = Limits()

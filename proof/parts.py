@@ -13,6 +13,7 @@ from proof.history.part import PART as HISTORY
 from proof.large_file import PART as LARGE_FILE
 from proof.model.part import PART as MODEL
 from proof.mutants.part import PART as MUTANTS
+from proof.pipelinepoints.part import PART as PIPELINE_FAULT_POINTS
 from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
@@ -30,6 +31,7 @@ PARTS: tuple[Part, ...] = (
     SIMULATION,
     FAULT_POINTS,
     SPARK_FAULT_POINTS,
+    PIPELINE_FAULT_POINTS,
     CLIENTS,
     FUZZ,
     LARGE_FILE,

@@ -37,16 +37,20 @@ class Told(Protocol):
 def run_all(parts: Sequence[Part], terms: Terms, told: Told) -> list[Result]:
     """Run the parts; return what became of each, in their order.
 
-    Those that may take longest begin first, so that two cores end together; parts that must be
-    alone come last.
+    Those on Spark begin first, one after the other, and then those that may take longest, so that
+    two cores end together; parts that must be alone come last.
     """
-    waiting = sorted(parts, key=lambda part: (part.alone, -part.limits.of(terms.size)))
+
+    def rank(part: Part) -> tuple[bool, bool, float]:
+        return part.alone, not part.on_spark, -part.limits.of(terms.size)
+
+    waiting = sorted(parts, key=rank)
     results: list[Result] = []
     running: list[Running] = []
     try:
         while waiting or running:
-            while waiting and _may_start(waiting[0], running):
-                part = waiting.pop(0)
+            while (part := _next(waiting, running)) is not None:
+                waiting.remove(part)
                 running.append(Running(part, terms))
                 told.began(part)
             select.select([one.answers for one in running], [], [], TICK_S)
@@ -57,8 +61,17 @@ def run_all(parts: Sequence[Part], terms: Terms, told: Told) -> list[Result]:
     return sorted(results, key=lambda result: parts.index(result.part))
 
 
-def _may_start(part: Part, running: Sequence[Running]) -> bool:
-    return not running if part.alone else len(running) < ABREAST
+def _next(waiting: Sequence[Part], running: Sequence[Running]) -> Part | None:
+    """Returns the part to start now: the first that may run beside those that do."""
+    if len(running) >= ABREAST:
+        return None
+    spark = any(one.part.on_spark for one in running)
+    for part in waiting:
+        if part.alone:
+            return None if running else part
+        if not (spark and part.on_spark):
+            return part
+    return None
 
 
 def _step(running: list[Running], told: Told) -> list[Result]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onceq.testing.torture import Progress, Report
     from proof.part import Order
 
-SECONDS: Final = {Size.SMALL: 20.0, Size.PROOF: 840.0, Size.LONG: 4 * 3600.0}
+SECONDS: Final = {Size.SMALL: 20.0, Size.PROOF: 780.0, Size.LONG: 4 * 3600.0}
 BROKEN: Final = {
     "fence": "torture without the fence of a finish",
     "clerk": "torture of a client that orders again when it does not know",

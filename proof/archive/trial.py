@@ -159,14 +159,16 @@ class Trial:
         waits = [(self.chance.uniform(0, OPEN_S), self.chance.random()) for _ in chunks]
         with ThreadPoolExecutor(WRITERS) as pool:
             futures = [
-                pool.submit(self._write, *chunk, *wait)
+                pool.submit(self.write, *chunk, *wait)
                 for chunk, wait in zip(chunks, waits, strict=True)
             ]
             yield
             for future in futures:
                 future.result()
 
-    def _write(self, first: int, last: int, open_s: float, rolls_back: float) -> None:
+    def write(
+        self, first: int, last: int, open_s: float = 0.0, rolls_back: float = ROLLED_BACK
+    ) -> None:
         """Writes a chunk in a transaction that stays open; or in a second one, after a rollback."""
         with psycopg.connect(self.url) as connection:
             for attempt in (1, 2):

@@ -136,5 +136,6 @@ PART: Final = Part(
     states=(goals.FAULT_POINTS, goals.KILLS, goals.EVENTS),
     controls={BROKEN: 1.0},
     in_memory=True,
+    on_spark=True,
     limits=Limits(small_s=180.0, proof_s=1200.0),
 )

@@ -99,6 +99,14 @@ def test_what_fails_again_and_again_is_told_and_tried_again(
         raise ValueError("a defect")
 
     with pytest.raises(ValueError, match="a defect"):
-        pipelines._again_and_again(once, 0.01)
+        pipelines._again_and_again(once, lambda: True, 0.01)
     assert runs == [0, 1, 2]
     assert capsys.readouterr().err.count("Spark failed; the next run is in 0.01 s") == 2
+
+
+def test_where_java_has_died_it_ends_with_what_failed() -> None:
+    def once() -> None:
+        raise EnvironmentFault("Spark failed")
+
+    with pytest.raises(EnvironmentFault, match="Spark failed"):
+        pipelines._again_and_again(once, lambda: False, 60)

@@ -14,11 +14,12 @@ import pytest
 
 from onceq.engine.faultpoints import POINTS
 from proof import faultpoints, goals
-from proof.archive import part as archive
 from proof.fault_ground import CUTS, FAULTS, REVOKE, Ground, Trial, Verdict
+from proof.fault_programs import PROGRAMS
 from proof.fault_scenes import SCENES
-from proof.faultpoints import ELSEWHERE, OF_BULK
+from proof.faultpoints import ELSEWHERE
 from proof.part import Order, Size
+from proof.pipelinepoints import part as pipelines
 from proof.sparkpoints import part
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def test_one_that_was_taken_for_dead_and_goes_on_changes_nothing(ground: Ground)
 
 
 @pytest.mark.parametrize(
-    "scene", ["a client", "a client with a window", "a server", "a queue manager"]
+    "scene", [one for one, scene in SCENES.items() if f"{scene.program}_async" in PROGRAMS]
 )
 def test_what_is_struck_in_the_sync_driver_is_struck_in_the_async_one(scene: str) -> None:
     twin = scene.replace("a ", "an async ", 1)
@@ -144,7 +145,9 @@ def test_every_point_has_a_run() -> None:
 
 
 def test_a_point_without_a_scene_is_met_elsewhere() -> None:
-    assert {one.point for one in part.every_trial()} | set(archive.POINTS) | OF_BULK == ELSEWHERE
+    of_spark = {one.point for one in part.every_trial()}
+    of_pipelines = {one.point for one in pipelines.trials(Size.PROOF, random.Random(1))}
+    assert of_spark | of_pipelines == ELSEWHERE
     assert not ELSEWHERE & {point for scene in SCENES.values() for point in scene.points}
 
 

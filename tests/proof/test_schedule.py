@@ -23,11 +23,13 @@ class Seen:
     def __init__(self) -> None:
         self.begun: list[str] = []
         self.abreast: dict[str, int] = {}
+        self.together: list[set[str]] = []
         self._running: set[str] = set()
 
     def began(self, part: Part) -> None:
         self.begun.append(part.name)
         self._running.add(part.name)
+        self.together.append(set(self._running))
         for name in self._running:
             self.abreast[name] = max(len(self._running), self.abreast.get(name, 0))
 
@@ -36,6 +38,20 @@ class Seen:
 
     def ended(self, result: Result) -> None:
         self._running.remove(result.part.name)
+
+
+def test_of_those_on_spark_one_runs_at_a_time_and_first() -> None:
+    by_name = {part.name: part for part in PARTS}
+    parts = [
+        by_name["missed"],
+        replace(by_name["violation"], on_spark=True),
+        replace(by_name["blind"], on_spark=True),
+        replace(by_name["good"], alone=False, on_spark=True),
+    ]
+    seen = Seen()
+    run_all(parts, Terms(size=Size.PROOF, seed=1, table=TABLE), seen)
+    assert seen.begun[:2] == ["violation", "missed"]
+    assert all(len(one & {"violation", "blind", "good"}) <= 1 for one in seen.together)
 
 
 def test_the_longest_begin_first_two_abreast_and_the_lone_one_last() -> None:

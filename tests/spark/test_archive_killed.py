@@ -22,7 +22,7 @@ def test_each_row_is_in_files_once_whatever_was_killed(tmp_path: Path) -> None:
     assert outcome.violations == [], (tmp_path / "said.log").read_text()
     reached = {measure.what: measure.reached for measure in outcome.measures}
     assert reached[goals.ARCHIVED] == part.ROWS[Size.SMALL]
-    assert (reached[goals.KILLS], reached[goals.FAULT_POINTS]) == (2, 2)
+    assert (reached[goals.KILLS], reached[part.STEPS]) == (2, 2)
     assert [control.broke for control in outcome.controls] == [1, 1]
 
 

@@ -11,7 +11,7 @@ from onceq import errors
 from onceq.engine.spark_driver import Place
 from onceq.spark.options import ServingOptions
 from onceq.spark.sink import OnceqStreamWriter, Staged
-from onceq.spark.source import OnceqStreamReader
+from onceq.spark.source import OnceqStreamReader, rows_of_a_read
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 
@@ -56,6 +56,14 @@ def test_the_slices_of_a_group_hold_each_request_once(
     ]
     assert found == rids
     reader.stop()
+
+
+@pytest.mark.parametrize(
+    ("size", "rows", "wanted"),
+    [(64 * 200, 64, 10_000), (64 << 20, 64, 8), (0, 64, 10_000), (256 << 20, 1, 1)],
+)
+def test_large_requests_are_read_few_at_a_time(size: int, rows: int, wanted: int) -> None:
+    assert rows_of_a_read(size, rows) == wanted
 
 
 def test_a_query_that_has_passed_a_group_is_given_the_next(

@@ -13,14 +13,16 @@ import pytest
 
 from onceq import errors
 from onceq.engine.spark_driver import Place, has_password, without_password
+from onceq.model.spark_ops import SparkClaim
 from onceq.spark import ServerSettings, add, insert, register
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.schema import request_schema
+from onceq.spark.server import check_checkpoint
 from onceq.spark.verdicts import Verdict, judge, judge_beginning
 from tests.spark.serving import ORDERS, make_server
 from tests.spark.spark_life import Life
-from tests.spark.spark_parts import make_repository
+from tests.spark.spark_parts import Repository, make_repository
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,6 +78,20 @@ def test_a_password_for_executors_elsewhere_is_refused(conninfo: str, repository
         assert "passfile" in place.conninfo
 
 
+def test_a_checkpoint_is_a_directory_of_this_machine(tmp_path: Path) -> None:
+    assert check_checkpoint(str(tmp_path)) == tmp_path
+    with pytest.raises(errors.InvalidValue, match="is a URL"):
+        check_checkpoint("hdfs://head/notes")
+
+
+def claim_and_fail(made: Repository) -> None:
+    with register(ORDERS, made.conninfo, name="own", repository=made.name) as spoken:
+        options = ServingOptions.from_spark(spoken)
+        claim = SparkClaim(server_id=options.server_id, epoch=options.epoch, start=0, n=10)
+        assert made.driver.perform(claim) > 0
+        raise LookupError("its query failed")
+
+
 def test_a_registration_for_a_pipeline_of_one_s_own(conninfo: str, repository_name: str) -> None:
     made = make_repository(conninfo, repository_name)
     made.send(2)
@@ -85,6 +101,11 @@ def test_a_registration_for_a_pipeline_of_one_s_own(conninfo: str, repository_na
         newer = Life(made, "other")
         newer.plan(newer.claim())
         newer.end()
+    made.send(1, first=2)
+    with pytest.raises(LookupError, match="its query failed"):
+        claim_and_fail(made)
+    held = "select count(*) from {}.element where claimed_by is not null and rid = 'r2'"
+    assert made.ask(held) == [(0,)]
     made.close()
 
 
@@ -142,6 +163,8 @@ def test_types_of_requests(kind: type[Any], expected: str | None) -> None:
         ("onceq.errors.Nonsense: what", Verdict.CRASH),
         ("SparkException: Python worker failed to connect back.", Verdict.ENVIRONMENT),
         ("onceq.errors.IllegalState: Python worker failed to connect back", Verdict.CRASH),
+        ("Traceback (most recent call last): it does not match the expected one", Verdict.CRASH),
+        ("[USER_RAISED_EXCEPTION] Malformed log of this order", Verdict.CRASH),
     ],
 )
 def test_verdicts(text: str, verdict: Verdict) -> None:

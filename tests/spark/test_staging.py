@@ -167,3 +167,21 @@ def test_an_interval_is_refused() -> None:
     batch = pa.record_batch([pa.array(["e"]), rows], names=["eid", "t"])
     with pytest.raises(errors.InvalidValue, match=r"t\.wait: an interval"):
         list(encode.table_rows(batch, 1, ["t"]))
+
+
+@pytest.mark.parametrize("flag", ["reject", "retry"])
+def test_a_flag_without_an_error_aborts_too(flag: str) -> None:
+    batch = pa.record_batch(
+        [pa.array(["a", "b", "c"]), pa.array([b"x"] * 3), pa.array([True, False, None])],
+        names=["eid", "reply", flag],
+    )
+    names, lines = encode.replies(batch, 1)
+    assert names == ("attempt", "eid", "reply", "error", flag)
+    said = f'"the batch function said {flag}, and no error"'
+    assert [line.split(",", 3)[3] for line in bytes(lines).decode().splitlines()] == [
+        f'{said},"true"',
+        ',"false"',
+        ",",
+    ]
+    own = batch.append_column("error", pa.array(["own", None, None], pa.string()))
+    assert b'"own","true"' in bytes(encode.replies(own, 1)[1])

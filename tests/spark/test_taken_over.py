@@ -141,3 +141,38 @@ def wait_gone(repository: Repository) -> None:
         if held == [(0,)]:
             return
     raise AssertionError("the dead session still holds its lock")
+
+
+def test_what_a_server_staged_that_never_came_back_is_removed(repository: Repository) -> None:
+    repository.send(2)
+    dead = Life(repository, "dead")
+    dead.stage(dead.plan(dead.claim()))
+    other = Life(repository, "other")
+    staged = "select (select count(*) from {}.spark_attempt), (select count(*) from {}.spark_reply)"
+    for days, left in ((0, (1, 2)), (2, (0, 0))):
+        repository.do(
+            f"update {{}}.spark_server set seen_at = seen_at - interval '{days} days'"
+            " where name = 'dead'"
+        )
+        other.driver.perform(SparkTakeOver(server_id=other.who.server_id, grace_s=60))
+        assert repository.ask(staged) == [left]
+
+
+def test_what_a_crash_took_is_not_answered_by_the_batch_that_had_read_it(
+    conninfo: str, repository_name: str
+) -> None:
+    """Volatile: the life of the database is over, as its unlogged table shows after a crash."""
+    made = make_repository(conninfo, repository_name, durable=False)
+    made.send(2)
+    life = Life(made)
+    group = life.claim()
+    staged = life.stage(life.plan(group))
+    made.do("truncate {}.life")
+    assert life.commit(staged).done == 0  # nobody else has asked for the life until then
+    assert made.replies() == {}
+    made.send(1, first=2)
+    staged = life.stage(life.plan(life.claim(start=group)))
+    assert life.commit(staged, batch=1).done == 1
+    assert set(made.replies()) == {"r2"}
+    assert made.ask("select count(*) from {}.element where life is null") == [(0,)]
+    made.close()

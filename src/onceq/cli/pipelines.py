@@ -59,7 +59,7 @@ def spark_archive(
 
     A run that dies has archived what it had committed, each row once: run it again. What is still
     being written is left to the next run. With --every, a run that the environment fails is told,
-    and tried again.
+    and tried again; where Spark's Java has died the command ends, and is to be begun again.
     """
     target = place.target
 
@@ -129,6 +129,7 @@ def run_pipeline(
     """
     require_spark()
     from onceq.spark import build_session  # noqa: PLC0415 # an extra
+    from onceq.spark.session import has_java, stop_session  # noqa: PLC0415 # an extra
 
     session = build_session(master=master)
     try:
@@ -136,9 +137,9 @@ def run_pipeline(
             once(session)
         else:
             hint(f"onceq: {doing} every {every:g} minutes; Ctrl-C stops, twice at once")
-            _again_and_again(lambda: once(session), every * MINUTE_S)
+            _again_and_again(lambda: once(session), lambda: has_java(session), every * MINUTE_S)
     finally:
-        session.stop()
+        stop_session(session)
     return OK
 
 
@@ -153,8 +154,13 @@ def counted(rows: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} of {kind}" for kind, count in rows.items() if count)
 
 
-def _again_and_again(once: Callable[[], None], pause_s: float) -> None:
-    """Runs until SIGTERM or Ctrl-C; what the environment fails is told, and tried again."""
+def _again_and_again(
+    once: Callable[[], None], may_go_on: Callable[[], bool], pause_s: float
+) -> None:
+    """Runs until SIGTERM or Ctrl-C; what the environment fails is told, and tried again.
+
+    may_go_on: asked then; False: this process cannot, and ends with that error.
+    """
     stop = threading.Event()
 
     def run() -> None:
@@ -162,6 +168,8 @@ def _again_and_again(once: Callable[[], None], pause_s: float) -> None:
             try:
                 once()
             except OperatingError as error:
+                if not may_go_on():
+                    raise
                 hint(f"onceq: {error}; the next run is in {pause_s:g} s")
             stop.wait(pause_s)
 

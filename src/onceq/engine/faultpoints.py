@@ -54,6 +54,8 @@ OPS: Final = {
     "Disconnect": "a client's session ends, and a tombstone stays",
     "Send": "a request goes in, and the replies that it acknowledges go",
     "SendMany": "many requests go in as one",
+    "Post": "a request is given to the connection, and its answer not waited for",
+    "Posted": "the answer to it is read: whether it is stable",
     "Receive": "a reply is read, and a checkpoint kept",
     "Acknowledge": "replies are freed, and a checkpoint kept",
     "AlertLate": "alerts of late requests are enqueued",

@@ -2,8 +2,8 @@
 
 Called by the managers, the server and Spark's executors. A URL is `embedded:PATH`,
 `postgresql://...`, `service=...` or any libpq connection string; None reads ONCEQ_URL,
-DATABASE_URL, then libpq's own variables. Nothing else in the library reads the environment, but
-the fault points of tests.
+DATABASE_URL, then libpq's own variables. No other setting of a repository comes from the
+environment but ONCEQ_EXECUTOR_URL (onceq/spark/registration.py).
 """
 
 from __future__ import annotations

@@ -22,15 +22,17 @@ Lines = tuple[tuple[str, ...], memoryview]
 """Names of columns, and lines of CSV."""
 
 REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "code", "reject", "retry")
+_FLAGS = ("reject", "retry")
 _OPTIONS = pcsv.WriteOptions(include_header=False)
 
 
 def replies(batch: RecordBatch, attempt: int) -> Lines:
     """Returns the replies of a batch: those of REPLY_COLUMNS that it has, of rows with an eid."""
-    present = [name for name in REPLY_COLUMNS[2:] if name in batch.schema.names]
     is_answer = batch.column("eid").is_valid()
     _refuse_lost(batch.filter(pc.invert(is_answer)))
     batch = batch.filter(is_answer)
+    batch = _with_reasons(batch)
+    present = [name for name in REPLY_COLUMNS[2:] if name in batch.schema.names]
     columns = [_repeated(attempt, batch.num_rows), batch.column("eid")]
     columns += [_text(batch.column(name), name) for name in present]
     return (*REPLY_COLUMNS[:2], *present), _csv(columns)
@@ -58,6 +60,20 @@ def table_rows(batch: RecordBatch, attempt: int, tables: Sequence[str]) -> Itera
         head = [_repeated(attempt, len(rows)), _repeated(number, len(rows)), eids]
         names = ("attempt", "table_no", "eid", *(f"c{n}" for n in range(1, len(fields) + 1)))
         yield names, _csv([*head, *fields])
+
+
+def _with_reasons(batch: RecordBatch) -> RecordBatch:
+    """Returns the batch where what is to be aborted says why: by an error, or by a flag alone."""
+    for flag in _FLAGS:
+        if flag in batch.schema.names:
+            names = batch.schema.names
+            error = batch.column("error") if "error" in names else pa.nulls(batch.num_rows)
+            error = error.cast(pa.string())
+            is_bare = pc.and_(pc.fill_null(batch.column(flag), fill_value=False), error.is_null())
+            said = pc.if_else(is_bare, f"the batch function said {flag}, and no error", error)
+            columns = dict(zip(names, batch.columns, strict=True)) | {"error": said}
+            batch = pa.RecordBatch.from_pydict(columns)
+    return batch
 
 
 def _refuse_lost(batch: RecordBatch) -> None:

@@ -22,6 +22,7 @@ from onceq.model.names import check_id, check_repository
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import SparkClose, SparkOpen
 from onceq.spark.options import ServingOptions
+from onceq.spark.session import is_local_here
 from onceq.spark.tables import TableChange, check_tables
 
 if TYPE_CHECKING:
@@ -90,22 +91,26 @@ def register(
     `spark.dataSource.register(onceq.spark.source.OnceqDataSource)`. A newer life of this name
     fences this one: its query then fails with Fenced. When the block ends, what is still claimed
     goes back to the queue, uncharged; stop the query first. Not for a query that keeps a state: its
-    requests could be killed, or taken over. `Server` has a setting for it.
+    requests could be killed, or taken over. `Server` has a setting for it. Raises InvalidName,
+    InvalidValue (a password, and executors elsewhere), CannotConnect, SchemaMissing.
     """
     check_id("Spark server", name)
     changes = check_tables(tables or {})
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=True) as place,
+        find_place(located, repository, local=is_local_here()) as place,
         spark_driver(place) as driver,
     ):
         life = driver.perform(SparkOpen(name=name, queue=queue.name))
-        yield ServingOptions(
+        options = ServingOptions(
             place=place,
             server_id=life.server_id,
             epoch=life.epoch,
             batch_rows=batch_rows,
             content_type=content_type_of(queue.reply_type),
             tables=changes,
-        ).to_spark()
-        driver.perform(SparkClose(server_id=life.server_id, epoch=life.epoch))
+        )
+        try:
+            yield options.to_spark()
+        finally:
+            driver.perform(SparkClose(server_id=life.server_id, epoch=life.epoch))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import shutil
 import threading
 from dataclasses import dataclass
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["Server", "ServerSettings", "SparkStatistics"]
 
 log = logging.getLogger("onceq.spark")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,7 @@ class Server:
       error   string, may be absent: not null, the request is aborted, charged; the queue's
               abort_limit-th abort moves it to the error queue with its one failure reply
       code    string, may be absent: what kind of error
-      reject  boolean, may be absent: true, the error fails the request at once
+      reject  boolean, may be absent: true, the request fails at once, with or without an error
       retry   boolean, may be absent: true, the environment is to blame, as with `onceq.Retry`
       and for each table of `tables` a struct, or an array of structs: its rows for this request.
     It acts only by the rows that it returns: a batch may run more than once, and only one run's
@@ -176,17 +178,19 @@ class Server:
         stop() is given up: its requests go back, uncharged.
         Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
         (a table is not as the batch function takes it to be), InvalidValue (the function's
-        columns, or its undeclared state), FileMismatch (the checkpoint that holds its state is not
-        usable, and left alone), CannotConnect at the beginning, before Spark begins: what it held
-        is back in the queue. Once it has connected, it waits for a database that is away.
+        columns, its undeclared state, a checkpoint that is no local directory), FileMismatch (the
+        checkpoint that holds its state is not usable, and left alone), CannotConnect at the
+        beginning, before Spark begins: what it held is back in the queue. Once it has connected,
+        it waits for a database that is away.
         """
         if self.settings.stateful and checkpoint is None:
             raise InvalidValue("a stateful Spark server needs checkpoint=: its state is kept there")
+        given = None if checkpoint is None else check_checkpoint(checkpoint)
         with reach(url, repository) as located:
             session = spark if spark is not None else build_session(f"onceq {self.name}")
             activate(session)
             session.dataSource.register(self._source_class())
-            notes = Path(checkpoint) if checkpoint is not None else claim_scratch() / "checkpoint"
+            notes = claim_scratch() / "checkpoint" if given is None else given
             with find_place(located, repository, local=is_local(session)) as place:
                 home = _Home(session, place, notes, once)
                 while not self._stop.is_set():  # until stop(), or the end of what was there
@@ -323,7 +327,8 @@ class Server:
             driver.perform(SparkCheckTable(table=spec))
         writer = answers.writeStream.format(name).options(**spoken)
         writer = writer.outputMode(self.settings.output_mode)
-        writer = writer.option("checkpointLocation", str(home.checkpoint))
+        # Spark's default file system may be another.
+        writer = writer.option("checkpointLocation", f"file:{home.checkpoint}")
         if home.once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds").start()
@@ -340,6 +345,16 @@ class Server:
         # Should the database be away just now, others take over what is held.
         with contextlib.suppress(OperatingError):
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
+
+
+def check_checkpoint(checkpoint: str | Path) -> Path:
+    """Returns the checkpoint's directory. Raises InvalidValue: it is not one of this machine's."""
+    if _SCHEME.match(str(checkpoint)):
+        raise InvalidValue(
+            f"checkpoint={str(checkpoint)!r} is a URL: give a directory of this machine; for a "
+            "stateful server on a cluster one that all machines share"
+        )
+    return Path(checkpoint).absolute()
 
 
 def _ended(query: StreamingQuery, timeout_s: int) -> bool:

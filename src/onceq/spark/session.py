@@ -5,8 +5,8 @@ has a session of its own need not come here, if it sets `REQUIRED_SETTINGS`.
 
 Invariants: nothing is written into the current directory; a local session binds
 to loopback only and its Python processes run this interpreter with this
-sys.path; the process environment is changed only while Java starts. It never
-stops a session, and it writes no secret into a setting.
+sys.path; the process environment is changed only while Java starts. It stops no
+session that it is not told to, and it writes no secret into a setting.
 """
 
 from __future__ import annotations
@@ -27,7 +27,16 @@ from onceq.spark.scratch import claim_scratch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["REQUIRED_SETTINGS", "activate", "build_session", "is_local", "session_settings"]
+__all__ = [
+    "REQUIRED_SETTINGS",
+    "activate",
+    "build_session",
+    "has_java",
+    "is_local",
+    "is_local_here",
+    "session_settings",
+    "stop_session",
+]
 
 LOCAL_MASTER = "local[2]"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -150,6 +159,30 @@ def activate(session: SparkSession) -> None:
 def is_local(session: SparkSession) -> bool:
     """Return whether a session's executors run on this machine."""
     return _is_local(str(session.sparkContext.master))
+
+
+def is_local_here() -> bool:
+    """Return whether the executors of the session that is active here, if any, are here too."""
+    found = importlib.import_module("pyspark.sql").SparkSession.getActiveSession()
+    return found is None or is_local(found)
+
+
+def has_java(session: SparkSession) -> bool:
+    """Return whether the Java of a session is there still: it may have been killed."""
+    try:
+        return bool(session.sparkContext.defaultParallelism)
+    except _java_failures():
+        return False
+
+
+def stop_session(session: SparkSession) -> None:
+    """Stop a session, whose Java may be gone already."""
+    with contextlib.suppress(*_java_failures()):
+        session.stop()
+
+
+def _java_failures() -> tuple[type[Exception], ...]:
+    return (importlib.import_module("py4j.protocol").Py4JError, ConnectionError)
 
 
 def _is_local(master: str) -> bool:

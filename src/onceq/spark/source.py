@@ -71,6 +71,8 @@ _ARROW = pa.schema(
 )
 _ROWS_PER_SLICE = 1_000
 _ROWS_PER_READ = 10_000
+_ROWS_AT_FIRST = 64
+_BYTES_PER_READ = 8 << 20
 
 
 @dataclass
@@ -181,12 +183,15 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(partition, Slice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
         with Steadfast(of_executors(self.options.place)) as reader:
-            for first in range(partition.first, partition.last + 1, _ROWS_PER_READ):
-                last = min(partition.last, first + _ROWS_PER_READ - 1)
+            first, many = partition.first, _ROWS_AT_FIRST
+            while first <= partition.last:  # each turn moves it on
+                last = min(partition.last, first + many - 1)
                 rows = reader.insist(SparkRead(group=partition.group, first=first, last=last))
                 if rows:
                     yield _record_batch(rows)
+                    many = rows_of_a_read(sum(len(row[-1]) for row in rows), len(rows))
                 self.at("read")
+                first = last + 1
 
     def commit(self, end: dict[str, int]) -> None:
         """Is told, a batch later, what never comes again: a stateful server kept it until then."""
@@ -198,6 +203,11 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Closes the connection of the process that plans."""
         self._planner.close()
+
+
+def rows_of_a_read(size: int, rows: int) -> int:
+    """Returns how many requests to read at once, where so many had bodies of so many bytes."""
+    return max(1, min(_ROWS_PER_READ, _BYTES_PER_READ * rows // max(1, size)))
 
 
 def _record_batch(rows: Sequence[tuple[Any, ...]]) -> RecordBatch:

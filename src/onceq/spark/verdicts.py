@@ -39,6 +39,9 @@ _CHECKPOINT = re.compile(
     r"CHECKPOINT_[A-Z_]*(?:INVALID|MISMATCH|CORRUPT)|INCOMPATIBLE_CHECKPOINT|"
     r"unexpected end-of-input|No content to map due to end-of-input"
 )
+# What a handler, an expression or a data source raised is in its own words: they say nothing of
+# the checkpoint, which Spark's Java reads.
+_IN_WORDS_OF_OTHERS = re.compile(r"Traceback \(most recent call last\)|USER_RAISED_EXCEPTION")
 # Of a relation, a column, a right, a constraint to conflict with: wrong for all alike.
 _FOR_ALL = re.compile(r"SQLSTATE 42")
 # A Python process of Spark was too slow to start: it has run nothing of a batch, or of a program.
@@ -69,7 +72,7 @@ def judge(text: str) -> Verdict:
         return Verdict.FENCED
     if kind is None and _NOT_STARTED.search(text):
         return Verdict.ENVIRONMENT
-    if kind is errors.FileMismatch or (kind is None and _CHECKPOINT.search(text)):
+    if kind is errors.FileMismatch or (kind is None and _is_of_checkpoint(text)):
         return Verdict.FORGET
     if kind in UNMENDABLE:
         return Verdict.PROGRAM
@@ -78,3 +81,7 @@ def judge(text: str) -> Verdict:
     if kind is errors.StatementRefused and _FOR_ALL.search(text):
         return Verdict.PROGRAM
     return Verdict.CRASH
+
+
+def _is_of_checkpoint(text: str) -> bool:
+    return not _IN_WORDS_OF_OTHERS.search(text) and _CHECKPOINT.search(text) is not None

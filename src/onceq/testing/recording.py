@@ -110,6 +110,16 @@ class RecordedClerk(Generic[T, R]):
             self._record(SendOk(rid=rid, state=answer.state, eid=str(answer.eid), **self._who()))
         return answers
 
+    def send_one_way(self, rid: str, order: T, *, expects: str | None = "done") -> None:
+        """Sends a request whose answer nobody waits for: nothing says that it is stable."""
+        self._record(SendBegun(rid=rid, expects=expects, alone=self._alone, **self._who()))
+        try:
+            self.clerk.send_one_way(rid, order)
+        except OnceqError as error:
+            unknown = error.outcome is Outcome.UNKNOWN
+            self._record(SendFailed(rid=rid, unknown=unknown, **self._who()))
+            raise
+
     def receive(self, checkpoint: bytes | None = None, *, timeout_s: float = 60.0) -> Reply[R]:
         """Receives the next reply."""
         return self.receive_many(1, checkpoint, timeout_s=timeout_s)[0]

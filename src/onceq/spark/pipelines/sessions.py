@@ -36,12 +36,12 @@ def own_session(given: SparkSession, lost: str) -> Generator[SparkSession]:
 
     lost: what did not come about when Spark fails; it is said by the EnvironmentFault raised then.
     """
-    own = given.newSession()
-    for name, value in SETTINGS.items():
-        own.conf.set(name, value)
-    activate(own)  # or Spark finds that a session has the source, and refuses it to another
-    own.dataSource.register(OnceqDataSource)
     try:
+        own = given.newSession()
+        for name, value in SETTINGS.items():
+            own.conf.set(name, value)
+        activate(own)  # or Spark finds that a session has the source, and refuses it to another
+        own.dataSource.register(OnceqDataSource)
         yield own
     except SPARK_FAILED as error:
         raise EnvironmentFault(f"Spark failed, and {lost}: {error}") from error

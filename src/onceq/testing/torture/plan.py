@@ -98,7 +98,7 @@ KINDS: Final = (
         target="database",
         shortest_s=0.1,
         longest_s=2.0,
-        text="nothing passes between half of the processes and PostgreSQL",
+        text="nothing passes through one of the two proxies to PostgreSQL",
     ),
     Kind(
         name="fill disk",

@@ -3,7 +3,8 @@
 -- life lock of its session (advisory), then elements by seq.
 
 -- Takes the anchor, so that one transaction at a time acts for this server, and refuses an epoch
--- that is over. The row is read by a later statement than the lock: its snapshot is newer.
+-- that is over. The row is read by a later statement than the lock: its snapshot is newer. The
+-- query outlives a crash of the database: what that took is gone before anything is done.
 create or replace function onceq.spark_lock(p_server integer, p_epoch bigint) returns onceq.spark_server
 language plpgsql volatile as $$
 declare s onceq.spark_server;
@@ -12,6 +13,7 @@ begin
         raise exception 'the Spark server needs READ COMMITTED transactions' using errcode = 'OQ007';
     end if;
     perform pg_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, p_server);
+    perform onceq.current_life();
     select * into s from onceq.spark_server where server_id = p_server;
     if s.epoch is distinct from p_epoch then
         raise exception 'epoch % of Spark server "%" is over; it is now %', p_epoch, s.name, s.epoch
@@ -351,7 +353,7 @@ end $$;
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
 -- halves what had begun; else (null) all goes back to the queues, what had begun as suspects.
 -- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from
--- a stateful server: its state has them.
+-- a stateful server: its state has them. What one has staged that was not seen for a day is removed.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
 returns integer
 language plpgsql volatile as $$
@@ -361,6 +363,9 @@ declare
     taken integer := 0;
 begin
     perform pg_try_advisory_lock('onceq.spark_group'::regclass::oid::integer, p_server);
+    perform onceq.spark_discard(array(
+        select attempt from onceq.spark_attempt a join onceq.spark_server s on s.server_id = a.server_id
+        where s.seen_at < onceq.now() - greatest(p_grace_s * interval '1 second', interval '1 day')));
     update onceq.spark_server set seen_at = onceq.now()
         where server_id = p_server and seen_at < onceq.now() - p_grace_s / 4 * interval '1 second';
     for dead in select * from onceq.spark_server s where s.server_id is distinct from p_server
