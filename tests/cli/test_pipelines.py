@@ -24,6 +24,12 @@ class Reported:
     aborts: int
 
 
+@dataclass
+class Added:
+    rows: dict[str, int]
+    until: int
+
+
 class Session:
     stopped = 0
 
@@ -40,9 +46,16 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         calls.append({"out": out, "url": url, **how})
         return Reported(f"{out}/latest/report.html", {"ends": f"{out}/latest/ends"}, 1204, 3)
 
+    def add_to_delta(tables: str, url: str | None, **how: Any) -> Added:
+        calls.append({"tables": tables, "url": url, **how})
+        return Added({"history": 1204, "attempt": 0}, 1210)
+
     fake: Any = types.ModuleType("onceq.spark.pipelines")
     fake.report = report
+    fake.delta = delta = types.ModuleType("onceq.spark.pipelines.delta")
+    vars(delta).update(add_to_delta=add_to_delta, require_delta=lambda: None)
     monkeypatch.setitem(sys.modules, "onceq.spark.pipelines", fake)
+    monkeypatch.setitem(sys.modules, "onceq.spark.pipelines.delta", delta)
     monkeypatch.setattr("onceq.spark.build_session", lambda **_: Session())
     monkeypatch.setattr(Session, "stopped", 0)
     return calls
@@ -73,6 +86,18 @@ def test_a_report_in_json(cli: Cli, called: list[dict[str, Any]]) -> None:
         "aborts": 3,
     }
     assert (called[0]["since"], called[0]["until"]) == (None, None)
+
+
+def test_what_is_added_to_delta_is_told(cli: Cli, called: list[dict[str, Any]]) -> None:
+    said = cli("spark", "delta", "/srv/delta").out
+    assert "1,204 of history" in said
+    assert cli("spark", "delta", "/srv/delta", "--json").item == {
+        "v": 1,
+        "rows": {"history": 1204, "attempt": 0},
+        "until": 1210,
+    }
+    call = {"tables": "/srv/delta", "url": cli.url, "repository": cli.repository}
+    assert called == [call, call]
 
 
 def test_a_time_that_is_none_is_named(cli: Cli, called: list[dict[str, Any]]) -> None:

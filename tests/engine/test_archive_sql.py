@@ -74,7 +74,7 @@ def look(driver: SparkDriver, epoch: int) -> int:
 
 
 def settled(driver: SparkDriver, epoch: int) -> int:
-    """Return what is settled after two new looks: transactions of other schemas may delay them."""
+    """Return what is settled after two new looks: any transaction, an ANALYZE too, delays them."""
     looks: list[int] = []
 
     def has_looked() -> bool:

@@ -46,6 +46,10 @@ insert into {r}.server (slot, incarnation, process, host, pid, backend_pid, post
         queue_ids)
     values (1, 10, gen_random_uuid(), 'here', 12, 0, now(), '{}')
 """
+SPARK = """
+insert into {r}.spark_server (name, queue_id, server_no)
+    select 'north', queue_id, 9 from {r}.queue limit 1
+"""
 HELD = """
 insert into {r}.history (eid, queue_id, role, outcome, enqueued_at, finished_at, aborts, rid,
         sha256)
@@ -125,7 +129,8 @@ def test_a_history_is_counted_as_by_hand(
         ask_with(url, name, ABORT, one)
     archive(tmp_path / "archive", url, repository=name, keep_days=0, spark=spark)
     put(url, name, LATER)
-    ask_with(url, name, SERVES)
+    for text in (SERVES, SPARK):
+        ask_with(url, name, text)
     for one in ABORTED[3:]:
         ask_with(url, name, ABORT, one)
     done = run()
@@ -143,6 +148,7 @@ def test_a_history_is_counted_as_by_hand(
         "&lt;script&gt;3",
         "7 (host-1, process 4711)",
         "10 (here, process 12)",
+        "9 (Spark server north)",
     ):
         assert said in text
     assert sorted(one.name for one in Path(done.page).parent.iterdir()) == [

@@ -339,3 +339,21 @@ def test_what_the_environment_failed_is_run_again_uncharged(
     assert life.commit(staged).returned == 1
     fate = "select e.aborts, faults, charge, t.code from {}.element e join {}.attempt t using (eid)"
     assert repository.ask(fate) == [(0, 1, "environment", "Retry")]
+
+
+def test_a_server_has_one_number_in_all_its_lives(repository: Repository, life: Life) -> None:
+    """In history and in the attempts: by an answer, an error, nothing at all, and its own death."""
+    first, failed, _ = repository.send(3)
+    requests = life.plan(life.claim())
+    replies = {first: ("ok", None, None), failed: (None, "no", None)}
+    answered = [request for request in requests if request.rid in replies]
+    life.commit(life.stage(answered, reply=lambda request: replies[request.rid]))
+    repository.send(1, first=3)
+    alone = Life(repository)
+    alone.plan(alone.claim(n=1))
+    last = Life(repository)
+    assert last.who.server_id == life.who.server_id
+    codes = repository.ask("select code from {}.attempt order by code")
+    assert codes == [("handler",), ("server_died",), ("unanswered",)]
+    query = "select server from {}.history union select server from {}.attempt"
+    assert repository.ask(query) == repository.ask("select server_no from {}.spark_server")

@@ -64,6 +64,7 @@ def _spark() -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, help="Spark as the server, and as the pipeline.")
     command(app, "serve")(serving.spark_serve)
     command(app, "archive")(pipelines.spark_archive)
+    command(app, "delta")(pipelines.spark_delta)
     command(app, "report")(pipelines.spark_report)
     command(app, "restore")(restoring.spark_restore)
     command(app, "recover")(recovering.spark_recover)

@@ -79,6 +79,32 @@ def spark_archive(
     return run_pipeline(once, f"archiving to {root}", every=every, master=master)
 
 
+def spark_delta(
+    place: Place,
+    tables: Annotated[str, typer.Argument(help="The directory of the Delta tables.")],
+    *,
+    every: Every = None,
+) -> int:
+    """Add what is archived to the Delta tables `history` and `attempt`, each row exactly once.
+
+    Needs onceq[delta], and no Java. A run that dies has added all of it to a table, or nothing: run
+    it again.
+    """
+    require_spark()
+    from onceq.spark.pipelines.delta import add_to_delta, require_delta  # noqa: PLC0415 # an extra
+
+    require_delta()
+    target = place.target
+
+    def once() -> None:
+        done = add_to_delta(tables, target.url or None, repository=target.repository)
+        told = {"added": counted(done.rows) or "nothing new", "up to record": done.until}
+        place.output.item(asdict(done) if place.as_json else told)
+
+    _run(once, lambda: True, f"adding to {tables}", every)
+    return OK
+
+
 def spark_report(
     place: Place,
     out: Annotated[
@@ -133,14 +159,20 @@ def run_pipeline(
 
     session = build_session(master=master)
     try:
-        if every is None:
-            once(session)
-        else:
-            hint(f"onceq: {doing} every {every:g} minutes; Ctrl-C stops, twice at once")
-            _again_and_again(lambda: once(session), lambda: has_java(session), every * MINUTE_S)
+        _run(lambda: once(session), lambda: has_java(session), doing, every)
     finally:
         stop_session(session)
     return OK
+
+
+def _run(
+    once: Callable[[], None], may_go_on: Callable[[], bool], doing: str, every: float | None
+) -> None:
+    if every is None:
+        once()
+    else:
+        hint(f"onceq: {doing} every {every:g} minutes; Ctrl-C stops, twice at once")
+        _again_and_again(once, may_go_on, every * MINUTE_S)
 
 
 def require_spark() -> None:

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
-MIGRATIONS = ("0001_baseline", "0002_old_requests", "0003_archive", "0004_spark")
+MIGRATIONS = (
+    "0001_baseline",
+    "0002_old_requests",
+    "0003_archive",
+    "0004_spark",
+    "0005_spark_number",
+)
 FUNCTION_FILES = (
     "base",
     "bell",

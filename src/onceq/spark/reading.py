@@ -82,12 +82,12 @@ def reading(
     read: "history" (a row for each request that has ended), "attempts" (one for each abort),
     "elements" (what is in the queues now, error queues and replies as well), "registrations" (of
     each client: what it sent and received last, and its checkpoint), "servers" (sessions that serve
-    now), "redrives", or "tags" (what each client said of its last send and receive when it
-    acknowledged). With `spark.read.schema(...)`, which names some of the columns and their types,
-    the others are not fetched. partitions: most tasks that read, each with a connection. local: the
-    executors run on this machine. Conditions are only pushed down where
-    `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them Spark refuses the
-    source. Raises InvalidValue, CannotConnect, SchemaMissing.
+    now, and Spark servers, which have a name), "redrives", or "tags" (what each client said of its
+    last send and receive when it acknowledged). With `spark.read.schema(...)`, which names some of
+    the columns and their types, the others are not fetched. partitions: most tasks that read,
+    each with a connection. local: the executors run on this machine. Conditions are only pushed
+    down where `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them Spark
+    refuses the source. Raises InvalidValue, CannotConnect, SchemaMissing.
     """
     relation_of(read)
     with (

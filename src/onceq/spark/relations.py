@@ -182,16 +182,21 @@ body binary e.body
     table="{schema}.element e",
     key="e.seq",
 )
+_SERVERS: Final = (
+    "(select incarnation as server, null as name, host, pid, started_at from {schema}.server"
+    " union all select server_no, name, null, null, null from {schema}.spark_server) s"
+)
 SERVERS: Final = Relation(
     columns=_columns("""
-server bigint s.incarnation
+server bigint s.server
+name string s.name
 host string s.host
 pid int s.pid
 started_at timestamp s.started_at
 """),
-    source="{schema}.server s",
-    table="{schema}.server s",
-    key="s.incarnation",
+    source=_SERVERS,
+    table=_SERVERS,
+    key="s.server",
 )
 REGISTRATIONS: Final = Relation(
     columns=_columns("""

@@ -3,6 +3,7 @@
 from onceq.spark.pipelines.archiving import Archived, archive
 from onceq.spark.pipelines.audit_page import audit_page
 from onceq.spark.pipelines.auditing import Audited, Known, audit, audit_files
+from onceq.spark.pipelines.delta import AddedToDelta, add_to_delta
 from onceq.spark.pipelines.records import records
 from onceq.spark.pipelines.recovering import Recovered, recovery
 from onceq.spark.pipelines.reporting import Reported, report
@@ -10,12 +11,14 @@ from onceq.spark.pipelines.restoring import Restored, restore
 from onceq.spark.pipelines.unsent import unsent
 
 __all__ = [
+    "AddedToDelta",
     "Archived",
     "Audited",
     "Known",
     "Recovered",
     "Reported",
     "Restored",
+    "add_to_delta",
     "archive",
     "audit",
     "audit_files",

@@ -57,7 +57,7 @@ _RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TEXT_CHARACTERS: Final = 200
 _ROLES: Final = ("request", "datagram")
 """Whoever takes a held element out of an error queue ends no request: that had failed before."""
-_PROCESS: Final = ("server", "host", "pid")
+_PROCESS: Final = ("server", "host", "pid", "name")
 _TIMES: Final = {
     "waiting": ("enqueued_at", "started_at"),
     "service": ("started_at", "finished_at"),
@@ -86,7 +86,8 @@ class Span:
 class Facts:
     """Rows of ends, and of aborts with whose they were; `at` is when, of both.
 
-    processes: host and pid of servers, of those that had an abort or that serve now.
+    processes: host and pid of servers, of those that had an abort or that serve now; the name of
+    Spark servers.
     """
 
     ends: DataFrame
@@ -96,7 +97,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """What is read: what has ended, every abort, and the sessions that serve now."""
+    """What is read: what has ended, every abort, and the servers that are known now."""
 
     history: DataFrame
     attempts: DataFrame
@@ -114,7 +115,8 @@ def gather(records: Records, folder: Path, span: Span) -> Facts:
     homes = ends.where("eid is not null").groupBy("eid")
     home = homes.agg(sf.max_by(sf.struct("queue", "registrant"), "at").alias("home"))
     aborts = span.of(earlier, "ended_at").join(home, "eid", "left")
-    told = earlier.where("host is not null").select(*_PROCESS)
+    named = earlier.withColumn("name", sf.lit(None).cast("string"))
+    told = named.where("host is not null").select(*_PROCESS)
     live = records.servers.select(*_PROCESS)
     return Facts(
         ends=ends, aborts=_kept(_aborts(aborts), folder / "aborts"), processes=told.union(live)

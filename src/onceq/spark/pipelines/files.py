@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "OF_KIND",
+    "RUN",
+    "check_file",
     "check_root",
     "read_files",
     "rehash",
@@ -44,7 +46,7 @@ _SORTED: Final = {Kind.HISTORY: ("rid", "registrant"), Kind.ATTEMPT: ("eid",)}
 """Within a file, so that a look-up of one reads a small part of it."""
 _CHUNK_BYTES: Final = 1 << 20
 _HASHED: Final = "path string, bytes bigint, sha256 string"
-_RUN: Final = "run="
+RUN: Final = "run="
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _PATTERN: Final = re.compile(r"[][{}*?\\]")
 
@@ -173,6 +175,17 @@ def _sealed(root: str, path: str) -> dict[str, Any]:
     return {"path": path, "bytes": size, "sha256": digest.hexdigest()}
 
 
+def check_file(path: Path, file: ArchivedFile, so: str) -> None:
+    """Raises FileMismatch, when a file here is not what the manifest says. so: what follows."""
+    try:
+        with path.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise FileMismatch(f"{path} cannot be read: {so}: {error}") from error
+    if digest != file.sha256:
+        raise FileMismatch(f"{path} is not what was archived: {so}")
+
+
 def sync_directory(path: Path) -> None:
     """Makes the names in a directory last."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -205,7 +218,7 @@ def sweep(root: Path, dead: Iterable[UUID]) -> int:
 
 
 def _folder(root: Path, kind: Kind, run: UUID) -> Path:
-    return root / kind / f"{_RUN}{run}"
+    return root / kind / f"{RUN}{run}"
 
 
 def spoken(path: Path) -> str:

@@ -188,10 +188,15 @@ def _placed(named: DataFrame, tops: Sequence[Row]) -> DataFrame:
 
 
 def _hosts(facts: Facts, servers: Sequence[str]) -> dict[str, str]:
-    """Returns host and process of servers, as far as they are known."""
+    """Returns host and process of servers, as far as they are known, and the names of Spark's."""
     told = facts.processes.where(sf.col("server").cast("string").isin(*servers))
-    rows = told.groupBy("server").agg(sf.max("host").alias("host"), sf.max("pid").alias("pid"))
-    return {str(row["server"]): f"{row['host']}, process {row['pid']}" for row in _rows(rows, TOP)}
+    rows = told.groupBy("server").agg(*(sf.max(one).alias(one) for one in ("name", "host", "pid")))
+    return {
+        str(row["server"]): f"Spark server {row['name']}"
+        if row["name"]
+        else f"{row['host']}, process {row['pid']}"
+        for row in _rows(rows, TOP)
+    }
 
 
 def _codes(rows: DataFrame, kind: str) -> list[Row]:

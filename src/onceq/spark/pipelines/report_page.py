@@ -290,8 +290,8 @@ _ENDS: Final = ("failed", "recovered", "aborts")
 _MEASURED: Final = ("waiting_p50", "waiting_p99", "service_p50", "service_p99")
 _SERVERS: Final = (
     "A server is a number: one life of a session, which no other has. Its host and process are "
-    "known while it serves, and once it had an abort. Each micro-batch of Spark, and each "
-    "transaction that dequeues by itself, has a number of its own."
+    "known while it serves, and once it had an abort. A Spark server keeps its number for all its "
+    "lives. Each transaction that dequeues by itself has a number of its own."
 )
 
 

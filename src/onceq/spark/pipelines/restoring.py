@@ -7,7 +7,6 @@ one before, and the next one fences it. Source: spec P4, C10.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from onceq.engine.spark_driver import spark_driver
 from onceq.errors import FileMismatch, IllegalState, InvalidValue
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest, ArchiveRestore, Kind
 from onceq.spark.arrow import pa
-from onceq.spark.pipelines.files import OF_KIND
+from onceq.spark.pipelines.files import OF_KIND, check_file
 from onceq.spark.registration import find_place, reach
 
 if TYPE_CHECKING:
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Restored", "restore"]
 
+SO: Final = "nothing of it is restored"
 ROWS_AT_ONCE: Final = 250
 """Read of a file at a time: each may have a body and a reply of megabytes."""
 SHAPE: Final = "select {columns} from {source}"
@@ -97,12 +97,10 @@ def _restore_file(driver: SparkDriver, epoch: int, root: Path, file: ArchivedFil
 def rows_of(path: Path, file: ArchivedFile, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yields the rows of a file. Raises FileMismatch, when it is not what the manifest says."""
     parquet: Any = importlib.import_module("pyarrow.parquet")
+    check_file(path, file, SO)
     try:
-        with path.open("rb") as content:
-            if hashlib.file_digest(content, "sha256").hexdigest() != file.sha256:
-                raise FileMismatch(f"{path} is not what was archived: nothing of it is restored")
         with parquet.ParquetFile(path) as opened:
             for batch in opened.iter_batches(ROWS_AT_ONCE):
                 yield from zip(*(batch.column(name).to_pylist() for name in names), strict=True)
     except (OSError, pa.ArrowException) as error:
-        raise FileMismatch(f"{path} cannot be read: nothing of it is restored: {error}") from error
+        raise FileMismatch(f"{path} cannot be read: {SO}: {error}") from error

@@ -81,7 +81,7 @@ begin
     else
         update onceq.element set lane = 11 where seq = left_over[1] and claimed_by = g.group_no returning * into e;
         perform onceq.return_element(e, 'charge', 'server_died',
-            format('Spark ended %s time(s) while it ran alone', e.aborts + 1), g.group_no);
+            format('Spark ended %s time(s) while it ran alone', e.aborts + 1), onceq.spark_number(g));
         delete from onceq.spark_group where group_no = g.group_no;
     end if;
 end $$;
@@ -92,6 +92,12 @@ language sql stable as $$
     select coalesce(array_agg(e.seq order by s.n), '{}')
     from unnest(g.seqs) with ordinality s (seq, n)
     join onceq.element e on e.seq = s.seq and e.claimed_by = g.group_no
+$$;
+
+-- By which number history and the attempts name the server that has a group.
+create or replace function onceq.spark_number(g onceq.spark_group) returns bigint
+language sql stable as $$
+    select s.server_no from onceq.spark_server s where s.server_id = g.server_id
 $$;
 
 -- Makes a claim group of elements that are unclaimed and locked, or claimed by p_from.
@@ -142,7 +148,7 @@ begin
     for e in select * from onceq.element where seq = any (g.seqs) and claimed_by = g.group_no
             order by seq for update loop
         perform onceq.return_element(e, 'charge', 'unanswered',
-            'the batch function returned no row for this request', g.group_no);
+            'the batch function returned no row for this request', onceq.spark_number(g));
         charged := charged + 1;
     end loop;
     delete from onceq.spark_group where group_no = g.group_no;

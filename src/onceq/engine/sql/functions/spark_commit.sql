@@ -204,7 +204,7 @@ begin
     for e in select * from onceq.element where eid = any (p_silent)
             and claimed_by = any (onceq.spark_own(s)) order by seq for update loop
         perform onceq.return_element(e, 'charge', 'unanswered',
-            'rows were computed from this request, and the batch function returned none for it', e.claimed_by);
+            'rows were computed from this request, and the batch function returned none for it', s.server_no);
         charged := charged + 1;
     end loop;
     perform onceq.spark_release(g) from onceq.spark_group g
@@ -241,7 +241,7 @@ begin
     ), recorded as (
         insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
                 aborts, role, outcome, eid, reply_eid, rid, correlation_id, sha256, body, reply, started_at)
-            select moment, x.enqueued_at, x.send_no, x.claimed_by, x.queue_id, x.registrant_id, x.aborts,
+            select moment, x.enqueued_at, x.send_no, s.server_no, x.queue_id, x.registrant_id, x.aborts,
                 x.role, 'done', x.eid, x.reply_eid, x.rid, x.correlation_id, x.sha256,
                 case when q.keep_body then x.body end, case when q.keep_body then x.reply end,
                 g.begun_at
@@ -273,7 +273,7 @@ begin
         if onceq.return_element(e, bad.fate, case when bad.error is null then 'doubled'
                 else coalesce(bad.code, case bad.fate when 'reject' then 'rejected' else 'handler' end) end,
                 coalesce(bad.error, 'the batch function returned more than one row for this request'),
-                bad.claimed_by) = 'failed' then
+                s.server_no) = 'failed' then
             failed := failed + 1;
         else
             returned := returned + 1;
