@@ -15,7 +15,7 @@ import onceq
 from onceq import errors
 from onceq.engine.spark_driver import Place
 from onceq.model.archive_ops import Kind
-from onceq.spark.pipelines import AddedToDelta, add_to_delta, archive, delta
+from onceq.spark.pipelines import AddedToDelta, add_to_delta, archive, delta, files
 from onceq.spark.relations import HISTORY, digest_in_spark
 from onceq.testing.ledger import ask
 
@@ -82,8 +82,9 @@ def add(place: Place, tmp_path: Path) -> Callable[[], AddedToDelta]:
 
 def rows_of(tmp_path: Path) -> int:
     table = DeltaTable(str(tmp_path / "delta/history")).to_pyarrow_table()
-    assert len(set(table["eid"].to_pylist())) == table.num_rows
-    return table.num_rows
+    eids: list[str] = table["eid"].to_pylist()
+    assert len(set(eids)) == len(eids)
+    return len(eids)
 
 
 def test_each_row_is_in_the_tables_once_as_it_was(
@@ -132,15 +133,15 @@ def test_of_two_at_once_one_fails_and_nothing_is_doubled(
     if is_there:
         add()
         run(3)
-    real = delta.check_file
+    real = files.check_file
     others: list[AddedToDelta] = []
 
     def overtaken(*given: Any) -> None:
         real(*given)
-        monkeypatch.setattr(delta, "check_file", real)
+        monkeypatch.setattr("onceq.spark.pipelines.delta.check_file", real)
         others.append(add())
 
-    monkeypatch.setattr(delta, "check_file", overtaken)
+    monkeypatch.setattr("onceq.spark.pipelines.delta.check_file", overtaken)
     with pytest.raises(errors.EnvironmentFault, match="another wrote to it"):
         add()
     assert [one.rows["history"] for one in others] == [3]
@@ -233,7 +234,7 @@ def test_a_column_that_is_new_is_added(
     run(1)
     fewer = dataclasses.replace(HISTORY, columns=HISTORY.columns[:-1])
     with monkeypatch.context() as patch:
-        patch.setitem(delta.OF_KIND, Kind.HISTORY, fewer)
+        patch.setitem(files.OF_KIND, Kind.HISTORY, fewer)
         add()
     run(1)
     assert add().rows["history"] == 1
