@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import onceq
+from tests.spark.java_classes import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""For the many Javas that live for seconds here: one compiler, one thread to collect garbage."""
+CLASSES = Path(__file__).resolve().parents[1] / ".venv/spark-classes.jsa"
+os.environ.setdefault("JDK_JAVA_OPTIONS", sharing(CLASSES))
 
 pytest_plugins = ["pytester", "onceq.testing.plugin"]
 

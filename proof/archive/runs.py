@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 RUN_S: Final = 900.0
 LOOK_EVERY_S: Final = 0.5
 EMPTY: Final[dict[str, str]] = {}
-QUICK: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+_JAVA: Final = "JDK_JAVA_OPTIONS"
+QUICK: Final = {_JAVA: os.environ.get(_JAVA, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")}
 """For a Java that is killed in its first minute the better compiler and collector cost too much."""
 DONE: Final = b"this run is done: "
 
