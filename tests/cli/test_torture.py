@@ -60,8 +60,8 @@ def test_who_ends_it_leaves_nothing_of_it(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         _, said = process.communicate(timeout=SOON_S)
     finally:
-        process.kill()
-        process.communicate()
+        process.terminate()  # it takes its disk and its processes with it
+        process.communicate(timeout=SOON_S)
     assert (process.returncode, "interrupted" in said) == (130, True), said
     assert started(place, but=process.pid) == []
     assert str(place) not in Path("/proc/mounts").read_text(encoding="utf-8")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from proof.mutants.lane import open_lane
-from proof.mutants.part import PART
+from proof.mutants.lane import Lane, open_lane
+from proof.mutants.part import PART, judged
 from proof.mutants.table import Change, Mutant
-from proof.mutants.verdict import Fate, judge
+from proof.mutants.verdict import Fate, Verdict, judge
 from proof.part import Order, Size
 
 if TYPE_CHECKING:
@@ -67,6 +67,16 @@ def test_a_lane_tells_the_harmless_and_the_broken_from_the_caught(tmp_path: Path
                 verdict = lane.run([CHARGES])
             assert verdict.fate is fate, verdict
         assert lane.run([CHARGES]).fate is Fate.MISSED, "between mutants the tree is as it was"
+
+
+def test_what_breaks_once_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    verdicts = [Verdict(fate=one) for one in (Fate.BADLY_MADE, Fate.MISSED, Fate.BADLY_MADE)]
+    monkeypatch.setattr(Lane, "run", lambda *_: verdicts.pop(0))
+    lane = object.__new__(Lane)
+    assert judged(lane, [CHARGES]).fate is Fate.MISSED
+    verdicts.append(Verdict(fate=Fate.BADLY_MADE))
+    assert judged(lane, [CHARGES]).fate is Fate.BADLY_MADE
+    assert verdicts == []
 
 
 def test_some_mutants_of_different_kinds_are_caught(tmp_path: Path) -> None:
