@@ -4,7 +4,7 @@ from onceq.spark.pipelines.archiving import Archived, archive
 from onceq.spark.pipelines.audit_page import audit_page
 from onceq.spark.pipelines.auditing import Audited, Known, audit, audit_files
 from onceq.spark.pipelines.delta import AddedToDelta, add_to_delta
-from onceq.spark.pipelines.records import records
+from onceq.spark.pipelines.records import archived_files, records
 from onceq.spark.pipelines.recovering import Recovered, recovery
 from onceq.spark.pipelines.reporting import Reported, report
 from onceq.spark.pipelines.restoring import Restored, restore
@@ -20,6 +20,7 @@ __all__ = [
     "Restored",
     "add_to_delta",
     "archive",
+    "archived_files",
     "audit",
     "audit_files",
     "audit_page",

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceq.engine.spark_driver import spark_driver
+from onceq.errors import IllegalState
 from onceq.model.archive_ops import ArchiveManifest, Kind
-from onceq.spark.pipelines.files import OF_KIND, read_files
+from onceq.spark.pipelines.files import OF_KIND, read_files, spoken
 from onceq.spark.reading import ReadingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.session import REQUIRED_SETTINGS, is_local
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from onceq.engine.spark_driver import Place
     from onceq.model.archive_ops import Manifest
 
-__all__ = ["all_records", "read_records", "records"]
+__all__ = ["all_records", "archived_files", "read_records", "records"]
 
 RELATION: Final = {Kind.HISTORY: "history", Kind.ATTEMPT: "attempts"}
 
@@ -58,6 +59,25 @@ def records(
         with spark_driver(place) as driver:
             manifest = driver.perform(ArchiveManifest(kind=kind))
         yield all_records(session, place, manifest, kind, columns=columns)
+
+
+def archived_files(
+    kind: Kind = Kind.HISTORY, url: str | None = None, *, repository: str = "onceq"
+) -> list[str]:
+    """Returns the files that hold what is archived of a kind, as Spark takes them: read no others.
+
+    For who reads the archive by itself; what is not archived yet is not in them. Raises
+    IllegalState (there is no archive), CannotConnect, SchemaMissing.
+    """
+    with (
+        reach(url, repository) as located,
+        find_place(located, repository, local=True) as place,
+        spark_driver(place) as driver,
+    ):
+        manifest = driver.perform(ArchiveManifest(kind=kind))
+    if manifest.root is None:
+        raise IllegalState(f"nothing of repository {repository!r} was ever archived")
+    return [spoken(Path(manifest.root) / one.path) for one in manifest.files]
 
 
 def all_records(
