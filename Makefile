@@ -1,6 +1,6 @@
 # Every target is project.py's; SEED, ORDERS, JSON and the like pass through the environment.
 PYTHON ?= python3
 
-.PHONY: run test check bench torture proof setup clean
-run test check bench torture proof setup clean:
+.PHONY: help run test check bench torture proof setup clean
+help run test check bench torture proof setup clean:
 	@$(PYTHON) project.py $@

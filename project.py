@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "onceq-setup"
+LOG = VENV / "setup.log"  # all that the steps of the setup said
 CLASSES = VENV / "spark-classes.jsa"  # of Spark's Java, for tests
 DATA = ROOT / ".data"
 DATA_MEMBER = "lifetimes/datasets/CDNOW_master.txt"
@@ -165,21 +166,93 @@ def require_room() -> None:
             )
 
 
-def call(what: str, *command: str) -> None:
-    """Run one step of the setup, its output on stderr; a failure is a Refusal."""
-    say(f"setup: {what}")
-    started = time.monotonic()
-    done = subprocess.run(
-        command, cwd=str(ROOT), stdout=sys.stderr.fileno(), close_fds=False, check=False
+class Progress:
+    """One line that says how far a step is: on a terminal in place, elsewhere ever more rarely.
+
+    of: how many packages the step collects, or 0. Elsewhere a line comes after 5, 10, 20, ... s.
+    """
+
+    def __init__(self, what: str, of: int) -> None:
+        self.what = what
+        self.of = of
+        self.collected = 0
+        self.doing = ""
+        self.started = time.monotonic()
+        self.next_s = 5.0
+
+    def heard(self, line: str) -> None:
+        """Take note of a line of pip's."""
+        words = line.split()
+        if not words:
+            return
+        self.collected += words[0] == "Collecting"
+        if words[0] in ("Downloading", "Building", "Installing", "Collecting"):
+            self.doing = " ".join(words[:4])[:48]
+
+    def text(self) -> str:
+        """Return the line."""
+        count = f"{min(self.collected, self.of)} of {self.of}: " if self.of else ""
+        return f"setup: {self.what}: {count}{self.doing} ({time.monotonic() - self.started:.0f} s)"
+
+    def show(self) -> None:
+        """Say how far it is, if it is time to."""
+        if sys.stderr.isatty():
+            columns = shutil.get_terminal_size().columns - 1
+            print("\r\033[K" + self.text()[:columns], end="", file=sys.stderr, flush=True)
+        elif time.monotonic() - self.started >= self.next_s:
+            self.next_s *= 2
+            say(self.text())
+
+    def end(self) -> None:
+        """Say how long it took."""
+        if sys.stderr.isatty():
+            print("\r\033[K", end="", file=sys.stderr)
+        say(f"setup: {self.what}: {time.monotonic() - self.started:.1f} s")
+
+
+def call(what: str, *command: str, of: int = 0) -> None:
+    """Run one step of the setup, its output in a log; a failure is a Refusal with its end."""
+    progress = Progress(what, of)
+    lines: "queue.Queue[str | None]" = queue.Queue()
+    process = subprocess.Popen(
+        command,
+        cwd=str(ROOT),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        universal_newlines=True,
+        errors="replace",
     )
-    if done.returncode != 0:
-        raise Refusal(f"{what}: exit code {done.returncode}. What was said is above.")
-    say(f"setup: {what}: {time.monotonic() - started:.1f} s")
+
+    def read() -> None:
+        for line in process.stdout or ():
+            lines.put(line)
+        lines.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    tail: "list[str]" = []
+    with LOG.open("a") as log:
+        while True:
+            try:
+                line = lines.get(timeout=1)
+            except queue.Empty:
+                progress.show()
+                continue
+            if line is None:
+                break
+            log.write(line)
+            tail = [*tail[-19:], line]
+            progress.heard(line)
+            progress.show()
+    code = process.wait()
+    progress.end()
+    if code != 0:
+        raise Refusal(f"{what}: exit code {code}\n{''.join(tail)}All that was said: {LOG}")
 
 
-def pip(what: str, verb: str, *arguments: str) -> None:
+def pip(what: str, verb: str, *arguments: str, of: int = 0) -> None:
     """Run the pip of .venv as one step of the setup."""
-    call(what, str(PYTHON), "-m", "pip", verb, "--disable-pip-version-check", *arguments)
+    plain = ("--disable-pip-version-check", "--progress-bar", "off")
+    call(what, str(PYTHON), "-m", "pip", verb, *plain, *arguments, of=of)
 
 
 def pinned(name: str) -> str:
@@ -199,9 +272,11 @@ def install_requirements() -> None:
         tools = Path(scratch) / "tools.txt"
         tools.write_text(pinned("setuptools"))
         pip("build tools", "install", "--require-hashes", "--no-deps", "-r", str(tools))
-    what = "requirements (the first time about 700 MB, most of it PySpark: it takes a while)"
+    say("setup: the first time about 700 MB are fetched, most of it PySpark: it takes a while")
+    pins = (ROOT / "requirements.txt").read_text().splitlines()
+    packages = sum("==" in line and not line.startswith((" ", "#")) for line in pins)
     hashed = ("--require-hashes", "--no-build-isolation", "-r", "requirements.txt")
-    pip(what, "install", *hashed)
+    pip("requirements", "install", *hashed, of=packages)
 
 
 def fetch_data() -> None:
@@ -238,6 +313,7 @@ def make_venv() -> None:
     python = find_python()
     shutil.rmtree(str(VENV), ignore_errors=True)
     VENV.mkdir()
+    LOG.write_text("")
     STAMP.write_text("installing")
     call(f".venv with {python}", python, "-m", "venv", str(VENV))
 
@@ -328,6 +404,7 @@ def run_steps(steps: "list[Step]", abreast: int) -> None:
                 step = waiting.get_nowait()
             except queue.Empty:
                 return
+            say(f"check: {step.name} ...")
             step.run()
             print(step.report(), flush=True)
 
@@ -343,6 +420,14 @@ def become(*arguments: str) -> "NoReturn":
     os.chdir(str(ROOT))
     sys.stdout.flush()
     os.execv(str(PYTHON), [str(PYTHON), *arguments])  # noqa: S606 - replaces, starts nothing
+
+
+def target_help() -> int:
+    """List the targets."""
+    print("make TARGET:")
+    for name, target in TARGETS.items():
+        print(f"  {name:<8}{(target.__doc__ or '').strip()}")
+    return 0
 
 
 def target_setup() -> int:
@@ -423,6 +508,7 @@ def target_clean() -> int:
 
 
 TARGETS = {
+    "help": target_help,
     "run": target_run,
     "test": target_test,
     "check": target_check,
@@ -437,9 +523,7 @@ TARGETS = {
 def main(arguments: "list[str]") -> int:
     """Do one target and return the exit code: 2 for usage, 1 for a refusal."""
     if len(arguments) != 1 or arguments[0] not in TARGETS:
-        say("usage: python3 project.py TARGET")
-        for name, target in TARGETS.items():
-            say(f"  {name:<7}{target.__doc__}")
+        say("usage: python3 project.py TARGET (help lists them)")
         return 2
     try:
         return TARGETS[arguments[0]]()
