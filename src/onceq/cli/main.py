@@ -10,6 +10,7 @@ import typer
 from onceq.cli import (
     auditing,
     bulk,
+    enqueueing,
     pipelines,
     queues,
     recovering,
@@ -21,6 +22,7 @@ from onceq.cli import (
 from onceq.cli.command import Place, command
 from onceq.cli.doctor import doctor
 from onceq.cli.torture import torture
+from onceq.version import __version__
 
 EPILOG: Final = (
     "Exit codes: 0 ok, 1 violation or mismatch, 2 usage, 3 not found, 4 cannot connect, "
@@ -43,6 +45,7 @@ def make_app() -> typer.Typer:
     command(app, "init")(repository.init)
     command(app, "serve")(serving.serve)
     app.add_typer(_spark(), name="spark")
+    command(app, "enqueue")(enqueueing.enqueue)
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)
     app.add_typer(queues.app, name="queue")
@@ -72,6 +75,12 @@ def _spark() -> typer.Typer:
     return app
 
 
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 # typer calls it so
+    if wanted:
+        print(f"onceq {__version__}")
+        raise typer.Exit
+
+
 def _outer(
     ctx: typer.Context,
     url: Annotated[str | None, typer.Option(help="embedded:PATH or postgresql://...")] = None,
@@ -80,6 +89,12 @@ def _outer(
     ] = None,
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Answer in JSON.")] = False,
+    _version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version and end."
+        ),
+    ] = False,
 ) -> None:
     ctx.obj = Place(url=url, repository=repository_name, as_json=as_json)
 

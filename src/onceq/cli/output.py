@@ -5,6 +5,7 @@ With --json the data is one object, or JSON Lines, whose first key is `"v": 1`.
 
 from __future__ import annotations
 
+import base64
 import sys
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 JSON_VERSION: Final = 1
 PIPE_WIDTH: Final = 10_000
 """Columns of a table that goes into a pipe or a file: nothing is cut."""
+PROSE: Final = {"error", "found", "advice", "text"}
+"""Columns that hold sentences, which may be folded."""
+PROSE_WIDTH_MIN: Final = 30
+GAP: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +50,13 @@ class Output:
             for row in rows:
                 self.line(row)
             return
+        cells = [[plain(row.get(name)) for name in columns] for row in rows]
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
-            table.add_column(name)
-        for row in rows:
-            table.add_row(*(plain(row.get(name)) for name in columns))
-        width = None if sys.stdout.isatty() else PIPE_WIDTH
+            table.add_column(name, no_wrap=name not in PROSE, overflow="fold")
+        for line in cells:
+            table.add_row(*line)
+        width = _width(columns, cells) if sys.stdout.isatty() else PIPE_WIDTH
         Console(width=width, markup=False, highlight=False, emoji=False).print(table)
 
     def line(self, values: Mapping[str, Any]) -> None:
@@ -80,6 +86,21 @@ class Output:
             )
 
 
+def _width(columns: Sequence[str], cells: list[list[str]]) -> int:
+    """Returns how wide a table is printed on a terminal: only prose is folded into its column.
+
+    Where ids, names and times do not fit, the terminal folds the line: nobody can copy half an eid.
+    """
+    fixed = sum(
+        max([len(name), *(len(line[at]) for line in cells)])
+        for at, name in enumerate(columns)
+        if name not in PROSE
+    )
+    gaps = GAP * (len(columns) - 1)
+    prose = sum(name in PROSE for name in columns)
+    return max(Console().width, fixed + gaps + prose * PROSE_WIDTH_MIN)
+
+
 def hint(text: str) -> None:
     """Says something to a person, on standard error."""
     print(text, file=sys.stderr, flush=True)
@@ -92,7 +113,20 @@ def plain(value: object) -> str:
             return "-"
         case bool():
             return "yes" if value else "no"
+        case bytes():
+            return _readable(value)
         case datetime():
             return value.astimezone().isoformat(sep=" ", timespec="milliseconds")
         case _:
             return str(value)
+
+
+def _readable(value: bytes) -> str:
+    """Returns bytes as text where they are text, else as base64."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if text.isprintable() and (text or not value):
+        return text
+    return f"{len(value)} bytes, base64: {base64.b64encode(value).decode()}"

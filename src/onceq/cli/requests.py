@@ -29,6 +29,7 @@ OLD_COLUMNS: Final = (
     *("waited_s", "service_s"),
 )
 ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "error")
+BODIES: Final = {"body", "reply"}
 REDRIVES: Final = {(True, False, False), (False, True, True)}
 """What may be given together: an EID alone, or --queue with --all."""
 
@@ -53,6 +54,14 @@ def _shown(place: Shown) -> dict[str, Any]:
         row |= {name: value for name, value in old_row(place.old).items() if name not in row}
     row["aborted"] = [asdict(one) for one in place.aborts]
     return row
+
+
+def _bodies(qm: QueueManager, place: Shown) -> dict[str, Any]:
+    """Returns what was asked, and answered, as far as it is kept."""
+    if place.old is not None:
+        return {"body": place.old.body, "reply": place.old.reply}
+    element = qm.read(place.state.eid)
+    return {"body": None if element is None else element.body}
 
 
 def _code(missed: str | None) -> int:
@@ -80,6 +89,9 @@ def show(
     *,
     client: Annotated[str | None, typer.Option(help="Only of this client.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many places.")] = 100,
+    body: Annotated[
+        bool, typer.Option("--body", help="Also what was asked and answered, where it is kept.")
+    ] = False,
 ) -> int:
     """Show every place where a request is or was: state, times, attempts, errors, server.
 
@@ -87,10 +99,13 @@ def show(
     """
     with place.open() as qm:
         found, missed = look_up(qm, rid, client, limit)
+        rows = [_shown(one) | (_bodies(qm, one) if body else {}) for one in found]
+    if not body and not place.as_json:
+        rows = [{name: row[name] for name in row if name not in BODIES} for row in rows]
     if not found:
         hint(f"onceq: no request {rid!r} is or was here (as far as history is kept)")
         return NOT_FOUND
-    for number, row in enumerate(map(_shown, found)):
+    for number, row in enumerate(rows):
         if number and not place.as_json:
             place.output.text("")
         place.output.item(row if place.as_json else _for_people(row))

@@ -1,0 +1,90 @@
+"""`onceq enqueue`: one request that wants no reply, from the command line or standard input."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import typer
+
+import onceq
+from onceq.cli.command import Place
+from onceq.cli.requests import as_time
+from onceq.errors import InvalidValue
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class How:
+    """The attributes of the new element."""
+
+    rid: Annotated[str | None, typer.Option(help="Its name in lookups; default: its eid.")] = None
+    priority: Annotated[int, typer.Option(min=0, max=9, help="9 is served first.")] = 4
+    not_before: Annotated[
+        str | None, typer.Option(help="When it is due: 2026-01-31T12:00:00+01:00.")
+    ] = None
+    expires_at: Annotated[
+        str | None, typer.Option(help="When it ends unless it has taken effect.")
+    ] = None
+    correlation_id: Annotated[str | None, typer.Option(help="What it belongs to.")] = None
+    properties: Annotated[str | None, typer.Option(help="A JSON object.")] = None
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """As the queue manager takes them. InvalidValue."""
+        return {
+            "rid": self.rid,
+            "priority": self.priority,
+            "not_before": as_time("--not-before", self.not_before),
+            "expires_at": as_time("--expires-at", self.expires_at),
+            "correlation_id": self.correlation_id,
+            "properties": _properties(self.properties),
+        }
+
+
+def enqueue(
+    place: Place,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")],
+    body: Annotated[
+        str, typer.Argument(metavar="[BODY]", help="The request; -: from standard input.")
+    ] = "-",
+    *,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The body is bytes as they are, not JSON.")
+    ] = False,
+    how: How,
+) -> None:
+    """Enqueue a request that wants no reply; it is durable when its eid is printed.
+
+    For a request whose reply is wanted, use `onceq submit` or a clerk.
+    """
+    attributes = how.attributes
+    content = sys.stdin.buffer.read() if body == "-" else body.encode(errors="surrogateescape")
+    with place.open() as qm:
+        if raw:
+            eid = qm.enqueue(onceq.Queue(queue, bytes, bytes), content, **attributes)
+        else:
+            request = msgspec.Raw(_checked_json(content))
+            eid = qm.enqueue(onceq.Queue(queue, msgspec.Raw, bytes), request, **attributes)
+    place.output.item({"queue": queue, "eid": eid})
+
+
+def _checked_json(content: bytes) -> bytes:
+    try:
+        msgspec.json.decode(content)
+    except msgspec.DecodeError as error:
+        raise InvalidValue(
+            f"the body is not JSON: {error} (a JSON text has quotes; --raw sends bytes as they are)"
+        ) from None
+    return content
+
+
+def _properties(text: str | None) -> Mapping[str, Any] | None:
+    try:
+        return None if text is None else msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InvalidValue(f"--properties is a JSON object, not {text!r:.80}: {error}") from None
