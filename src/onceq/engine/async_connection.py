@@ -53,7 +53,7 @@ class AsyncLink:
 
     async def reconnect(self) -> None:
         """See Link.reconnect."""
-        if self._driver is not None and session.is_unfit(self._driver.connection):
+        if self._driver is not None and self._driver.is_unfit():
             await self.close()
         if self._driver is None:
             await asyncio.to_thread(self._located.ensure_running)

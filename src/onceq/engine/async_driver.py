@@ -150,6 +150,10 @@ class AsyncPostgresDriver(ops.RunsAsync):
             ops.Stopping: self._stopping,
         }
 
+    def is_unfit(self) -> bool:
+        """Returns whether no new life may begin on this connection; see `session.is_unfit`."""
+        return session.is_unfit(self.connection, is_posting=self._one_way is not None)
+
     async def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op and returns its answer."""
         local = self._local.get(type(op))
@@ -181,11 +185,11 @@ class AsyncPostgresDriver(ops.RunsAsync):
         row, text = self._statements.of(op.send)
         try:
             async with self.connection.lock:
-                self._one_way = OneWay(self.connection, row, text, op.send)
-                await self.connection.wait(self._one_way.flushed())
+                one_way = OneWay(self.connection, row, text, op.send)
+                await self.connection.wait(one_way.flushed())
         except psycopg.Error as error:
-            self._one_way = None
             raise session.failure(error, self.connection, committing=True) from error
+        self._one_way = one_way
 
     async def _posted(self, _: ops.Posted) -> ops.Sent:
         one_way, self._one_way = self._one_way, None

@@ -63,7 +63,7 @@ class Link:
 
         What a call that was cut short has left open is rolled back: no next life commits it.
         """
-        if self._driver is not None and session.is_unfit(self._driver.connection):
+        if self._driver is not None and self._driver.is_unfit():
             self.close()
         if self._driver is None:
             self._located.ensure_running()

@@ -143,6 +143,10 @@ class PostgresDriver(ops.Runs):
             ops.Stopping: lambda _: self._stop.is_set(),
         }
 
+    def is_unfit(self) -> bool:
+        """Returns whether no new life may begin on this connection; see `session.is_unfit`."""
+        return session.is_unfit(self.connection, is_posting=self._one_way is not None)
+
     def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op and returns its answer."""
         local = self._local.get(type(op))
@@ -174,11 +178,11 @@ class PostgresDriver(ops.Runs):
         row, text = self._statements.of(op.send)
         try:
             with self.connection.lock:
-                self._one_way = OneWay(self.connection, row, text, op.send)
-                self.connection.wait(self._one_way.flushed())
+                one_way = OneWay(self.connection, row, text, op.send)
+                self.connection.wait(one_way.flushed())
         except psycopg.Error as error:
-            self._one_way = None
             raise session.failure(error, self.connection, committing=True) from error
+        self._one_way = one_way
 
     def _posted(self, _: ops.Posted) -> ops.Sent:
         one_way, self._one_way = self._one_way, None

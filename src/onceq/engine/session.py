@@ -234,10 +234,16 @@ def in_transaction(connection: psycopg.BaseConnection[Any]) -> bool:
     return connection.pgconn.transaction_status != TransactionStatus.IDLE
 
 
-def is_unfit(connection: psycopg.BaseConnection[Any]) -> bool:
-    """Returns whether no new life may begin here: broken, or cut short in an open transaction."""
-    left = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
-    return is_broken(connection) or connection.pgconn.transaction_status in left
+def is_unfit(connection: psycopg.BaseConnection[Any], *, is_posting: bool) -> bool:
+    """Returns whether no new life may begin here: broken, or cut short in what it did.
+
+    is_posting: the answer of a one-way send is still to be read, and will be.
+    """
+    fit = TransactionStatus.ACTIVE if is_posting else TransactionStatus.IDLE
+    return is_broken(connection) or connection.pgconn.transaction_status not in {
+        TransactionStatus.IDLE,
+        fit,
+    }
 
 
 def has_failed(connection: psycopg.BaseConnection[Any]) -> bool:

@@ -32,11 +32,13 @@ if TYPE_CHECKING:
     from onceq.engine.connection import Link
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, SendAttributes
+    from onceq.model.ops import Program
     from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
 C = TypeVar("C")
+A = TypeVar("A")
 
 
 class Work(Generic[T, R, C]):
@@ -115,6 +117,9 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         super().__init__(name, queue, ledger, repository=repository, thread=thread)
         self._link = LedgerLink(link, ledger)
 
+    def _run(self, call: Program[A]) -> A:
+        return self._link.run(program.whole(self.kept, call))
+
     def connect(self) -> Self:
         """Begins a new life, in the repository and on the ledger; fences the former one in both.
 
@@ -131,20 +136,20 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         sends it, "discard" gives it up, "ask" leaves it to `resubmit()` or `discard()`. In E, when
         the repository went back, one of these two is always a person's decision.
         """
-        return self._link.run(recovery.recover(self.kept, self._policy(policy)))
+        return self._run(recovery.recover(self.kept, self._policy(policy)))
 
     def send(self, rid: str, request: T, **attributes: Unpack[SendAttributes]) -> None:
         """Notes a request in the ledger, then sends it; see Clerk.send."""
-        self._link.run(program.send(self.kept, self.request(rid, request, attributes)))
+        self._run(program.send(self.kept, self.request(rid, request, attributes)))
 
     def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """Returns the reply. It comes again after a crash, until it is `done`."""
         program.ready(self.kept)
-        return self._link.run(self._receive(None, timeout_s, None, 1))[0]
+        return self._link.run(program.beside(self.kept, self._receive(None, timeout_s, None, 1)))[0]
 
     def done(self, reply: Reply[R]) -> None:
         """Notes in the ledger that a reply was processed. The next send notes it too."""
-        self._link.run(program.finish(self.kept, reply.rid))
+        self._run(program.finish(self.kept, reply.rid))
 
     @contextmanager
     def transaction(self) -> Generator[Work[T, R, C]]:
@@ -154,14 +159,14 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         commit: a crash between them leaves state A.
         """
         program.ready(self.kept)
-        self._link.run(program.begin(self.kept))
+        self._link.run(program.open_block(self.kept))
         work: Work[T, R, C] = Work(self, self._link.executor.connection)
         try:
             yield work
         except BaseException:
-            self._link.run(program.roll_back(self.kept))
+            self._link.run(program.close_block(self.kept, None))
             raise
-        self._link.run(program.conclude(self.kept, work.unit))
+        self._link.run(program.close_block(self.kept, work.unit))
 
     def transceive(self, rid: str, request: T, *, timeout_s: float | None = None) -> Reply[R]:
         """Sends a request and receives its reply."""
@@ -170,23 +175,23 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     def rereceive(self) -> Reply[R]:
         """Returns the reply of the last receive again, identical. ReplyGone: it was freed."""
-        return self._link.run(receiving.rereceive(self._session))
+        return self._link.run(program.beside(self.kept, receiving.rereceive(self._session)))
 
     def resubmit(self) -> None:
         """Sends the request that the ledger has (A; or E, when a person has decided so)."""
-        self._link.run(program.resubmit(self.kept))
+        self._run(program.resubmit(self.kept))
 
     def discard(self) -> None:
         """Gives up the request that the ledger has (A; or E, then `recover()` again)."""
-        self._link.run(program.discard(self.kept))
+        self._run(program.discard(self.kept))
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        return self._link.run(self._cancel(timeout_s))
+        return self._link.run(program.beside(self.kept, self._cancel(timeout_s)))
 
     def disconnect(self) -> None:
         """Ends the session; see Clerk.disconnect. The ledger stays as it is."""
-        self._link.run(clerk_program.disconnect(self._session))
+        self._link.run(program.beside(self.kept, clerk_program.disconnect(self._session)))
 
     def close(self) -> None:
         """Closes the connections; session and ledger stay. Idempotent."""
@@ -220,6 +225,9 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         super().__init__(name, queue, ledger, repository=repository, thread=thread)
         self._link = AsyncLedgerLink(link, ledger)
 
+    async def _run(self, call: Program[A]) -> A:
+        return await self._link.run(program.whole(self.kept, call))
+
     async def connect(self) -> Self:
         """See LedgerClerk.connect."""
         await self._link.reconnect()
@@ -228,33 +236,33 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     async def recover(self, *, policy: Policy = "ask") -> Recovery:
         """See LedgerClerk.recover."""
-        return await self._link.run(recovery.recover(self.kept, self._policy(policy)))
+        return await self._run(recovery.recover(self.kept, self._policy(policy)))
 
     async def send(self, rid: str, request: T, **attributes: Unpack[SendAttributes]) -> None:
         """See LedgerClerk.send."""
-        await self._link.run(program.send(self.kept, self.request(rid, request, attributes)))
+        await self._run(program.send(self.kept, self.request(rid, request, attributes)))
 
     async def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """See LedgerClerk.receive."""
         program.ready(self.kept)
-        return (await self._link.run(self._receive(None, timeout_s, None, 1)))[0]
+        return (await self._link.run(program.beside(self.kept, self._receive(None, timeout_s, None, 1))))[0]
 
     async def done(self, reply: Reply[R]) -> None:
         """See LedgerClerk.done."""
-        await self._link.run(program.finish(self.kept, reply.rid))
+        await self._run(program.finish(self.kept, reply.rid))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Work[T, R, C]]:
         """See LedgerClerk.transaction."""
         program.ready(self.kept)
-        await self._link.run(program.begin(self.kept))
+        await self._link.run(program.open_block(self.kept))
         work: Work[T, R, C] = Work(self, self._link.executor.connection)
         try:
             yield work
         except BaseException:
-            await self._link.run(program.roll_back(self.kept))
+            await self._link.run(program.close_block(self.kept, None))
             raise
-        await self._link.run(program.conclude(self.kept, work.unit))
+        await self._link.run(program.close_block(self.kept, work.unit))
 
     async def transceive(self, rid: str, request: T, *, timeout_s: float | None = None) -> Reply[R]:
         """See LedgerClerk.transceive."""
@@ -263,23 +271,23 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     async def rereceive(self) -> Reply[R]:
         """See LedgerClerk.rereceive."""
-        return await self._link.run(receiving.rereceive(self._session))
+        return await self._link.run(program.beside(self.kept, receiving.rereceive(self._session)))
 
     async def resubmit(self) -> None:
         """See LedgerClerk.resubmit."""
-        await self._link.run(program.resubmit(self.kept))
+        await self._run(program.resubmit(self.kept))
 
     async def discard(self) -> None:
         """See LedgerClerk.discard."""
-        await self._link.run(program.discard(self.kept))
+        await self._run(program.discard(self.kept))
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See LedgerClerk.cancel_last_request."""
-        return await self._link.run(self._cancel(timeout_s))
+        return await self._link.run(program.beside(self.kept, self._cancel(timeout_s)))
 
     async def disconnect(self) -> None:
         """See LedgerClerk.disconnect."""
-        await self._link.run(clerk_program.disconnect(self._session))
+        await self._link.run(program.beside(self.kept, clerk_program.disconnect(self._session)))
 
     async def close(self) -> None:
         """See LedgerClerk.close."""

@@ -50,6 +50,8 @@ class Kept:
     """What a clerk knows of its session and of its ledger. Changed by the Programs only.
 
     letter: of the states A to E, NONE without a request; None until `recover` has looked.
+    is_working: a transaction is open; or a call was cut short, or ended with its effect unknown, so
+    that nothing is known of the ledger before the next connect.
     """
 
     session: Session[Any, Any]
@@ -77,7 +79,12 @@ def connect(kept: Kept, life: str) -> ops.Program[None]:
     In this order: what a former life still ran in the repository has ended when its connect
     returns, so that the registration says for good what was decided there.
     """
-    kept.letter, kept.is_working = None, False
+    kept.letter, kept.is_working = None, True
+    yield from _known_if_it_failed(kept, _connect(kept, life))
+    kept.is_working = False
+
+
+def _connect(kept: Kept, life: str) -> ops.Program[None]:
     session = kept.session
     yield from program.connect(session)
     identity = yield from admin_ops.Identify()
@@ -148,9 +155,9 @@ def send(kept: Kept, request: LastRequest) -> ops.Program[None]:
     if kept.joint is not Joint.ORDERED:
         yield from _write(kept, _begun(before, unit))
         kept.letter = "A"
-    yield from begin(kept)
+    yield from _begin()
     try:
-        yield from conclude(kept, unit)
+        yield from _conclude(kept, unit)
     except errors.UsageError:  # the repository will never take it: no request, as before
         yield from _write(kept, replace(before, last_dequeued=kept.entry.last_dequeued))
         kept.letter = after("A", Event.DISCARDED) if before.last_request is None else "D"
@@ -164,8 +171,8 @@ def _handed_out(kept: Kept) -> str | None:
 def finish(kept: Kept, rid: str) -> ops.Program[None]:
     """Notes that a reply was processed: transaction 3."""
     may_finish(kept, rid)
-    yield from begin(kept)
-    yield from conclude(kept, Unit(done=rid))
+    yield from _begin()
+    yield from _conclude(kept, Unit(done=rid))
 
 
 def resubmit(kept: Kept) -> ops.Program[None]:
@@ -181,8 +188,8 @@ def resubmit(kept: Kept) -> ops.Program[None]:
     check(kept.session, Call.SEND)
     if letter == "E":  # what the repository has lost of it counts no more
         yield from _write(kept, Entry(last_request=request, last_dequeued=_in_hand(kept)))
-    yield from begin(kept)
-    yield from conclude(kept, Unit(request=request))
+    yield from _begin()
+    yield from _conclude(kept, Unit(request=request))
 
 
 def discard(kept: Kept) -> ops.Program[None]:
@@ -203,25 +210,68 @@ def _in_hand(kept: Kept) -> str | None:
     return rid if rid in kept.session.received else None
 
 
-def begin(kept: Kept) -> ops.Program[None]:
-    """Begins the transaction that the client's own work joins."""
-    if not kept.session.sure:
-        raise errors.IllegalState("the effect of the last call is unknown: connect() again")
-    if kept.is_working:
-        raise errors.IllegalState("a transaction is open: end its block first")
-    yield from ledger_ops.BeginLedger()
+def whole(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
+    """Runs a call of the clerk, after which, cut short, there is none but connect.
+
+    What a cancellation or Ctrl-C leaves open on the ledger is committed by nobody: whatever would
+    come next, with it, is refused. IllegalState.
+    """
+    _set_working(kept)
+    answer = yield from _known_if_it_failed(kept, call)
+    kept.is_working = False
+    return answer
+
+
+def open_block(kept: Kept) -> ops.Program[None]:
+    """Begins the transaction that the client's own work joins; `close_block` ends it."""
+    _set_working(kept)
+    yield from _known_if_it_failed(kept, _begin())
+
+
+def close_block(kept: Kept, unit: Unit | None) -> ops.Program[None]:
+    """Commits the transaction with what is to be done in it; None: nothing of it happened."""
+    end = _roll_back() if unit is None else _conclude(kept, unit)
+    yield from _known_if_it_failed(kept, end)
+    kept.is_working = False
+
+
+def beside(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
+    """Runs a call that leaves the ledger alone, and that may be cut short. IllegalState."""
+    _refuse_working(kept)
+    return (yield from call)
+
+
+def _refuse_working(kept: Kept) -> None:
+    if kept.is_working or not kept.session.sure:
+        raise errors.IllegalState(
+            "a transaction is open, or the effect of the last call is unknown: end the block of "
+            "the one, or connect() again"
+        )
+
+
+def _set_working(kept: Kept) -> None:
+    _refuse_working(kept)
     kept.is_working = True
 
 
-def roll_back(kept: Kept) -> ops.Program[None]:
-    """Ends the transaction; nothing of it happened."""
-    kept.is_working = False
+def _known_if_it_failed(kept: Kept, steps: ops.Program[T]) -> ops.Program[T]:
+    try:
+        return (yield from steps)
+    except errors.OnceqError as error:
+        kept.is_working = error.outcome is errors.Outcome.UNKNOWN
+        raise
+
+
+def _begin() -> ops.Program[None]:
+    yield from ledger_ops.BeginLedger()
+
+
+def _roll_back() -> ops.Program[None]:
     yield from ledger_ops.RollbackLedger()
 
 
-def conclude(kept: Kept, unit: Unit) -> ops.Program[None]:
+def _conclude(kept: Kept, unit: Unit) -> ops.Program[None]:
     """Commits the transaction with what it is to do in the repository, joined as the ledger is."""
-    kept.is_working = False
     if unit.request is not None and unit.done is None:
         unit.done = _handed_out(kept)
     yield from CONCLUDED[kept.joint](kept, unit)
