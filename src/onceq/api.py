@@ -34,7 +34,11 @@ C = TypeVar("C")
 
 
 class QueueManager(QueueOperations):
-    """The operations on a repository, and the clerks of its clients. Not thread-safe."""
+    """The operations on a repository, and the clerks of its clients.
+
+    Safe for several threads: each call has a connection of its own, up to 8 at once, and each clerk
+    one that is its own alone.
+    """
 
     @overload
     def clerk(
@@ -68,7 +72,7 @@ class QueueManager(QueueOperations):
 
 
 class AsyncQueueManager(AsyncQueueOperations):
-    """`QueueManager`, for asyncio: the same methods, awaited."""
+    """`QueueManager`, for asyncio: the same methods, awaited; for any tasks of one loop."""
 
     @overload
     def clerk(

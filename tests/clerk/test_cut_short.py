@@ -97,7 +97,7 @@ class _Client:
         return bool(rows)
 
     def check(self) -> None:
-        """Its work and its request are there both, or neither; a file may be ahead, never behind."""
+        """Its work and its request are there both, or neither; a file may be ahead of it."""
         sent = bool(self.ground.qm.lookup(registrant=self.name))
         noted = self.has_noted()
         assert noted if sent else (self.kind == "sqlite" or not noted)

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import onceq
+from onceq.engine.driver import PostgresDriver
 from onceq.errors import Fenced, IllegalState, InvalidValue, ReplyHeld, TooLarge
 from onceq.model.client_state import ClientState
 from tests.engine.own_connections import KINDS
@@ -18,6 +19,8 @@ from tests.parts import Background, plain, rows, scalar, wait_blocked
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+    from onceq.model import ops
 
 RAW = onceq.Queue("raw", bytes, bytes)
 WAIT_S = 30
@@ -278,10 +281,16 @@ def test_a_window_goes_on_beside_a_reply_that_is_held(
 
 
 class Interrupted:
-    """A connection's driver that a signal cuts short."""
+    """A connection's driver that a signal cuts short, before the Op or after it."""
 
-    def perform(self, op: object) -> int:
-        raise KeyboardInterrupt(op)
+    def __init__(self, connection: psycopg.Connection[Any], real: PostgresDriver | None) -> None:
+        self.connection = connection
+        self._real = real
+
+    def perform(self, op: ops.Op[Any]) -> int:
+        if self._real is not None:
+            self._real.perform(op)
+        raise KeyboardInterrupt
 
 
 def test_a_receive_that_is_cut_short_is_looked_at_by_the_next_connect(
@@ -290,11 +299,32 @@ def test_a_receive_that_is_cut_short_is_looked_at_by_the_next_connect(
     with qm.clerk("till", RAW) as clerk, psycopg.connect(conninfo) as connection:
         replied(life, clerk, "1")
         with monkeypatch.context() as patched:
-            patched.setattr(clerk._callers, "driver", lambda _: Interrupted())
+            cut_short = Interrupted(connection, None)
+            patched.setattr(clerk._callers, "driver", lambda *_: cut_short)
             with pytest.raises(KeyboardInterrupt):
                 clerk.receive(timeout_s=WAIT_S, connection=connection)
         with pytest.raises(IllegalState, match="connect"):
             clerk.send("2", b"2")
+        clerk.connect()
+        assert clerk.receive(timeout_s=WAIT_S, connection=connection).rid == "1"
+        connection.commit()
+        assert clerk.recover().rid == "1"
+
+
+def test_connect_refuses_to_wait_for_the_transaction_of_a_receive_that_was_cut_short(
+    qm: onceq.QueueManager, life: Life, conninfo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for ever: whoever is to end that transaction is the one that waits."""
+    with qm.clerk("till", RAW) as clerk, psycopg.connect(conninfo) as connection:
+        replied(life, clerk, "1")
+        with monkeypatch.context() as patched:
+            cut_short = Interrupted(connection, PostgresDriver(connection, qm.repository))
+            patched.setattr(clerk._callers, "driver", lambda *_: cut_short)
+            with pytest.raises(KeyboardInterrupt):
+                clerk.receive(timeout_s=WAIT_S, connection=connection)
+        with pytest.raises(IllegalState, match="still open: end it"):
+            clerk.connect()
+        connection.rollback()
         clerk.connect()
         assert clerk.receive(timeout_s=WAIT_S, connection=connection).rid == "1"
         connection.commit()

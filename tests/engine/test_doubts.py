@@ -13,7 +13,7 @@ from onceq.errors import ConnectionLost, IllegalState, InDoubt, OperatingError, 
 from onceq.model.client_state import ClientState
 from tests.engine.pooler import Pooler, pooling
 from tests.lives import living
-from tests.parts import rows, scalar, serving, wait_until
+from tests.parts import plain, rows, scalar, serving, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -150,8 +150,8 @@ def test_a_server_cut_off_executes_once(
 ) -> None:
     qm.declare(RAW)
     insert = f"insert into {repository}.effects values (%s)".encode()
-    with onceq.open(conninfo, repository=repository) as setup:
-        setup._link.connection.execute(f"create table {repository}.effects (rid text)".encode())
+    with plain(conninfo) as setup:
+        setup.execute(f"create table {repository}.effects (rid text)".encode())
     failed: list[str] = []
 
     def fails_once(rid: str) -> None:

@@ -260,7 +260,8 @@ def test_a_role_without_synchronous_commit_is_overcome(
     migrate.apply_with(as_role, repository_name)
     with onceq.open(as_role, repository=repository_name) as qm:
         qm.declare(RAW)
-        setting = qm._link.connection.execute("show synchronous_commit").fetchone()
+        with qm._link.borrowed() as link:
+            setting = link.connection.execute("show synchronous_commit").fetchone()
         assert setting == ("on",)
         wanted = "on" if level == "off" else level
         with psycopg.connect(as_role) as connection:  # the caller's, which is as the role says

@@ -106,7 +106,8 @@ def test_whoever_is_elsewhere_rings_through_the_database(
 ) -> None:
     with serving(conninfo, repository, handled) as server:
         listening(conninfo)
-        qm._link.connection.execute("set onceq_setting.host = 'another'")
+        with qm._link.borrowed() as link:
+            link.connection.execute("set onceq_setting.host = 'another'")
         wait_asleep(conninfo, repository)
         rung = server.statistics().rung
         qm.enqueue(RAW, b"x")
@@ -131,7 +132,8 @@ def test_nobody_is_rung_where_nobody_sleeps(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
     qm.declare(RAW)
-    line = qm._link._line
+    with qm._link.borrowed() as link:
+        line = link._line
     assert line is not None
     with plain(conninfo) as connection:  # as one who is registered, and awake
         connection.execute("begin")
@@ -301,8 +303,9 @@ def test_without_any_ring_everything_is_done_all_the_same(
     change_bells(conninfo, repository, dead)
     with onceq.open(conninfo, repository=repository) as qm:
         talk(qm, fleet, "till", 40)
-        assert qm._link._line is not None
-        assert qm._link._line._exchange.ringer.rung > 0  # in vain
+        with qm._link.borrowed() as link:
+            assert link._line is not None
+            assert link._line._exchange.ringer.rung > 0  # in vain
     assert_history(fleet, conninfo)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.clerk import program, transactions
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
     from onceq.engine.async_connection import AsyncLink
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
-    from onceq.model.ops import Sent, ThreadTags
+    from onceq.model.ops import Program, Sent, ThreadTags
     from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
+A = TypeVar("A")
 
 
 class AsyncClerk(Calls[T, R]):
@@ -35,20 +37,26 @@ class AsyncClerk(Calls[T, R]):
     def __init__(
         self, link: AsyncLink, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> None:
-        super().__init__(name, queue, **options)
+        super().__init__(name, queue, asyncio.current_task, **options)
         self._link = link
-        self._callers = AsyncCallers(link, link.repository)
+        self._callers = AsyncCallers(link.repository)
 
     async def connect(self) -> Self:
         """See Clerk.connect."""
-        self._refuse_open()
-        await self._link.reconnect()
-        await self._link.run(program.connect(self._session))
+        with self._alone:
+            self._refuse_open()
+            await self._link.reconnect()
+            await self._run(program.connect(self._session))
+            self._is_taking = False
         return self
+
+    async def _run(self, call: Program[A]) -> A:
+        with self._alone:
+            return await self._link.run(call)
 
     async def disconnect(self) -> None:
         """See Clerk.disconnect."""
-        await self._link.run(self._settled(program.disconnect(self._session)))
+        await self._run(self._settled(program.disconnect(self._session)))
 
     async def send(
         self,
@@ -57,17 +65,17 @@ class AsyncClerk(Calls[T, R]):
         **attributes: Unpack[RequestAttributes],
     ) -> Sent:
         """See Clerk.send."""
-        return await self._link.run(self._send(rid, request, attributes))
+        return await self._run(self._send(rid, request, attributes))
 
     async def send_one_way(
         self, rid: str, request: T, **attributes: Unpack[RequestAttributes]
     ) -> None:
         """See Clerk.send_one_way."""
-        await self._link.run(self._send_one_way(rid, request, attributes))
+        await self._run(self._send_one_way(rid, request, attributes))
 
     async def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
         """See Clerk.send_many."""
-        return await self._link.run(self._send_many(requests))
+        return await self._run(self._send_many(requests))
 
     async def receive(
         self,
@@ -82,8 +90,9 @@ class AsyncClerk(Calls[T, R]):
         while True:
             try:
                 if connection is not None:
-                    return await self._receive_in(connection, checkpoint, timeout_s, rid)
-                return (await self._link.run(self._receive(checkpoint, timeout_s, rid, 1)))[0]
+                    with self._alone:
+                        return await self._receive_in(connection, checkpoint, timeout_s, rid)
+                return (await self._run(self._receive(checkpoint, timeout_s, rid, 1)))[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or await on_timeout(late) is not True:
                     raise
@@ -92,25 +101,26 @@ class AsyncClerk(Calls[T, R]):
         self, connection: Any, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
     ) -> Reply[R]:
         """Receives a reply in the transaction of the caller's connection."""
-        caller = await self._callers.driver(connection)
-        reply = await self._link.run(self._begin(rid, timeout_s))
+        caller = await self._callers.driver(connection, self._link.connection)
+        reply = await self._run(self._begin(rid, timeout_s))
         take = self._take(reply.rid, checkpoint)
         self._session.sure = False  # cut short here, the next life has to look
+        self._caller, self._is_taking = caller, True
         try:
             xid = await caller.perform(take)
         except OnceqError:
-            self._session.sure = True
-            await self._link.run(transactions.give_back(self._session, reply.rid))
+            self._session.sure, self._is_taking = True, False
+            await self._run(transactions.give_back(self._session, reply.rid))
             raise
-        self._session.sure = True
-        self._caller, self._session.taken = caller, (reply.rid, xid, checkpoint)
+        self._session.taken = (reply.rid, xid, checkpoint)
+        self._session.sure, self._is_taking = True, False
         return reply
 
     async def receive_many(
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
         """See Clerk.receive_many."""
-        return await self._link.run(self._receive(checkpoint, timeout_s, None, limit))
+        return await self._run(self._receive(checkpoint, timeout_s, None, limit))
 
     def stream(
         self,
@@ -129,7 +139,7 @@ class AsyncClerk(Calls[T, R]):
     ) -> AsyncIterator[Reply[R]]:
         while True:
             try:
-                replies = await self._link.run(self._step(stream))
+                replies = await self._run(self._step(stream))
             except ReceiveTimeout as late:
                 if on_timeout is None or await on_timeout(late) is not True:
                     raise
@@ -141,7 +151,7 @@ class AsyncClerk(Calls[T, R]):
 
     async def rereceive(self, rid: str | None = None) -> Reply[R]:
         """See Clerk.rereceive."""
-        return await self._link.run(self._rereceive(rid))
+        return await self._run(self._rereceive(rid))
 
     async def transceive(
         self,
@@ -163,27 +173,27 @@ class AsyncClerk(Calls[T, R]):
         timeout_s: float | None = None,
     ) -> list[Processed[R]]:
         """See Clerk.process; handler, device and whoever is asked may be awaitable."""
-        return await self._link.run(self._process(handler, policy, timeout_s))
+        return await self._run(self._process(handler, policy, timeout_s))
 
     async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """See Clerk.acknowledge."""
-        return await self._link.run(self._acknowledge(rids, checkpoint))
+        return await self._run(self._acknowledge(rids, checkpoint))
 
     async def where(self, rid: str | None = None) -> Whereabouts | None:
         """See Clerk.where."""
-        return await self._link.run(self._where(rid))
+        return await self._run(self._where(rid))
 
     async def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
         """See Clerk.alert_late."""
-        return await self._link.run(self._alert_late(queue, late_s, rid))
+        return await self._run(self._alert_late(queue, late_s, rid))
 
     async def threads(self) -> list[ThreadTags]:
         """See Clerk.threads."""
-        return await self._link.run(self._threads())
+        return await self._run(self._threads())
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        return await self._link.run(self._cancel(timeout_s))
+        return await self._run(self._cancel(timeout_s))
 
     async def recover(
         self,
@@ -193,7 +203,7 @@ class AsyncClerk(Calls[T, R]):
         by: recovery.Basis = "session",
     ) -> Recovery:
         """See Clerk.recover."""
-        return await self._link.run(self._recover(rid, acknowledged=acknowledged, by=by))
+        return await self._run(self._recover(rid, acknowledged=acknowledged, by=by))
 
     async def close(self) -> None:
         """See Clerk.close."""

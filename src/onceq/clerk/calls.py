@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
 
 from onceq.clerk import policy as policies
 from onceq.clerk import processing, program, receiving, recovery, streaming, transactions, watching
+from onceq.clerk.alone import Alone
 from onceq.clerk.session import Reply, Session
 from onceq.engine.session import in_transaction, is_broken
 from onceq.errors import IllegalState
@@ -48,12 +49,13 @@ class ClerkOptions(TypedDict, total=False):
 
 
 class Calls(Generic[T, R]):
-    """What both clerks know and check before anything is sent."""
+    """What both clerks know and check before anything is sent. who: returns who calls."""
 
     def __init__(
         self,
         name: str,
         queue: Queue[T, R],
+        who: Callable[[], object],
         *,
         thread: str = "",
         window: int = 1,
@@ -67,7 +69,9 @@ class Calls(Generic[T, R]):
         self._session: Session[T, R] = Session(
             name=name, thread=thread, queue=queue, window=window, keep=keep
         )
+        self._alone = Alone(who)
         self._caller: PostgresDriver | AsyncPostgresDriver | None = None
+        self._is_taking = False
 
     @property
     def state(self) -> ClientState:
@@ -118,8 +122,12 @@ class Calls(Generic[T, R]):
         return transactions.settled(self._session, then)
 
     def _refuse_open(self) -> None:
-        """Refuses to wait for this client's own transaction, which would be for ever."""
-        if self._session.taken is None or self._caller is None:
+        """Refuses to wait for this client's own transaction, which would be for ever.
+
+        Also after a receive in it that was cut short, of which it is not known whether it took.
+        """
+        has_taken = self._is_taking or self._session.taken is not None
+        if not has_taken or self._caller is None:
             return
         connection = self._caller.connection
         if in_transaction(connection) and not is_broken(connection):

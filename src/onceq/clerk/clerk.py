@@ -7,6 +7,7 @@ session: only `disconnect` ends it. Source: BHM90 3 and 5.
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.clerk import program, transactions
@@ -27,38 +28,45 @@ if TYPE_CHECKING:
     from onceq.engine.connection import Link
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
-    from onceq.model.ops import Sent, ThreadTags
+    from onceq.model.ops import Program, Sent, ThreadTags
     from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
+A = TypeVar("A")
 
 
 class Clerk(Calls[T, R]):
     """A client's session with a repository.
 
-    Not thread-safe. Every method raises Fenced when a newer life of this registrant has connected,
-    IllegalState when the client's state forbids it, InDoubt when the answer to a commit was lost:
-    then `connect()` tells. Source: BHM90 3.
+    One call at a time: a second thread is refused, and changes nothing. Every method raises Fenced
+    when a newer life of this registrant has connected, IllegalState when the client's state forbids
+    it, InDoubt when the answer to a commit was lost: then `connect()` tells. Source: BHM90 3.
     """
 
     def __init__(
         self, link: Link, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> None:
-        super().__init__(name, queue, **options)
+        super().__init__(name, queue, threading.get_ident, **options)
         self._link = link
-        self._callers = Callers(link, link.repository)
+        self._callers = Callers(link.repository)
 
     def connect(self) -> Self:
         """Begins a new life, on a new connection if the old one broke; fences the former life."""
-        self._refuse_open()
-        self._link.reconnect()
-        self._link.run(program.connect(self._session))
+        with self._alone:
+            self._refuse_open()
+            self._link.reconnect()
+            self._run(program.connect(self._session))
+            self._is_taking = False
         return self
+
+    def _run(self, call: Program[A]) -> A:
+        with self._alone:
+            return self._link.run(call)
 
     def disconnect(self) -> None:
         """Ends the session. IllegalState while a request is outstanding. Source: BHM90 3."""
-        self._link.run(self._settled(program.disconnect(self._session)))
+        self._run(self._settled(program.disconnect(self._session)))
 
     def send(
         self,
@@ -72,7 +80,7 @@ class Clerk(Calls[T, R]):
         RequestAttributes. Sending acknowledges the reply before (C17). Raises QueueNotFound,
         QueueStopped, TooLarge, InvalidValue: nothing happened.
         """
-        return self._link.run(self._send(rid, request, attributes))
+        return self._run(self._send(rid, request, attributes))
 
     def send_one_way(self, rid: str, request: T, **attributes: Unpack[RequestAttributes]) -> None:
         """Sends a request without waiting until it is stable (C2).
@@ -83,11 +91,11 @@ class Clerk(Calls[T, R]):
         arrived. Any later call of this clerk first reads the answer. What waits, waits for one
         commit less; what is sent is the same. Source: BHM90 5.
         """
-        self._link.run(self._send_one_way(rid, request, attributes))
+        self._run(self._send_one_way(rid, request, attributes))
 
     def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
         """Sends (rid, request) pairs in one transaction: then all are stable, or none."""
-        return self._link.run(self._send_many(requests))
+        return self._run(self._send_many(requests))
 
     def receive(
         self,
@@ -111,8 +119,9 @@ class Clerk(Calls[T, R]):
         while True:
             try:
                 if connection is not None:
-                    return self._receive_in(connection, checkpoint, timeout_s, rid)
-                return self._link.run(self._receive(checkpoint, timeout_s, rid, 1))[0]
+                    with self._alone:
+                        return self._receive_in(connection, checkpoint, timeout_s, rid)
+                return self._run(self._receive(checkpoint, timeout_s, rid, 1))[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or on_timeout(late) is not True:
                     raise
@@ -121,25 +130,26 @@ class Clerk(Calls[T, R]):
         self, connection: Any, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
     ) -> Reply[R]:
         """Receives a reply in the transaction of the caller's connection."""
-        caller = self._callers.driver(connection)
-        reply = self._link.run(self._begin(rid, timeout_s))
+        caller = self._callers.driver(connection, self._link.connection)
+        reply = self._run(self._begin(rid, timeout_s))
         take = self._take(reply.rid, checkpoint)
         self._session.sure = False  # cut short here, the next life has to look
+        self._caller, self._is_taking = caller, True
         try:
             xid = caller.perform(take)
         except OnceqError:
-            self._session.sure = True
-            self._link.run(transactions.give_back(self._session, reply.rid))
+            self._session.sure, self._is_taking = True, False
+            self._run(transactions.give_back(self._session, reply.rid))
             raise
-        self._session.sure = True
-        self._caller, self._session.taken = caller, (reply.rid, xid, checkpoint)
+        self._session.taken = (reply.rid, xid, checkpoint)
+        self._session.sure, self._is_taking = True, False
         return reply
 
     def receive_many(
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
         """Returns the replies that wait, at least one and at most `limit` (C6)."""
-        return self._link.run(self._receive(checkpoint, timeout_s, None, limit))
+        return self._run(self._receive(checkpoint, timeout_s, None, limit))
 
     def stream(
         self,
@@ -168,7 +178,7 @@ class Clerk(Calls[T, R]):
     ) -> Iterator[Reply[R]]:
         while True:
             try:
-                replies = self._link.run(self._step(stream))
+                replies = self._run(self._step(stream))
             except ReceiveTimeout as late:
                 if on_timeout is None or on_timeout(late) is not True:
                     raise
@@ -183,7 +193,7 @@ class Clerk(Calls[T, R]):
         rid: that reply instead: received and not acknowledged, or one of the last `keep` that were.
         ReplyGone: it is not kept any more.
         """
-        return self._link.run(self._rereceive(rid))
+        return self._run(self._rereceive(rid))
 
     def transceive(
         self,
@@ -211,15 +221,15 @@ class Clerk(Calls[T, R]):
         returns an empty list. timeout_s: for each reply; None waits for ever. Raises what the
         handler raises, ReceiveTimeout, ReplyGone; call it again. Source: BHM90 3, CSEP 9.2.
         """
-        return self._link.run(self._process(handler, policy, timeout_s))
+        return self._run(self._process(handler, policy, timeout_s))
 
     def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded (C6)."""
-        return self._link.run(self._acknowledge(rids, checkpoint))
+        return self._run(self._acknowledge(rids, checkpoint))
 
     def where(self, rid: str | None = None) -> Whereabouts | None:
         """Returns where a request is, the last one without rid; None: it was never sent (C9)."""
-        return self._link.run(self._where(rid))
+        return self._run(self._where(rid))
 
     def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
         """Enqueues an alert for each request, or that one, without a reply for late_s (C9).
@@ -227,15 +237,15 @@ class Clerk(Calls[T, R]):
         One for each request, whoever asks how often, as long as history is kept: JSON with client,
         thread, rid, eid, queue and sent_at. Returns the rids of now. QueueNotFound, QueueStopped.
         """
-        return self._link.run(self._alert_late(queue, late_s, rid))
+        return self._run(self._alert_late(queue, late_s, rid))
 
     def threads(self) -> list[ThreadTags]:
         """Returns the tags of every thread of this client, by thread; it fences none (C7)."""
-        return self._link.run(self._threads())
+        return self._run(self._threads())
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills the last request (G8). DeadlineExceeded: nothing happened. Source: BHM90 7."""
-        return self._link.run(self._cancel(timeout_s))
+        return self._run(self._cancel(timeout_s))
 
     def recover(
         self,
@@ -250,7 +260,7 @@ class Clerk(Calls[T, R]):
         that this send had returned. by: what may be looked at; the "reply queue" alone cannot tell
         A, B and D apart, "history" needs the rid. Source: BN09 4.3.
         """
-        return self._link.run(self._recover(rid, acknowledged=acknowledged, by=by))
+        return self._run(self._recover(rid, acknowledged=acknowledged, by=by))
 
     def close(self) -> None:
         """Closes the connection; the session stays. Idempotent."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import exchange, session
+from onceq.engine import exchange, forking, session
 from onceq.engine.async_driver import AsyncPostgresDriver, open_session
 from onceq.engine.migrate import verify_with
 from onceq.errors import CannotConnect
@@ -86,6 +86,7 @@ class AsyncLink:
     def _open(self) -> AsyncPostgresDriver:
         if self._driver is None:
             raise CannotConnect("this link is closed: connect() first")
+        forking.refuse_left(self._driver.connection)
         return self._driver
 
     async def close(self) -> None:

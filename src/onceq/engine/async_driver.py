@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg.generators import execute, fetch_many
 
-from onceq.engine import faultpoints, session
+from onceq.engine import faultpoints, forking, session
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.cursors import AsyncOwnCursor
 from onceq.engine.gate import Gate
@@ -49,6 +49,7 @@ async def open_session(
 ) -> tuple[psycopg.AsyncConnection[Any], str]:
     """Returns a session with these settings; see `onceq.engine.driver.open_session`."""
     connection = await _connect(session.offers(conninfo, settings))
+    forking.keep(connection)
     again = ""
     try:
         backend_pid, host = await _who(connection)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import exchange, migrate, session
+from onceq.engine import exchange, forking, migrate, session
 from onceq.engine.driver import PostgresDriver, open_session
 from onceq.errors import CannotConnect
 
@@ -96,6 +96,7 @@ class Link:
     def _open(self) -> PostgresDriver:
         if self._driver is None:
             raise CannotConnect("this link is closed: connect() first")
+        forking.refuse_left(self._driver.connection)
         return self._driver
 
     def close(self) -> None:

@@ -17,7 +17,7 @@ import psycopg
 from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus
 
-from onceq.engine import faultpoints, session
+from onceq.engine import faultpoints, forking, session
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.cursors import OwnCursor
 from onceq.engine.gate import Gate
@@ -54,6 +54,7 @@ def open_session(conninfo: str, settings: Mapping[str, str]) -> tuple[psycopg.Co
     That is none, but where a pooler dropped the startup options. Raises as `connect`.
     """
     connection = _connect(session.offers(conninfo, settings))
+    forking.keep(connection)
     again = ""
     try:
         backend_pid, host = _who(connection)

@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.pq import TransactionStatus
 
-from onceq.engine import binding, faults
+from onceq.engine import binding, faults, forking
 from onceq.engine.bell import host_key
 from onceq.errors import (
     CannotConnect,
@@ -240,10 +240,9 @@ def is_unfit(connection: psycopg.BaseConnection[Any], *, is_posting: bool) -> bo
     is_posting: the answer of a one-way send is still to be read, and will be.
     """
     fit = TransactionStatus.ACTIVE if is_posting else TransactionStatus.IDLE
-    return is_broken(connection) or connection.pgconn.transaction_status not in {
-        TransactionStatus.IDLE,
-        fit,
-    }
+    status = connection.pgconn.transaction_status
+    is_ours = not (is_broken(connection) or forking.is_left(connection))
+    return not is_ours or status not in {TransactionStatus.IDLE, fit}
 
 
 def has_failed(connection: psycopg.BaseConnection[Any]) -> bool:

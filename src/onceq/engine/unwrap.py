@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from typing import TYPE_CHECKING, Any, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
 import psycopg
 
@@ -18,10 +18,6 @@ from onceq.engine.async_driver import AsyncPostgresDriver
 from onceq.engine.cursors import AsyncOwnCursor, OwnCursor
 from onceq.engine.driver import PostgresDriver
 from onceq.errors import ConnectionLost, IllegalState, InvalidValue, SchemaMissing
-
-if TYPE_CHECKING:
-    from onceq.engine.async_connection import AsyncLink
-    from onceq.engine.connection import Link
 
 _SUPPORTED = (
     "give a psycopg 3 connection, SQLAlchemy's over postgresql+psycopg, or Django's with psycopg 3"
@@ -169,8 +165,9 @@ def no_repository(connection: psycopg.BaseConnection[Any], repository: str) -> S
 
 
 # The same answer on two sessions that live now: they are of one database of one running server.
+# Of the start a number: its text is in the time zone of the session.
 _PLACE = (
-    "select oid::bigint, pg_postmaster_start_time()::text from pg_database"
+    "select oid::bigint, extract(epoch from pg_postmaster_start_time())::text from pg_database"
     " where datname = current_database()"
 )
 
@@ -203,46 +200,48 @@ def _address(connection: psycopg.BaseConnection[Any]) -> str:
 
 
 class Callers:
-    """The callers' connections that are known to lead to the database of a link.
+    """The callers' connections, each compared with ours as to where it leads.
 
-    Each is compared once. Two databases may have a repository of one name, with the same numbers
+    Each is asked once. Two databases may have a repository of one name, with the same numbers
     of elements and claims, and a dequeue would take there what was claimed here.
     """
 
-    def __init__(self, link: Link, repository: str) -> None:
-        self._link = link
+    def __init__(self, repository: str) -> None:
         self._repository = repository
-        self._known: weakref.WeakSet[psycopg.Connection[Any]] = weakref.WeakSet()
+        self._places: weakref.WeakKeyDictionary[psycopg.Connection[Any], object]
+        self._places = weakref.WeakKeyDictionary()
 
-    def driver(self, connection: Any) -> PostgresDriver:
-        """Returns `caller_driver`. Raises InvalidValue, too, when it leads elsewhere."""
+    def driver(self, connection: Any, ours: psycopg.Connection[Any]) -> PostgresDriver:
+        """Returns `caller_driver`. Raises InvalidValue, too, when it leads elsewhere than ours."""
         driver = caller_driver(connection, self._repository)
-        theirs, ours = driver.connection, self._link.connection
-        if ours not in self._known:
-            self._known.clear()  # they were compared with an earlier connection of the link
-        if theirs not in self._known:
-            if _place(theirs) != _place(ours):
-                raise _elsewhere(theirs, ours)
-            self._known.update((theirs, ours))
+        if self._place(driver.connection) != self._place(ours):
+            raise _elsewhere(driver.connection, ours)
         return driver
+
+    def _place(self, connection: psycopg.Connection[Any]) -> object:
+        if connection not in self._places:
+            self._places[connection] = _place(connection)
+        return self._places[connection]
 
 
 class AsyncCallers:
-    """`Callers`, of an async link."""
+    """`Callers`, of async connections."""
 
-    def __init__(self, link: AsyncLink, repository: str) -> None:
-        self._link = link
+    def __init__(self, repository: str) -> None:
         self._repository = repository
-        self._known: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
+        self._places: weakref.WeakKeyDictionary[psycopg.AsyncConnection[Any], object]
+        self._places = weakref.WeakKeyDictionary()
 
-    async def driver(self, connection: Any) -> AsyncPostgresDriver:
+    async def driver(
+        self, connection: Any, ours: psycopg.AsyncConnection[Any]
+    ) -> AsyncPostgresDriver:
         """See `Callers.driver`."""
         driver = await async_caller_driver(connection, self._repository)
-        theirs, ours = driver.connection, self._link.connection
-        if ours not in self._known:
-            self._known.clear()
-        if theirs not in self._known:
-            if await _async_place(theirs) != await _async_place(ours):
-                raise _elsewhere(theirs, ours)
-            self._known.update((theirs, ours))
+        if await self._place(driver.connection) != await self._place(ours):
+            raise _elsewhere(driver.connection, ours)
         return driver
+
+    async def _place(self, connection: psycopg.AsyncConnection[Any]) -> object:
+        if connection not in self._places:
+            self._places[connection] = await _async_place(connection)
+        return self._places[connection]

@@ -6,13 +6,17 @@ Made by `onceq.open_async`. Its methods perform one Op, or run one Program;
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.driver import this_process
+from onceq.engine.links import AsyncLinks
 from onceq.engine.unwrap import AsyncCallers
+from onceq.engine.waiting import Pause
 from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.model import names, ops
@@ -44,8 +48,10 @@ class AsyncQueueOperations:
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located
         self.repository = names.check_repository(repository)
-        self._link = AsyncLink(located, repository)
-        self._callers = AsyncCallers(self._link, repository)
+        self._link = AsyncLinks(located, repository)
+        self._callers = AsyncCallers(repository)
+        self._life_link = AsyncLink(located, repository)
+        self._life_turn = asyncio.Lock()
         self._process = uuid.uuid4()
         self._incarnation: ops.Incarnation | None = None
         self._taken: list[program.Taken] = []
@@ -53,7 +59,7 @@ class AsyncQueueOperations:
 
     async def connect(self) -> Self:
         """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew."""
-        await self._link.reconnect()
+        await self._link.connect()
         return self
 
     # --- queues -----------------------------------------------------------------------------
@@ -139,21 +145,34 @@ class AsyncQueueOperations:
             names.check_eid(eid)
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
-            return await self._link.run(program.dequeue(op, timeout_s))
+            return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
         on = await self._caller(connection)
-        life = await self._live()
-        await self._settle_taken()
-        self._turn = 1 - self._turn  # due elements first, or fresh ones
-        claim = program.claim(
-            life.incarnation, queue, eid=eid, turn=self._turn, timeout_s=timeout_s
-        )
-        element = await self._link.run(claim)
-        if element is not None:
+        pause, first = Pause(), True
+        while (taken := await self._take(on, queue, eid)) is None:
+            delay_s = pause.next(
+                ops.Wait(key="claim", first=first, timeout_s=timeout_s), time.monotonic()
+            )
+            if delay_s is None:
+                return None
+            await asyncio.sleep(delay_s)
+            first = False
+        return taken
+
+    async def _take(self, on: AsyncPostgresDriver, queue: str, eid: UUID | None) -> Element | None:
+        """Claims an element and takes it in the caller's transaction; None: there is none now."""
+        async with self._life_turn:
+            life = await self._live()
+            await self._settle_taken()
+            self._turn = 1 - self._turn  # due elements first, or fresh ones
+            claim = program.claim(life.incarnation, queue, eid=eid, turn=self._turn)
+            element = await self._life_link.run(claim)
+            if element is None:
+                return None
             take = ops.Take(seq=element.seq, incarnation=life.incarnation)
             try:
                 xid = await on.perform(take)
             except OnceqError:
-                await self._link.perform(program.give_back(take))
+                await self._life_link.perform(program.give_back(take))
                 raise
             self._taken.append(program.Taken(element.seq, xid))
         return element
@@ -176,7 +195,7 @@ class AsyncQueueOperations:
 
     async def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
-        return await self._link.perform(program.kill_op(eid, timeout_s))
+        return await self._link.perform(program.kill_op(eid, timeout_s), timeout_s)
 
     async def redrive(self, eid: UUID) -> tuple[UUID, str] | None:
         """Runs again what failed (G3): (eid, rid) of what now runs; None when it is not held."""
@@ -285,7 +304,7 @@ class AsyncQueueOperations:
             tag=names.check_tag(tag),
         )
         timeout_s = names.check_timeout(timeout_s)
-        return await self._link.run(program.dequeue(op, timeout_s))
+        return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
 
     async def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
         """Reads the copy of the element last operated upon, whoever dequeued it since."""
@@ -299,18 +318,20 @@ class AsyncQueueOperations:
 
     # --- lifetime ---------------------------------------------------------------------------
 
-    async def _on(self, connection: Any) -> AsyncLink | AsyncPostgresDriver:
+    async def _on(self, connection: Any) -> AsyncLinks | AsyncPostgresDriver:
         return self._link if connection is None else await self._caller(connection)
 
     async def _caller(self, connection: Any) -> AsyncPostgresDriver:
-        return await self._callers.driver(connection)
+        async with self._link.borrowed() as link:
+            return await self._callers.driver(connection, link.connection)
 
     async def _live(self) -> ops.Incarnation:
+        await self._life_link.reconnect()
         life = self._incarnation
-        if life is None or life.backend_pid != self._link.connection.info.backend_pid:
+        if life is None or life.backend_pid != self._life_link.connection.info.backend_pid:
             host, pid = this_process()
             former = None if life is None else life.incarnation
-            life = await self._link.perform(
+            life = await self._life_link.perform(
                 ops.OpenIncarnation(process=self._process, host=host, pid=pid, former=former)
             )
             self._incarnation = life
@@ -320,17 +341,19 @@ class AsyncQueueOperations:
     async def _settle_taken(self) -> None:
         if self._incarnation is not None and self._taken:
             settle = program.settle_taken(self._taken, self._incarnation.incarnation)
-            self._taken = await self._link.run(settle)
+            self._taken = await self._life_link.run(settle)
 
     async def close(self) -> None:
         """Closes the connection; returns what was dequeued in transactions that rolled back."""
-        life, self._incarnation = self._incarnation, None
-        with contextlib.suppress(OperatingError):  # a lost connection ended the incarnation
-            if life is not None:
-                self._taken = await self._link.run(
-                    program.settle_taken(self._taken, life.incarnation)
-                )
-                await self._link.perform(ops.CloseIncarnation(incarnation=life.incarnation))
+        async with self._life_turn:
+            life, self._incarnation = self._incarnation, None
+            with contextlib.suppress(OperatingError):  # a lost connection ended the incarnation
+                if life is not None:
+                    settle = program.settle_taken(self._taken, life.incarnation)
+                    self._taken = await self._life_link.run(settle)
+                    close = ops.CloseIncarnation(incarnation=life.incarnation)
+                    await self._life_link.perform(close)
+            await self._life_link.close()
         await self._link.close()
         self.located.close()
 

@@ -75,26 +75,16 @@ def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | N
 
 
 def claim(
-    incarnation: int, queue: str, *, eid: UUID | None, turn: int, timeout_s: float | None
+    incarnation: int, queue: str, *, eid: UUID | None, turn: int
 ) -> ops.Program[Element | None]:
-    """Claims the next element of a queue, or the one with this eid, waiting up to timeout_s."""
+    """Claims the next element of a queue, or the one with this eid; None: there is none now."""
     info = yield from show(queue)
-    first = True
-    while True:
-        if eid is not None:
-            found = yield from ops.ClaimEid(
-                incarnation=incarnation, queue_id=info.queue_id, eid=eid
-            )
-        else:
-            claimed = yield from ops.Claim(
-                incarnation=incarnation, queue_id=info.queue_id, n=1, turn=turn, alone=True
-            )
-            found = claimed[0] if claimed else None
-        if found is not None:
-            return found
-        if not (yield from ops.Wait(key="claim", first=first, timeout_s=timeout_s)):
-            return None
-        first = False
+    if eid is not None:
+        return (yield from ops.ClaimEid(incarnation=incarnation, queue_id=info.queue_id, eid=eid))
+    claimed = yield from ops.Claim(
+        incarnation=incarnation, queue_id=info.queue_id, n=1, turn=turn, alone=True
+    )
+    return claimed[0] if claimed else None
 
 
 def give_back(take: ops.Take) -> ops.AbortElement:

@@ -1,4 +1,4 @@
-"""QueueManager's operations, for one thread, on a connection of their own.
+"""QueueManager's operations, on connections of their own.
 
 Made by `onceq.open`. Its methods perform one Op, or run one Program;
 `AsyncQueueOperations` has the same ones, awaited. Source: BHM90 4; spec Q1 to Q6.
@@ -7,12 +7,16 @@ Made by `onceq.open`. Its methods perform one Op, or run one Program;
 from __future__ import annotations
 
 import contextlib
+import threading
+import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.connection import Link
 from onceq.engine.driver import this_process
+from onceq.engine.links import Links
 from onceq.engine.unwrap import Callers
+from onceq.engine.waiting import Pause
 from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.model import names, ops
@@ -39,13 +43,16 @@ T = TypeVar("T")
 
 
 class QueueOperations:
-    """The operations on a repository. Not thread-safe."""
+    """The operations on a repository, for any number of threads: see `onceq.engine.links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located
         self.repository = names.check_repository(repository)
-        self._link = Link(located, repository)
-        self._callers = Callers(self._link, repository)
+        self._link = Links(located, repository)
+        self._callers = Callers(repository)
+        self._life_link = Link(located, repository)
+        self._life_turn = threading.Lock()
+        self._closed = threading.Event()
         self._process = uuid.uuid4()
         self._incarnation: ops.Incarnation | None = None
         self._taken: list[program.Taken] = []
@@ -53,7 +60,7 @@ class QueueOperations:
 
     def connect(self) -> Self:
         """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew."""
-        self._link.reconnect()
+        self._link.connect()
         return self
 
     # --- queues -----------------------------------------------------------------------------
@@ -140,21 +147,34 @@ class QueueOperations:
             names.check_eid(eid)
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
-            return self._link.run(program.dequeue(op, timeout_s))
+            return self._link.run(program.dequeue(op, timeout_s), timeout_s)
         on = self._caller(connection)
-        life = self._live()
-        self._settle_taken()
-        self._turn = 1 - self._turn  # due elements first, or fresh ones
-        claim = program.claim(
-            life.incarnation, queue, eid=eid, turn=self._turn, timeout_s=timeout_s
-        )
-        element = self._link.run(claim)
-        if element is not None:
+        pause, first = Pause(), True
+        while (taken := self._take(on, queue, eid)) is None:
+            delay_s = pause.next(
+                ops.Wait(key="claim", first=first, timeout_s=timeout_s), time.monotonic()
+            )
+            if delay_s is None:
+                return None
+            self._closed.wait(delay_s)
+            first = False
+        return taken
+
+    def _take(self, on: PostgresDriver, queue: str, eid: UUID | None) -> Element | None:
+        """Claims an element and takes it in the caller's transaction; None: there is none now."""
+        with self._life_turn:
+            life = self._live()
+            self._settle_taken()
+            self._turn = 1 - self._turn  # due elements first, or fresh ones
+            claim = program.claim(life.incarnation, queue, eid=eid, turn=self._turn)
+            element = self._life_link.run(claim)
+            if element is None:
+                return None
             take = ops.Take(seq=element.seq, incarnation=life.incarnation)
             try:
                 xid = on.perform(take)
             except OnceqError:
-                self._link.perform(program.give_back(take))
+                self._life_link.perform(program.give_back(take))
                 raise
             self._taken.append(program.Taken(element.seq, xid))
         return element
@@ -177,7 +197,7 @@ class QueueOperations:
 
     def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
-        return self._link.perform(program.kill_op(eid, timeout_s))
+        return self._link.perform(program.kill_op(eid, timeout_s), timeout_s)
 
     def redrive(self, eid: UUID) -> tuple[UUID, str] | None:
         """Runs again what failed (G3): (eid, rid) of what now runs; None when it is not held."""
@@ -290,7 +310,7 @@ class QueueOperations:
             tag=names.check_tag(tag),
         )
         timeout_s = names.check_timeout(timeout_s)
-        return self._link.run(program.dequeue(op, timeout_s))
+        return self._link.run(program.dequeue(op, timeout_s), timeout_s)
 
     def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
         """Reads the copy of the element last operated upon, whoever dequeued it since."""
@@ -304,18 +324,20 @@ class QueueOperations:
 
     # --- lifetime ---------------------------------------------------------------------------
 
-    def _on(self, connection: Any) -> Link | PostgresDriver:
+    def _on(self, connection: Any) -> Links | PostgresDriver:
         return self._link if connection is None else self._caller(connection)
 
     def _caller(self, connection: Any) -> PostgresDriver:
-        return self._callers.driver(connection)
+        with self._link.borrowed() as link:
+            return self._callers.driver(connection, link.connection)
 
     def _live(self) -> ops.Incarnation:
+        self._life_link.reconnect()
         life = self._incarnation
-        if life is None or life.backend_pid != self._link.connection.info.backend_pid:
+        if life is None or life.backend_pid != self._life_link.connection.info.backend_pid:
             host, pid = this_process()
             former = None if life is None else life.incarnation
-            life = self._link.perform(
+            life = self._life_link.perform(
                 ops.OpenIncarnation(process=self._process, host=host, pid=pid, former=former)
             )
             self._incarnation = life
@@ -325,15 +347,19 @@ class QueueOperations:
     def _settle_taken(self) -> None:
         if self._incarnation is not None and self._taken:
             settle = program.settle_taken(self._taken, self._incarnation.incarnation)
-            self._taken = self._link.run(settle)
+            self._taken = self._life_link.run(settle)
 
     def close(self) -> None:
         """Closes the connection; returns what was dequeued in transactions that rolled back."""
-        life, self._incarnation = self._incarnation, None
-        with contextlib.suppress(OperatingError):  # a lost connection ended the incarnation
-            if life is not None:
-                self._taken = self._link.run(program.settle_taken(self._taken, life.incarnation))
-                self._link.perform(ops.CloseIncarnation(incarnation=life.incarnation))
+        self._closed.set()  # ends the waits
+        with self._life_turn:
+            life, self._incarnation = self._incarnation, None
+            with contextlib.suppress(OperatingError):  # a lost connection ended the incarnation
+                if life is not None:
+                    settle = program.settle_taken(self._taken, life.incarnation)
+                    self._taken = self._life_link.run(settle)
+                    self._life_link.perform(ops.CloseIncarnation(incarnation=life.incarnation))
+            self._life_link.close()
         self._link.close()
         self.located.close()
 

@@ -58,7 +58,7 @@ class SimulatedQueueManager(QueueOperations):
 
     def __init__(self, line: Line, process: UUID) -> None:
         super().__init__(Located("", None), "onceq")
-        self._link = cast("Any", line)
+        self._link = self._life_link = cast("Any", line)
         self._process = process
 
     def _caller(self, connection: CallerConnection) -> PostgresDriver:

@@ -6,6 +6,8 @@ Made by `QueueManager.clerk(..., ledger=...)`. One request at a time. After each
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import uuid
 from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from onceq.clerk import program as clerk_program
 from onceq.clerk import receiving
 from onceq.clerk.calls import Calls
-from onceq.clerk.ledger import program, recovery
+from onceq.clerk.ledger import program, recovery, whole
 from onceq.clerk.ledger.program import Kept, Unit
 from onceq.clerk.ledger.runner import AsyncLedgerLink, LedgerLink
 from onceq.errors import IllegalState
@@ -21,7 +23,7 @@ from onceq.model import names
 from onceq.model.ledger import Attributes, LastRequest
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Callable, Generator
     from types import TracebackType
     from typing import Self, Unpack
 
@@ -73,11 +75,12 @@ class _LedgerCalls(Calls[T, R]):
         name: str,
         queue: Queue[T, R],
         ledger: Ledger[Any, Any],
+        who: Callable[[], object],
         *,
         repository: str,
         thread: str,
     ) -> None:
-        super().__init__(name, queue, thread=thread, window=1)
+        super().__init__(name, queue, who, thread=thread, window=1)
         self.kept = Kept(session=self._session, joint=ledger.joint, repository=repository)
 
     def request(self, rid: str, request: T, attributes: SendAttributes) -> LastRequest:
@@ -100,8 +103,8 @@ class _LedgerCalls(Calls[T, R]):
 class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
     """A client's session with a repository, and its own ledger.
 
-    As `Clerk`, for one request at a time, and with what only a ledger can say. Not thread-safe.
-    After InDoubt, `connect()` and `recover()`. Source: BN09 4.3.
+    As `Clerk`, for one request at a time, and with what only a ledger can say. After InDoubt, or a
+    call that was cut short, `connect()` and `recover()`. Source: BN09 4.3.
     """
 
     def __init__(
@@ -114,19 +117,26 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         repository: str,
         thread: str = "",
     ) -> None:
-        super().__init__(name, queue, ledger, repository=repository, thread=thread)
+        super().__init__(
+            name, queue, ledger, threading.get_ident, repository=repository, thread=thread
+        )
         self._link = LedgerLink(link, ledger)
 
+    def _perform(self, call: Program[A]) -> A:
+        with self._alone:
+            return self._link.run(call)
+
     def _run(self, call: Program[A]) -> A:
-        return self._link.run(program.whole(self.kept, call))
+        return self._perform(whole.whole(self.kept, call))
 
     def connect(self) -> Self:
         """Begins a new life, in the repository and on the ledger; fences the former one in both.
 
         What a former life has left prepared ends as the repository decided. LedgerRefused.
         """
-        self._link.reconnect()
-        self._link.run(program.connect(self.kept, uuid.uuid4().hex))
+        with self._alone:
+            self._link.reconnect()
+            self._perform(program.connect(self.kept, uuid.uuid4().hex))
         return self
 
     def recover(self, *, policy: Policy = "ask") -> Recovery:
@@ -145,7 +155,7 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
     def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """Returns the reply. It comes again after a crash, until it is `done`."""
         program.ready(self.kept)
-        return self._link.run(program.beside(self.kept, self._receive(None, timeout_s, None, 1)))[0]
+        return self._perform(whole.beside(self.kept, self._receive(None, timeout_s, None, 1)))[0]
 
     def done(self, reply: Reply[R]) -> None:
         """Notes in the ledger that a reply was processed. The next send notes it too."""
@@ -159,14 +169,14 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         commit: a crash between them leaves state A.
         """
         program.ready(self.kept)
-        self._link.run(program.open_block(self.kept))
+        self._perform(program.open_block(self.kept))
         work: Work[T, R, C] = Work(self, self._link.executor.connection)
         try:
             yield work
         except BaseException:
-            self._link.run(program.close_block(self.kept, None))
+            self._perform(program.close_block(self.kept, None))
             raise
-        self._link.run(program.close_block(self.kept, work.unit))
+        self._perform(program.close_block(self.kept, work.unit))
 
     def transceive(self, rid: str, request: T, *, timeout_s: float | None = None) -> Reply[R]:
         """Sends a request and receives its reply."""
@@ -175,7 +185,7 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     def rereceive(self) -> Reply[R]:
         """Returns the reply of the last receive again, identical. ReplyGone: it was freed."""
-        return self._link.run(program.beside(self.kept, receiving.rereceive(self._session)))
+        return self._perform(whole.beside(self.kept, receiving.rereceive(self._session)))
 
     def resubmit(self) -> None:
         """Sends the request that the ledger has (A; or E, when a person has decided so)."""
@@ -187,11 +197,11 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        return self._link.run(program.beside(self.kept, self._cancel(timeout_s)))
+        return self._perform(whole.beside(self.kept, self._cancel(timeout_s)))
 
     def disconnect(self) -> None:
         """Ends the session; see Clerk.disconnect. The ledger stays as it is."""
-        self._link.run(program.beside(self.kept, clerk_program.disconnect(self._session)))
+        self._perform(whole.beside(self.kept, clerk_program.disconnect(self._session)))
 
     def close(self) -> None:
         """Closes the connections; session and ledger stay. Idempotent."""
@@ -222,16 +232,23 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         repository: str,
         thread: str = "",
     ) -> None:
-        super().__init__(name, queue, ledger, repository=repository, thread=thread)
+        super().__init__(
+            name, queue, ledger, asyncio.current_task, repository=repository, thread=thread
+        )
         self._link = AsyncLedgerLink(link, ledger)
 
+    async def _perform(self, call: Program[A]) -> A:
+        with self._alone:
+            return await self._link.run(call)
+
     async def _run(self, call: Program[A]) -> A:
-        return await self._link.run(program.whole(self.kept, call))
+        return await self._perform(whole.whole(self.kept, call))
 
     async def connect(self) -> Self:
         """See LedgerClerk.connect."""
-        await self._link.reconnect()
-        await self._link.run(program.connect(self.kept, uuid.uuid4().hex))
+        with self._alone:
+            await self._link.reconnect()
+            await self._perform(program.connect(self.kept, uuid.uuid4().hex))
         return self
 
     async def recover(self, *, policy: Policy = "ask") -> Recovery:
@@ -245,7 +262,9 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
     async def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """See LedgerClerk.receive."""
         program.ready(self.kept)
-        return (await self._link.run(program.beside(self.kept, self._receive(None, timeout_s, None, 1))))[0]
+        return (
+            await self._perform(whole.beside(self.kept, self._receive(None, timeout_s, None, 1)))
+        )[0]
 
     async def done(self, reply: Reply[R]) -> None:
         """See LedgerClerk.done."""
@@ -255,14 +274,14 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
     async def transaction(self) -> AsyncGenerator[Work[T, R, C]]:
         """See LedgerClerk.transaction."""
         program.ready(self.kept)
-        await self._link.run(program.open_block(self.kept))
+        await self._perform(program.open_block(self.kept))
         work: Work[T, R, C] = Work(self, self._link.executor.connection)
         try:
             yield work
         except BaseException:
-            await self._link.run(program.close_block(self.kept, None))
+            await self._perform(program.close_block(self.kept, None))
             raise
-        await self._link.run(program.close_block(self.kept, work.unit))
+        await self._perform(program.close_block(self.kept, work.unit))
 
     async def transceive(self, rid: str, request: T, *, timeout_s: float | None = None) -> Reply[R]:
         """See LedgerClerk.transceive."""
@@ -271,7 +290,7 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     async def rereceive(self) -> Reply[R]:
         """See LedgerClerk.rereceive."""
-        return await self._link.run(program.beside(self.kept, receiving.rereceive(self._session)))
+        return await self._perform(whole.beside(self.kept, receiving.rereceive(self._session)))
 
     async def resubmit(self) -> None:
         """See LedgerClerk.resubmit."""
@@ -283,11 +302,11 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See LedgerClerk.cancel_last_request."""
-        return await self._link.run(program.beside(self.kept, self._cancel(timeout_s)))
+        return await self._perform(whole.beside(self.kept, self._cancel(timeout_s)))
 
     async def disconnect(self) -> None:
         """See LedgerClerk.disconnect."""
-        await self._link.run(program.beside(self.kept, clerk_program.disconnect(self._session)))
+        await self._perform(whole.beside(self.kept, clerk_program.disconnect(self._session)))
 
     async def close(self) -> None:
         """See LedgerClerk.close."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from onceq import errors
 from onceq.clerk import program, receiving
+from onceq.clerk.ledger import whole
 from onceq.clerk.session import check
 from onceq.model import admin_ops, ledger_ops, ops
 from onceq.model.client_state import Call
@@ -80,7 +81,7 @@ def connect(kept: Kept, life: str) -> ops.Program[None]:
     returns, so that the registration says for good what was decided there.
     """
     kept.letter, kept.is_working = None, True
-    yield from _known_if_it_failed(kept, _connect(kept, life))
+    yield from whole.known_if_it_failed(kept, _connect(kept, life))
     kept.is_working = False
 
 
@@ -210,56 +211,17 @@ def _in_hand(kept: Kept) -> str | None:
     return rid if rid in kept.session.received else None
 
 
-def whole(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
-    """Runs a call of the clerk, after which, cut short, there is none but connect.
-
-    What a cancellation or Ctrl-C leaves open on the ledger is committed by nobody: whatever would
-    come next, with it, is refused. IllegalState.
-    """
-    _set_working(kept)
-    answer = yield from _known_if_it_failed(kept, call)
-    kept.is_working = False
-    return answer
-
-
 def open_block(kept: Kept) -> ops.Program[None]:
     """Begins the transaction that the client's own work joins; `close_block` ends it."""
-    _set_working(kept)
-    yield from _known_if_it_failed(kept, _begin())
+    whole.set_working(kept)
+    yield from whole.known_if_it_failed(kept, _begin())
 
 
 def close_block(kept: Kept, unit: Unit | None) -> ops.Program[None]:
     """Commits the transaction with what is to be done in it; None: nothing of it happened."""
     end = _roll_back() if unit is None else _conclude(kept, unit)
-    yield from _known_if_it_failed(kept, end)
+    yield from whole.known_if_it_failed(kept, end)
     kept.is_working = False
-
-
-def beside(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
-    """Runs a call that leaves the ledger alone, and that may be cut short. IllegalState."""
-    _refuse_working(kept)
-    return (yield from call)
-
-
-def _refuse_working(kept: Kept) -> None:
-    if kept.is_working or not kept.session.sure:
-        raise errors.IllegalState(
-            "a transaction is open, or the effect of the last call is unknown: end the block of "
-            "the one, or connect() again"
-        )
-
-
-def _set_working(kept: Kept) -> None:
-    _refuse_working(kept)
-    kept.is_working = True
-
-
-def _known_if_it_failed(kept: Kept, steps: ops.Program[T]) -> ops.Program[T]:
-    try:
-        return (yield from steps)
-    except errors.OnceqError as error:
-        kept.is_working = error.outcome is errors.Outcome.UNKNOWN
-        raise
 
 
 def _begin() -> ops.Program[None]:

@@ -1,0 +1,44 @@
+"""One call of a clerk at a time: a second thread or task is refused, and harms nothing.
+
+Used by all clerks. A session has one request after another, so that nothing is gained by a wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.errors import IllegalState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CALLER: Final = "caller"
+
+
+class Alone:
+    """Lets one caller in at a time, as a `with` block, and that one again from within its own call.
+
+    who: returns the caller, a thread or a task. IllegalState: another one's call is under way,
+    which is not touched.
+    """
+
+    __slots__ = ("_depth", "_inside", "_who")
+
+    def __init__(self, who: Callable[[], Any]) -> None:
+        self._who = who
+        self._inside: dict[str, Any] = {}
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = self._who()
+        if self._inside.setdefault(_CALLER, me) != me:  # atomic, and undone if it is cut short
+            raise IllegalState(
+                "one call at a time: another thread or task is in a call of this clerk, which goes "
+                "on untouched; give each its own clerk (`thread=` makes sessions of one client)"
+            )
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._inside.clear()
