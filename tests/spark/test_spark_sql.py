@@ -330,6 +330,23 @@ def test_native_servers_and_spark_share_a_queue(repository: Repository, life: Li
     assert [request.rid for request in rest] == rids[:2]
 
 
+def test_what_is_fresh_and_what_came_back_are_claimed_first_in_turn(
+    repository: Repository, life: Life
+) -> None:
+    """What is always due again does not keep the fresh ones waiting, nor they it."""
+    repository.send(2)
+    first: list[str] = []
+    group = 0
+    for batch in range(4):
+        group = life.claim(group, n=1)
+        requests = life.plan(group)
+        first += [request.rid for request in requests]
+        repository.send(1, first=2 + batch)
+        life.commit(life.stage(requests, batch, reply=lambda _: (None, "always", None)), batch)
+        repository.do("update {}.element set turn = 1 where lane = 10")
+    assert first == ["r0", "r1", "r0", "r2"]
+
+
 def test_what_the_environment_failed_is_run_again_uncharged(
     repository: Repository, life: Life
 ) -> None:

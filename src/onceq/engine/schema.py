@@ -24,6 +24,7 @@ MIGRATIONS = (
     "0003_archive",
     "0004_spark",
     "0005_spark_number",
+    "0006_mend",
 )
 FUNCTION_FILES = (
     "base",

@@ -74,15 +74,17 @@ class ServerSession:
 
 @dataclass(slots=True, kw_only=True)
 class Looks:
-    """How a session looks for requests. misses: looks in a row that found nothing.
+    """How a session looks for requests. at: the place of the queue that is next, one after the other.
 
-    They count anew when it falls asleep. hits: looks in a row that found something. waits: how
-    often it has waited since the last of them.
+    turns: of each queue, of its own: whatever the others do, its lanes come first in turn.
+    misses: looks in a row that found nothing. They count anew when it falls asleep. hits: looks in
+    a row that found something. waits: how often it has waited since the last of them.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
     """
 
     queue_ids: list[int]
-    turn: int = 0
+    at: int
+    turns: list[int]
     misses: int = 0
     hits: int = 0
     waits: int = 0
@@ -91,10 +93,26 @@ class Looks:
     asleep: list[int] | None = None
     seen: ops.Observation | None = None
 
-    def next_turn(self) -> int:
-        """Returns the number of the next look."""
-        self.turn = (self.turn + 1) % TURNS
-        return self.turn
+    @classmethod
+    def of(cls, session: ServerSession, life: ops.Incarnation) -> Looks:
+        """Returns how a life begins to look.
+
+        Each begins elsewhere: what ends each life must not always be the first to be found.
+        """
+        queues = len(session.served)
+        at, turn = life.incarnation % queues, life.incarnation % TURNS
+        return cls(queue_ids=[], at=at, turns=[turn] * queues)
+
+    def next_queue(self) -> int:
+        """Returns the place of the queue to look at now."""
+        at = self.at
+        self.at = (at + 1) % len(self.turns)
+        return at
+
+    def next_turn(self, at: int) -> int:
+        """Returns the number of the next claim from a queue."""
+        self.turns[at] = (self.turns[at] + 1) % TURNS
+        return self.turns[at]
 
     def note(self, found: list[Element], sleep: list[int] | None) -> None:
         """Takes note of what a claim came to; it was to fall asleep on `sleep` if on nothing."""
@@ -118,7 +136,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
     )
     session.incarnation = life.incarnation
     session.counts.lives += 1
-    looks = Looks(queue_ids=[])
+    looks = Looks.of(session, life)
     yield from _attend(session, life, looks)
     while not (yield from ops.Stopping()):
         at, pending = yield from _look(session, life, looks)
@@ -152,7 +170,7 @@ def _execute(
     """
     served = session.served[claimed.at]
     chains = len(session.served) == 1 and served.isolation == "read committed"
-    turn = looks.next_turn()
+    turn = looks.next_turn(claimed.at) if chains else looks.turns[claimed.at]
     queue_id = looks.queue_ids[claimed.at]
     run = Execution(served, queue_id, claimed.elements, turn, chains, drowsy=looks.hits == 1)
     following = yield from execute(session, life, run)
@@ -172,15 +190,14 @@ def _look(
     has found nothing in all its queues falls asleep, and then looks at all of them once more: what
     came meanwhile rang nobody. So it does after a ring, which does not say for which queue it was.
     """
-    turn = looks.next_turn()
     queues = len(looks.queue_ids)
-    at = turn % queues
+    at = looks.next_queue()
     sleep = list(looks.queue_ids) if looks.asleep is None and looks.misses >= queues - 1 else None
     pending = yield from ops.Claim(
         incarnation=life.incarnation,
         queue_id=looks.queue_ids[at],
         n=session.served[at].batch,
-        turn=turn // queues,  # alternates for each queue, however many
+        turn=looks.next_turn(at),
         alone=True,
         everything=looks.waits % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
         may_lose=looks.claims > 0,

@@ -68,6 +68,26 @@ def charges_follow_the_evidence(place: Repository) -> None:
     same(claim(server, life)[0].aborts, 1)
 
 
+def fresh_returned_and_suspects_take_turns(place: Repository) -> None:
+    """Fresh ones first every second time, what is due again and suspects in turn between; alone."""
+    server = declared(place)
+    life = live(server)
+    server.perform(ops.EnqueueMany(queue="orders", bodies=[b"suspect", b"due", b"f", b"g"]))
+    for charge in (Charge.SUSPECT, Charge.RELEASE):
+        same(abort(server, life, claim(server, life)[0], charge), Fate.RETURNED)
+    place.advance(2)
+    bodies = [claim(server, life, turn)[0].body for turn in range(4)]
+    same(bodies, [b"suspect", b"f", b"due", b"g"])
+    server.perform(ops.CloseIncarnation(incarnation=life.incarnation))
+    life = live(server)
+    server.perform(ops.EnqueueMany(queue="orders", bodies=[b"h"]))
+    place.advance(2)
+    for turn, first in ((2, {b"f", b"due", b"g"}), (1, {b"h"})):
+        claimed = claim(server, life, turn, n=3)
+        same({element.body for element in claimed}, first)
+    same([element.is_suspect for element in claim(server, life, 2, n=3)], [True])
+
+
 def a_kill_decides(place: Repository) -> None:
     """Queued or running, KILLED, again KILLED; of what is done, TOO_LATE (G8)."""
     server = declared(place)

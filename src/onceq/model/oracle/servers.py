@@ -34,6 +34,13 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 SUSPECT_PATIENCE = timedelta(seconds=1)
+GROUPS_IN_TURN = (
+    ("suspect waiting", "due", "fresh", "suspect"),
+    ("fresh", "due", "suspect"),
+    ("due", "suspect waiting", "fresh", "suspect"),
+    ("fresh", "due", "suspect"),
+)
+"""The groups of lanes that a claim looks at, by its turn modulo 4."""
 
 Charges = dict[int, Charge]
 
@@ -257,16 +264,13 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
     """Claims for an incarnation, and returns what it got; what has expired gets its reply here."""
     if not _is_open(state, tx, what.queue_id):
         return []
-    even = what.turn % 2 == 0
-    groups = ["due", "fresh"] if even else ["fresh", "due"]
-    if what.alone and _may_claim_suspect(state, tx, incarnation):
-        groups = [*(["suspect waiting"] if even else []), *groups, "suspect"]
+    with_suspects = what.alone and _may_claim_suspect(state, tx, incarnation)
     claimed: list[ElementRow] = []
     wanted = what.n
     free = _free_in(state, tx, what.queue_id)
-    for group in groups if free else []:
-        if wanted <= 0 or (group == "suspect" and wanted < what.n):
-            break
+    for group in GROUPS_IN_TURN[what.turn % 4] if free else ():
+        if group.startswith("suspect") and (wanted < what.n or not with_suspects):
+            continue
         for row in _take(state, tx, incarnation, _pick(state, free, group), wanted=wanted):
             wanted = 0 if row.lane == SUSPECT_LANE else wanted - 1
             claimed.append(row)

@@ -193,9 +193,9 @@ begin
             from onceq.element where claimed_by = p_incarnation);
 end $$;
 
--- Claims up to p_n elements of a queue for an incarnation. p_turn alternates: even turns look at
+-- Claims up to p_n elements of a queue for an incarnation. p_turn counts: even turns look at
 -- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
--- having waited for a second, on every second turn; never where p_alone is false, nor while another
+-- having waited for a second, first on every fourth turn; never where p_alone is false, nor while another
 -- server holds one. Fresh lanes are read from their low-water marks on; p_everything: from the
 -- beginning. p_may_lose: alone in its transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
 -- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
@@ -230,8 +230,9 @@ begin
             where x.queue_id = p_queue_id and x.dequeue_started and x.kind <> 'reply';
         due := case when q.any_late then onceq.turn_at(onceq.now()) end;
         foreach at_lane in array onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) loop
-            exit when wanted = 0 or (at_lane = 11 and wanted < p_n);
-            continue when abs(at_lane) = 11 and not onceq.may_claim_suspect(p_incarnation, p_queue_id);
+            exit when wanted = 0;
+            continue when abs(at_lane) = 11
+                and (wanted < p_n or not onceq.may_claim_suspect(p_incarnation, p_queue_id));
             low := case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end;
             latest := case when at_lane >= 10 then due when at_lane < 0 then due - 1000000
                       else 9223372036854775807 end;
@@ -278,12 +279,15 @@ begin
 end $$;
 
 -- The lanes that a claim looks at, in order; minus 11: the suspects that have waited for a second.
+-- Fresh ones come first on every second turn, and what is due again and suspects in turn on the others:
+-- whatever there is always more of, none of them keeps another waiting.
 create or replace function onceq.lanes_in_turn(
     p_lanes smallint[], p_any_late boolean, p_turn integer, p_alone boolean
 ) returns smallint[]
 language sql immutable as $$
     select case when p_lanes is null then '{}' when not p_any_late then p_lanes
-        else (case when p_turn % 2 = 1 then '{}' when p_alone then '{-11,10}' else '{10}' end::smallint[])
+        else (case when p_turn % 2 = 1 then '{}' when not p_alone then '{10}'
+                   when p_turn % 4 = 0 then '{-11,10}' else '{10,-11}' end::smallint[])
              || p_lanes
              || (case when p_turn % 2 = 1 then '{10}' else '{}' end::smallint[])
              || (case when p_alone then '{11}' else '{}' end::smallint[]) end

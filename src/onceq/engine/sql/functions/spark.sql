@@ -190,12 +190,14 @@ begin
         return p_start;
     end if;
     perform onceq.be_durable();
-    update onceq.spark_server set seen_at = onceq.now(), ran_alone = is_suspect where server_id = p_server;
+    update onceq.spark_server set seen_at = onceq.now(), ran_alone = is_suspect,
+        due_first = case when is_suspect then due_first else not due_first end where server_id = p_server;
     return onceq.spark_gather(p_server, picked, null, is_suspect);
 end $$;
 
--- The seqs to claim next, locked: what is due again, then what is fresh. A suspect runs alone,
--- behind all others, or, having waited for a second, on every second turn.
+-- The seqs to claim next, locked: what is due again, then what is fresh; by turns the one or the other
+-- is taken first, so that neither keeps the other waiting. A suspect runs alone, behind all others, or,
+-- having waited for a second, on every second turn.
 create or replace function onceq.spark_pick(
     s onceq.spark_server, p_n integer, p_bound bigint, out picked bigint[], out is_suspect boolean
 )
@@ -211,12 +213,19 @@ begin
     picked := onceq.spark_suspect(s.queue_id, p_bound, waited);
     is_suspect := picked is not null;
     if not is_suspect then
-        picked := onceq.spark_sound(array(select seq from onceq.element
-            where queue_id = s.queue_id and lane = 10 and claimed_by is null and turn <= due
-              and seq <= p_bound order by turn limit p_n for update skip locked));
-        picked := picked || onceq.spark_sound(array(select seq from onceq.element
-            where queue_id = s.queue_id and lane <= 9 and claimed_by is null and seq <= p_bound
-            order by lane, turn limit p_n - cardinality(picked) for update skip locked));
+        picked := '{}';
+        for at in 1 .. 2 loop
+            if s.due_first = (at = 1) then
+                picked := onceq.spark_sound(array(select seq from onceq.element
+                    where queue_id = s.queue_id and lane = 10 and claimed_by is null and turn <= due
+                      and seq <= p_bound order by turn limit p_n - cardinality(picked) for update skip locked))
+                    || picked;
+            else
+                picked := picked || onceq.spark_sound(array(select seq from onceq.element
+                    where queue_id = s.queue_id and lane <= 9 and claimed_by is null and seq <= p_bound
+                    order by lane, turn limit p_n - cardinality(picked) for update skip locked));
+            end if;
+        end loop;
     end if;
     if picked = '{}' then
         picked := onceq.spark_suspect(s.queue_id, p_bound, interval '0');
