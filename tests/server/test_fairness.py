@@ -76,7 +76,7 @@ class Mix:
     def fill(self, driver: Any) -> None:
         """Makes the queues, and enqueues all of it."""
         for name, load in self.loads.items():
-            driver.run(declare(onceq.Queue(name, bytes, None, **SETTINGS)))
+            driver.run(declare(onceq.Queue(name, bytes, bytes, **SETTINGS)))
             bodies = [str(n).encode() for n in range(load.count)]
             driver.perform(ops.EnqueueMany(queue=name, bodies=bodies))
 

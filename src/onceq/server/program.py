@@ -74,9 +74,10 @@ class ServerSession:
 
 @dataclass(slots=True, kw_only=True)
 class Looks:
-    """How a session looks for requests. at: the place of the queue that is next, one after the other.
+    """How a session looks for requests. at: the place of the queue that is next.
 
-    turns: of each queue, of its own: whatever the others do, its lanes come first in turn.
+    turns: the number of each queue's last claim: its lanes come first in turn, whatever the other
+    queues do.
     misses: looks in a row that found nothing. They count anew when it falls asleep. hits: looks in
     a row that found something. waits: how often it has waited since the last of them.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.

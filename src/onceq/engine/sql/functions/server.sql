@@ -231,8 +231,7 @@ begin
         due := case when q.any_late then onceq.turn_at(onceq.now()) end;
         foreach at_lane in array onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) loop
             exit when wanted = 0;
-            continue when abs(at_lane) = 11
-                and (wanted < p_n or not onceq.may_claim_suspect(p_incarnation, p_queue_id));
+            continue when abs(at_lane) = 11 and (wanted < p_n or not onceq.may_claim_suspect(p_incarnation, p_queue_id));
             low := case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end;
             latest := case when at_lane >= 10 then due when at_lane < 0 then due - 1000000
                       else 9223372036854775807 end;
