@@ -138,7 +138,9 @@ def test_one_that_fails_costs_nobody_else(
     failed = replies.pop("003")
     assert (failed.outcome.value, failed.code, failed.attempts) == ("failed", code, attempts)
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
-    assert len(booking.calls) == N + attempts - 1, "the others ran once"
+    alone = during is swallowed  # nobody knows what was swallowed: others' locks may be behind it
+    assert booking.calls.count(b"003") == attempts + alone
+    assert len(booking.calls) == N + attempts + alone - 1, "the others ran once"
     assert booked(conninfo, qm) == sorted(replies)
 
 

@@ -292,7 +292,10 @@ class AsyncPostgresDriver(ops.RunsAsync):
         try:
             return await self._calls[op.queue](op.element, self.connection)
         except (psycopg.Error, OnceqError) as error:
-            raise session.handler_failure(error, self.connection) from error
+            failure = session.handler_failure(error, self.connection)
+            if failure is error:  # from itself, it would hide what caused it
+                raise
+            raise failure from error
 
     async def _wait(self, op: ops.Wait) -> bool:
         delay = self._pause.next(op, time.monotonic())

@@ -293,7 +293,10 @@ class PostgresDriver(ops.Runs):
         try:
             reply = self._calls[op.queue](op.element, given)
         except (psycopg.Error, OnceqError) as error:
-            raise self._parts.failure or session.handler_failure(error, self.connection) from error
+            failure = self._parts.failure or session.handler_failure(error, self.connection)
+            if failure is error:  # from itself, it would hide what caused it
+                raise
+            raise failure from error
         if self._parts.failure is not None:  # whatever the handler made of it
             raise self._parts.failure
         return reply

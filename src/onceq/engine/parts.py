@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceq.engine import session
-from onceq.errors import ClaimLost, ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
+from onceq.errors import (
+    ClaimLost,
+    ConnectionLost,
+    DeadlineExceeded,
+    HandlerMisuse,
+    OnceqError,
+    StatementRefused,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,12 +27,25 @@ if TYPE_CHECKING:
     from onceq.model import ops
 
 _UNDO = b"rollback to savepoint onceq_part; release savepoint onceq_part"
+LOCK_WAIT_MS = (2, 5)
+"""A part waits for a lock so long, at least and at most, once its batch holds locks of its own.
+
+Short against a batch, and of another length each time, so that of two that wait for each other one
+gives up first. A longer wait would be one without work, and past a second a deadlock.
+"""
+_LIMIT = (
+    "select set_config('lock_timeout', {} + floor(random() * {}) || 'ms', true)"
+    " where current_setting('lock_timeout')::interval not between '1 ms' and '{} ms'; "
+).format(LOCK_WAIT_MS[0], LOCK_WAIT_MS[1] - LOCK_WAIT_MS[0] + 1, LOCK_WAIT_MS[1])
+
+
+_OF_THE_FENCE = (ClaimLost, DeadlineExceeded)
 
 
 class Parts:
     """Of one connection. failure: why the present part could not be started."""
 
-    __slots__ = ("_due", "_is_started", "_repository", "_stands", "failure", "is_named")
+    __slots__ = ("_due", "_holds", "_is_started", "_repository", "_stands", "failure", "is_named")
 
     def __init__(self, repository: str) -> None:
         self._repository = repository
@@ -34,7 +54,7 @@ class Parts:
     def begin(self) -> None:
         """Notes that a transaction begins, in which no request is named yet."""
         self.is_named = False
-        self._stands = False
+        self._stands = self._holds = False
         self.next(None)
 
     def next(self, op: ops.Start | None) -> None:
@@ -57,6 +77,7 @@ class Parts:
         if op is None:
             return b""
         former = "release savepoint onceq_part; " if self._stands else ""
+        former += _LIMIT if self._holds else ""
         self.is_named = self._is_started = self._stands = True
         return (
             f"{former}savepoint onceq_part;"
@@ -72,6 +93,7 @@ class Parts:
         if session.has_failed(connection):
             raise StatementRefused("a statement of the handler's had failed", "25P02")
         started, self._is_started = self._is_started, False
+        self._holds = self._holds or started
         return started
 
     def undo_text(self, connection: psycopg.BaseConnection[Any]) -> bytes:
@@ -85,7 +107,7 @@ class Parts:
             raise ConnectionLost("the connection was lost in the middle of a batch")
         if not session.in_transaction(connection):
             raise HandlerMisuse("the handler ended the transaction that it was given")
-        if self.failure is not None and not isinstance(self.failure, ClaimLost):
+        if self.failure is not None and not isinstance(self.failure, _OF_THE_FENCE):
             raise self.failure
         if not self._is_started:
             return b""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from onceq.server.program import Served, ServerSession
 
 ERROR_CHARS_MAX = 4000
+CAUSES_MAX = 20
+"""So far an error is followed to what caused it."""
 
 CHARGES: dict[type[errors.OnceqError], Charge] = {
     errors.Reject: Charge.REJECT,
@@ -36,8 +38,30 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
 A claim that was lost may have been won again, by the claim chained to the finish of its batch.
 """
 
+CONFLICTS = frozenset({"40001", "40P01", "55P03", "25P02"})
+"""SQLSTATEs by which other transactions may have refused a statement, or that follow a refusal.
+
+They name nobody's fault where a batch held locks: alone, the request would have waited.
+"""
+
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
 """After these the session cannot go on; its next life learns the truth (spec finding 9)."""
+
+
+@dataclass(slots=True)
+class Width:
+    """How many requests of a queue a session claims at once: most, and now."""
+
+    most: int
+    now: int
+
+    def narrow(self) -> None:
+        """Notes that a batch came to nothing: the next is of one."""
+        self.now = 1
+
+    def widen(self) -> None:
+        """Notes that what was claimed has been executed: the next is twice as many."""
+        self.now = min(2 * self.now, self.most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +69,7 @@ class Execution:
     """One run of claimed elements. turn: makes its token unlike any other's.
 
     chains: whether its finish claims the next, or, when there is nothing, falls asleep. drowsy:
-    which it expects.
+    which it expects. width: of the claims from this queue.
     """
 
     served: Served
@@ -53,6 +77,7 @@ class Execution:
     elements: list[Element]
     turn: int
     chains: bool
+    width: Width
     drowsy: bool = False
 
 
@@ -60,7 +85,8 @@ class Execution:
 class Batch:
     """What has become of the requests of a batch. running: the one whose handler was called last.
 
-    fenced: those that are done and used the connection.
+    fenced: those that are done and used the connection. conflicts: the one that ran last met
+    another's lock, while those before it held theirs.
     """
 
     waiting: deque[Element]
@@ -70,6 +96,7 @@ class Batch:
         default_factory=list["tuple[Element, errors.OnceqError]"]
     )
     running: list[Element] = field(default_factory=list["Element"])
+    conflicts: bool = False
 
 
 def execute(
@@ -79,8 +106,11 @@ def execute(
 
     None where no claim followed: this run chains none, or came to nothing.
     """
-    if len(run.elements) > 1:
-        return (yield from _execute_batch(session, life, run))
+    while len(run.elements) > 1:
+        following, rest = yield from _execute_batch(session, life, run)
+        if not rest or (yield from ops.Stopping()):
+            return following
+        run = replace(run, elements=rest)
     return (yield from _execute_one(session, life, run))
 
 
@@ -105,25 +135,33 @@ def _execute_one(
 
 def _execute_batch(
     session: ServerSession, life: ops.Incarnation, run: Execution
-) -> ops.Program[list[Element] | None]:
+) -> ops.Program[tuple[list[Element] | None, list[Element]]]:
+    """Returns what was claimed next, and what is left of a batch that met another's lock.
+
+    What it has done by then is committed, and with it go its locks: whoever waits for them goes on.
+    The rest is a batch of its own, which waits for that lock with none in hand.
+    """
     batch = Batch(deque(run.elements))
     try:
         yield from _begin(life, run, -run.elements[0].seq)
-        while batch.waiting and not (yield from ops.Stopping()):
+        while batch.waiting and not batch.conflicts and not (yield from ops.Stopping()):
             yield from _part(life, run, batch)
-        run = replace(run, chains=run.chains and not batch.failed)  # they are accounted for first
+        rest = list(batch.waiting) if batch.conflicts else []
+        # what failed is accounted for before the next claim
+        run = replace(run, chains=run.chains and not batch.failed and not rest)
         finished = yield from _finish(life, run, batch.done, must=len(batch.fenced))
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
+        run.width.narrow()
         yield from ops.Rollback()
         yield from _one_at_a_time(session, life, run, _ended_by(error, batch))
-        return None
+        return None, []
     session.counts.done += len(batch.done) - finished.lost
     session.counts.claims_lost += finished.lost
     session.fault_in_row = session.fault_in_row and not batch.done
     yield from _account(session, life, batch.failed)
-    return finished.following if run.chains else None
+    return (finished.following if run.chains else None), rest
 
 
 def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[None]:
@@ -139,11 +177,25 @@ def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[No
         raise
     except errors.OnceqError as error:
         yield from ops.Undo()
-        batch.failed.append((element, error))
+        if batch.fenced and _is_conflict(error):
+            batch.conflicts = True
+            batch.waiting.appendleft(element)
+        else:
+            batch.failed.append((element, error))
     else:
         batch.done.append((element, reply))
         if fenced:
             batch.fenced.append(element)
+
+
+def _is_conflict(error: BaseException) -> bool:
+    """Returns whether others' locks may be behind an error, whatever a handler wrapped it in."""
+    seen: BaseException | None = error
+    for _ in range(CAUSES_MAX):
+        if seen is None or getattr(seen, "sqlstate", None) in CONFLICTS:
+            break
+        seen = seen.__cause__ or seen.__context__
+    return seen is not None and getattr(seen, "sqlstate", None) in CONFLICTS
 
 
 def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, errors.OnceqError]]:
@@ -170,7 +222,7 @@ def _one_at_a_time(
     accounted = {element.seq for element, _ in failed}
     for element in run.elements:
         if element.seq not in accounted and not (yield from ops.Stopping()):
-            single = replace(run, elements=[element], chains=False)
+            single = replace(run, elements=[element], chains=False, width=Width(1, 1))
             yield from _execute_one(session, life, single)
 
 
@@ -197,6 +249,7 @@ def _finish(
     must: int,
 ) -> ops.Program[ops.Finished]:
     """Finishes, claims the next and commits; one that failed leaves the session awake."""
+    run.width.widen()
     try:
         return (
             yield from ops.Finish(
@@ -208,7 +261,7 @@ def _finish(
                 must=must,
                 effects=run.served.effects,
                 queue_id=run.queue_id,
-                n=run.served.batch if run.chains else 0,
+                n=run.width.now if run.chains else 0,
                 turn=run.turn,
                 alone=True,
                 slot=life.slot,
@@ -220,6 +273,7 @@ def _finish(
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError:
+        run.width.narrow()
         yield from ops.Rollback()
         yield from ops.Attend(slot=life.slot, queue_ids=[run.queue_id])
         raise

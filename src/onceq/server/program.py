@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from onceq.engine.waiting import Wakes
 from onceq.manager.program import show
 from onceq.model import ops
-from onceq.server.execution import Execution, execute
+from onceq.server.execution import Execution, Width, execute
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -77,15 +77,16 @@ class Looks:
     """How a session looks for requests. at: the place of the queue that is next.
 
     turns: the number of each queue's last claim: its lanes come first in turn, whatever the other
-    queues do.
-    misses: looks in a row that found nothing. They count anew when it falls asleep. hits: looks in
-    a row that found something. waits: how often it has waited since the last of them.
+    queues do. widths: how many are claimed from each at once. misses: looks in a row that found
+    nothing. They count anew when it falls asleep. hits: looks in a row that found something.
+    waits: how often it has waited since the last of them.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
     """
 
     queue_ids: list[int]
     at: int
     turns: list[int]
+    widths: list[Width]
     misses: int = 0
     hits: int = 0
     waits: int = 0
@@ -102,7 +103,8 @@ class Looks:
         """
         queues = len(session.served)
         at, turn = life.incarnation % queues, life.incarnation % TURNS
-        return cls(queue_ids=[], at=at, turns=[turn] * queues)
+        widths = [Width(served.batch, served.batch) for served in session.served]
+        return cls(queue_ids=[], at=at, turns=[turn] * queues, widths=widths)
 
     def next_queue(self) -> int:
         """Returns the place of the queue to look at now."""
@@ -173,7 +175,15 @@ def _execute(
     chains = len(session.served) == 1 and served.isolation == "read committed"
     turn = looks.next_turn(claimed.at) if chains else looks.turns[claimed.at]
     queue_id = looks.queue_ids[claimed.at]
-    run = Execution(served, queue_id, claimed.elements, turn, chains, drowsy=looks.hits == 1)
+    run = Execution(
+        served,
+        queue_id,
+        claimed.elements,
+        turn,
+        chains,
+        width=looks.widths[claimed.at],
+        drowsy=looks.hits == 1,
+    )
     following = yield from execute(session, life, run)
     if following is None:
         return []
@@ -197,7 +207,7 @@ def _look(
     pending = yield from ops.Claim(
         incarnation=life.incarnation,
         queue_id=looks.queue_ids[at],
-        n=session.served[at].batch,
+        n=looks.widths[at].now,
         turn=looks.next_turn(at),
         alone=True,
         everything=looks.waits % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
