@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import threading
+import uuid
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 import onceq
+from onceq.errors import EnvironmentFault
 from onceq.model import ops
-from onceq.server.execution import Width
-from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
+from onceq.model.element import Element, Fate
+from onceq.server.program import Served, ServerSession, serve
+from tests.parts import LIMIT_S, plain, rows, scalar, wait_until
+from tests.server.test_turns import info
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +95,10 @@ def serve_all(
         for server, thread in zip(servers, threads, strict=True):
             server.stop()
             thread.join(LIMIT_S)
-    ended = rows(conninfo, f"select outcome::text, aborts, count(*) from {qm.repository}.history group by 1, 2")
+    ended = rows(
+        conninfo,
+        f"select outcome::text, aborts, count(*) from {qm.repository}.history group by 1, 2",
+    )
     assert ended == [("done", 0, len(bodies))]
     assert rows(conninfo, f"select code, error from {qm.repository}.attempt") == []
     booked = scalar(conninfo, f"select sum(booked) from {qm.repository}.account")
@@ -120,3 +129,74 @@ def test_who_waits_for_the_other_lets_go_of_its_locks(
     handled = [RAW.handled_by(crossing, batch=2) for _ in range(2)]
     serve_all(qm, conninfo, [b"0", b"1", b"11", b"10"], *handled)
     assert set(accounts.refused) == {"55P03"}
+
+
+def element(seq: int) -> Element:
+    return Element(
+        seq=seq,
+        eid=uuid.UUID(int=seq),
+        rid=str(seq),
+        body=b"",
+        role="datagram",
+        queue_id=1,
+        lane=5,
+        priority=4,
+        aborts=0,
+        enqueued_at=datetime(2026, 1, 1, tzinfo=UTC),
+        owes_reply=False,
+    )
+
+
+ANSWERS: dict[type[ops.Op[Any]], Any] = {
+    ops.OpenIncarnation: ops.Incarnation(slot=1, incarnation=7, backend_pid=1),
+    ops.ListQueues: [info("raw", 1)],
+    ops.AbortElement: Fate.RETURNED,
+    ops.Call: b"",
+    ops.Sweep: ops.Observation(value=0, holders=[]),
+}
+
+
+class Database:
+    """Answers a server's Program: it always has work; it refuses so many commits of a batch."""
+
+    def __init__(self, refusals: int) -> None:
+        self.wanted: list[int] = []
+        self._refusals = refusals
+        self._seq = 0
+
+    def answer(self, op: ops.Op[Any]) -> Any:
+        if isinstance(op, ops.Claim):
+            return self._claimed(op.n)
+        if isinstance(op, ops.Finish):
+            return self._finished(op)
+        return ANSWERS.get(type(op), not isinstance(op, ops.Stopping))
+
+    def _finished(self, op: ops.Finish) -> ops.Finished:
+        if len(op.seqs) > 1 and self._refusals:
+            self._refusals -= 1
+            raise EnvironmentFault("could not serialize access", "40001")
+        return ops.Finished(following=self._claimed(op.n) if op.n else [])
+
+    def _claimed(self, n: int) -> list[Element]:
+        self.wanted.append(n)
+        self._seq += n
+        return [element(seq) for seq in range(self._seq - n + 1, self._seq + 1)]
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "serializable"])
+def test_a_batch_that_came_to_nothing_grows_back_from_one(isolation: str) -> None:
+    """Each claim that was executed allows for twice as many; the next conflict, for one."""
+    session = ServerSession(
+        process=uuid.UUID(int=1), host="here", pid=1, served=(Served("raw", isolation, 10),)
+    )
+    database = Database(refusals=2)
+    program = serve(session)
+    step: Callable[[], ops.Op[Any]] = functools.partial(next, program)
+    while len(database.wanted) < 9:
+        op = step()
+        try:
+            step = functools.partial(program.send, database.answer(op))
+        except EnvironmentFault as error:
+            step = functools.partial(program.throw, error)
+    program.close()
+    assert database.wanted == [10, 1, 2, 1, 2, 4, 8, 10, 10]

@@ -27,18 +27,17 @@ if TYPE_CHECKING:
     from onceq.model import ops
 
 _UNDO = b"rollback to savepoint onceq_part; release savepoint onceq_part"
-LOCK_WAIT_MS = (2, 5)
-"""A part waits for a lock so long, at least and at most, once its batch holds locks of its own.
+LOCK_WAIT_MS = 5
+"""A part waits for a lock at most so long, and a half at least, once its batch holds locks.
 
 Short against a batch, and of another length each time, so that of two that wait for each other one
 gives up first. A longer wait would be one without work, and past a second a deadlock.
 """
 _LIMIT = (
-    "select set_config('lock_timeout', {} + floor(random() * {}) || 'ms', true)"
-    " where current_setting('lock_timeout')::interval not between '1 ms' and '{} ms'; "
-).format(LOCK_WAIT_MS[0], LOCK_WAIT_MS[1] - LOCK_WAIT_MS[0] + 1, LOCK_WAIT_MS[1])
-
-
+    f"select set_config('lock_timeout', round({LOCK_WAIT_MS} * (0.5 + random() / 2)) || 'ms', true)"
+    " where current_setting('lock_timeout')::interval"
+    f" not between '1 ms' and '{LOCK_WAIT_MS} ms'; "
+)
 _OF_THE_FENCE = (ClaimLost, DeadlineExceeded)
 
 

@@ -142,7 +142,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
     looks = Looks.of(session, life)
     yield from _attend(session, life, looks)
     while not (yield from ops.Stopping()):
-        at, pending = yield from _look(session, life, looks)
+        at, pending = yield from _look(life, looks)
         while pending and not (yield from ops.Stopping()):
             pending = yield from _execute(session, life, looks, Pending(at, pending))
             looks.executions += 1
@@ -191,9 +191,7 @@ def _execute(
     return following
 
 
-def _look(
-    session: ServerSession, life: ops.Incarnation, looks: Looks
-) -> ops.Program[tuple[int, list[Element]]]:
+def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[Element]]]:
     """Claims from the next queue; returns its place and what was claimed.
 
     The claim of an idle session may be lost in a crash of the database, but for its first: a
