@@ -67,11 +67,11 @@ def servers(conninfo: str, count: int) -> Generator[None]:
             process.wait(LIMIT_S)
 
 
-def wait_for(connection: psycopg.Connection[Any], sql: str) -> None:
+def wait_for(connection: psycopg.Connection[Any], sql: str, *values: int) -> None:
     """Wait until a statement says true. TimeoutError."""
     end = time.monotonic() + LIMIT_S
     while True:
-        row = connection.execute(sql.encode()).fetchone()
+        row = connection.execute(sql.encode(), values).fetchone()
         if row is not None and row[0]:
             return
         if time.monotonic() > end:
@@ -87,12 +87,12 @@ def run(qm: onceq.QueueManager, conninfo: str, accounts: int, processes: int) ->
     qm.enqueue_many(QUEUE, bodies)
     with psycopg.connect(conninfo, autocommit=True) as connection:
         with servers(conninfo, processes):
-            wait_for(connection, f"select count(*) = {processes} from onceq.server")
+            wait_for(connection, "select count(*) = %s from onceq.server", processes)
             began = time.monotonic()
             qm.start(QUEUE.name, enqueue=False)
             wait_for(connection, "select not exists (select from onceq.element)")
             took = time.monotonic() - began
-        wait_for(connection, f"select sum(booked) >= {REQUESTS} from account")
+        wait_for(connection, "select sum(booked) >= %s from account", REQUESTS)
     return REQUESTS / took
 
 
