@@ -46,3 +46,17 @@ def test_what_is_outstanding_is_received_before_what_is_gone_is_told(
         assert clerk.receive(timeout_s=WAIT_S).rid == "2"
         with pytest.raises(ReplyGone):
             clerk.receive(timeout_s=0)
+
+
+def test_what_rereceive_returns_is_not_said_to_be_gone(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    with living(conninfo, repository) as life, qm.clerk("till", RAW, keep=1) as clerk:
+        for rid in ("1", "2"):
+            clerk.send(rid, rid.encode())
+            answer_all(life)
+            clerk.receive(timeout_s=WAIT_S)
+        assert clerk.send("1", b"1").state == "done"
+        with pytest.raises(ReplyGone, match=r"kept: rereceive\(rid\)"):
+            clerk.receive(timeout_s=0, rid="1")
+        assert clerk.rereceive("1").rid == "1"

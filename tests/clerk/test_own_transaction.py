@@ -157,6 +157,24 @@ def test_a_held_reply_is_given_back_as_itself(
         assert clerk.receive(timeout_s=WAIT_S).rid == "2"
 
 
+def test_a_reply_given_back_after_a_disconnect_is_what_recover_speaks_of(
+    qm: onceq.QueueManager, life: Life, conninfo: str
+) -> None:
+    with qm.clerk("till", RAW) as clerk, psycopg.connect(conninfo) as connection:
+        limited(qm)
+        replied(life, clerk, "1")
+        (eid,) = {aborted(clerk, connection).eid for _ in range(LIMIT)}
+        with pytest.raises(ReplyHeld):
+            clerk.receive(timeout_s=WAIT_S, connection=connection)
+        clerk.disconnect()
+    with qm.clerk("till", RAW) as clerk:
+        assert isinstance(clerk.recover(), onceq.Done)
+    assert qm.redrive(eid) == (eid, "1")
+    with qm.clerk("till", RAW) as clerk:
+        assert isinstance(clerk.recover(), onceq.ReplyWaiting)
+        assert clerk.receive(timeout_s=WAIT_S).rid == "1"
+
+
 def test_a_crash_of_the_database_charges_nobody(
     qm: onceq.QueueManager, life: Life, conninfo: str, repository: str
 ) -> None:

@@ -6,17 +6,21 @@ Each test has a PostgreSQL of its own.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
+import threading
 import uuid
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
 import onceq
 from onceq.errors import IllegalState, InDoubt, Outcome
+from onceq.model import ops
 from tests.engine.crashes import (
     NAME,
     RAW,
@@ -274,6 +278,66 @@ def test_9_a_doubt_is_never_resolved_by_a_read_alone(
         assert [one.state for one in resolving.result()] == ["queued"]
         connecting.result()
         assert clerk.last_sent == "1"
+
+
+def _ways(connected: ops.Connection) -> dict[str, list[ops.Op[Any]]]:
+    send = ops.Send(
+        registrant_id=connected.registrant_id,
+        epoch=connected.epoch,
+        queue="raw",
+        rid="1",
+        body=b"x",
+        send_no=1,
+        ack=[],
+    )
+    return {
+        "statement": [send],
+        "transaction": [ops.BeginWork(), replace(send, own_transaction=False), ops.Commit()],
+        "one way": [ops.Post(send=send), ops.Posted()],
+    }
+
+
+async def _commits_of_a_task(
+    cluster: EmbeddedServer, way: str, connected: threading.Event, go: threading.Event
+) -> None:
+    url = f"embedded:{cluster.directory}"
+    async with onceq.open_async(url, repository=NAME) as qm, qm._link.borrowed() as link:
+        commits = _ways(await link.perform(ops.Connect(name="c")))[way]
+        connected.set()
+        await asyncio.to_thread(go.wait)
+        for op in commits:
+            await link.perform(op)
+
+
+def _commits(
+    cluster: EmbeddedServer, way: str, connected: threading.Event, go: threading.Event
+) -> None:
+    url = f"embedded:{cluster.directory}"
+    with onceq.open(url, repository=NAME) as qm, qm._link.borrowed() as link:
+        commits = _ways(link.perform(ops.Connect(name="c")))[way]
+        connected.set()
+        go.wait()
+        for op in commits:
+            link.perform(op)
+
+
+@pytest.mark.parametrize("way", ["statement", "transaction", "one way"])
+@pytest.mark.parametrize("tasks", [False, True], ids=["a thread", "a task"])
+def test_9_every_commit_that_is_cut_short_is_in_doubt(
+    cluster: EmbeddedServer, own: onceq.QueueManager, way: str, *, tasks: bool
+) -> None:
+    own.declare(RAW)
+    connected, go = threading.Event(), threading.Event()
+    given = (cluster, way, connected, go)
+    committing = Background(
+        lambda: asyncio.run(_commits_of_a_task(*given)) if tasks else _commits(*given)
+    )
+    wait_until(connected.is_set)
+    with without_standby(cluster):
+        go.set()
+        cut_short(cluster)
+        with pytest.raises(InDoubt, match="standbys"):
+            committing.result()
 
 
 def test_9_a_server_in_doubt_learns_the_truth(

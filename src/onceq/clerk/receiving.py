@@ -42,7 +42,7 @@ def receive(
     """
     check(session, Call.RECEIVE)
     look = partial(receive_op, session, rid=rid, limit=limit, ckpt=ckpt)
-    _refuse_gone(session, rid)
+    yield from _refuse_gone(session, rid)
     if rid is not None and rid not in session.outstanding:
         raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
     found: list[Element] = []
@@ -124,14 +124,20 @@ def _hand_out(session: Session[Any, Any], found: list[Element], *, in_order: boo
         session.beyond.update({one.rid: one.seq for one in found if one.seq > session.seen})
 
 
-def _refuse_gone(session: Session[Any, Any], rid: str | None) -> None:
+def _refuse_gone(session: Session[Any, Any], rid: str | None) -> ops.Program[None]:
+    """ReplyGone: of a request sent again that had been done, and its reply acknowledged."""
     gone = rid if rid in session.gone else None
     if rid is None and session.gone and not session.outstanding:
         gone = session.gone[0]
-    if gone is not None:
-        session.gone.remove(gone)
-        arrived(session)
-        raise errors.ReplyGone(gone, "done", "done before; its reply is no longer kept", 0)
+    if gone is None:
+        return
+    is_kept = yield from ask(session, receive_op(session, rid=gone, skip=[]))
+    session.gone.remove(gone)
+    arrived(session)
+    why = "its reply was acknowledged, and is kept: rereceive(rid) returns it"
+    raise errors.ReplyGone(
+        gone, "done", f"done before; {why if is_kept else 'its reply is no longer kept'}", 0
+    )
 
 
 def arrived(session: Session[Any, Any]) -> None:

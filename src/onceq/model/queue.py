@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import msgspec
 
 from onceq.errors import InvalidValue
-from onceq.model import names
+from onceq.model import names, stable_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +38,7 @@ def encode(kind: type[Any], value: Any, what: str) -> bytes:
     if kind is bytes:
         return names.check_bytes(what, value)
     try:
-        body = msgspec.json.encode(value)
+        body = stable_json.encode(kind, value)
         msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
         raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error

@@ -11,7 +11,14 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from onceq.errors import Fenced, InvalidValue, QueueNotFound, QueueStopped, TooLarge
+from onceq.errors import (
+    Fenced,
+    IllegalState,
+    InvalidValue,
+    QueueNotFound,
+    QueueStopped,
+    TooLarge,
+)
 from onceq.model import end_user
 from onceq.model.element import Charge, Element, Fate, RequestOutcome
 from onceq.model.names import PRIORITY_MAX
@@ -128,6 +135,8 @@ def open_queue(state: State, tx: Transaction, name: str, body: bytes) -> QueueRo
     """Returns the queue, open for this body. QueueNotFound, QueueStopped, TooLarge."""
     queue = find_queue(state, tx, name)
     state.lock(tx, "queue", queue.queue_id, exclusive=False)
+    if queue.kind == "reply":
+        raise IllegalState(f"queue {name!r} is of the replies to a client")
     if not queue.enqueue_started:
         raise QueueStopped(f"queue {name!r} is stopped for enqueue")
     if len(body) > queue.settings.body_bytes_max:

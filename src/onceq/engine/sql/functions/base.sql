@@ -119,7 +119,10 @@ begin
     if q.queue_id is null then
         raise exception 'queue "%" does not exist', p_name using errcode = 'OQ003';
     end if;
-    if not q.enqueue_started then
+    if q.kind = 'reply' then
+        raise exception 'queue "%" is of the replies to a client: only servers put replies there', q.name
+            using errcode = 'OQ007', hint = 'send the client a request through a queue that it serves';
+    elsif not q.enqueue_started then
         raise exception 'queue "%" is stopped for enqueue', q.name using errcode = 'OQ004';
     end if;
     if octet_length(p_body) > q.body_bytes_max then

@@ -29,6 +29,7 @@ begin
                 case when not q.durable then onceq.current_life() end, sha256(p_body), p_body
             from onceq.queue q
             where q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+              and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
             returning element.eid, life is not null, onceq.queue_bell(queue_id, p_own_transaction)
@@ -206,6 +207,7 @@ language plpgsql volatile as $$
 declare
     e onceq.element;
     home integer;
+    home_name text;
 begin
     perform onceq.be_durable();
     select r.eid, r.rid into eid, rid from onceq.redrive_reply(p_eid) r;
@@ -222,7 +224,10 @@ begin
         select min(queue_id) into home from onceq.queue
             where error_queue_id = e.queue_id and destroyed_at is null having count(*) = 1;
     end if;
-    perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, home);
+    -- The lock by which an enqueue keeps destroy_queue out: of the name, before the look.
+    select name into home_name from onceq.queue where queue_id = home;
+    perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(home_name));
+    perform onceq.hold_queue(home_name) where current_setting('transaction_isolation') <> 'read committed';
     if not exists (select from onceq.queue where queue_id = home and destroyed_at is null) then
         raise exception 'the queue in which element % failed does not exist any more', p_eid
             using errcode = 'OQ003', hint = 'enqueue what it holds in another queue, or leave it here';

@@ -234,6 +234,7 @@ begin
             into x from onceq.registrant r, onceq.queue q
             where r.registrant_id = p_registrant and r.epoch = p_epoch
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+              and q.kind <> 'reply'
               and octet_length(p_body) <= q.body_bytes_max
               and (at_lane = any (q.lanes) or p_not_before is not null)
               and (r.expires or p_expires_at is null);
@@ -330,6 +331,7 @@ begin
                 unnest(p_rids, p_bodies) with ordinality as x (rid, body, n)
             where r.registrant_id = p_registrant and r.epoch = p_epoch
               and q.name = p_queue collate "C" and q.destroyed_at is null and q.enqueue_started
+              and q.kind <> 'reply'
               and octet_length(x.body) <= q.body_bytes_max) s
         on conflict (registrant_id, rid) do nothing;
     get diagnostics sent = row_count;
