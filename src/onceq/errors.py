@@ -62,6 +62,7 @@ __all__ = [
     "DirectoryRefused",
     "EmbeddedError",
     "EmbeddedStartFailed",
+    "EncodingRefused",
     "EnvironmentFault",
     "Expired",
     "Fenced",
@@ -242,6 +243,10 @@ class SchemaTooNew(OperatingError):
 
 class PostgresTooOld(OperatingError):
     """The PostgreSQL server is older than the oldest supported version."""
+
+
+class EncodingRefused(OperatingError):
+    """The database is not in UTF-8, so that it cannot hold every text; use another database."""
 
 
 class PoolerDetected(OperatingError):

@@ -12,6 +12,7 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import onceq
+from onceq.cli.exits import VIOLATION
 from onceq.engine import migrate, session
 from onceq.engine.embedded import find_binaries, open_embedded, stop_embedded
 from onceq.engine.locate import resolve_url
@@ -26,8 +27,9 @@ from onceq.errors import (
     SchemaTooNew,
     StatementRefused,
 )
+from tests.cli.parts import Cli
 from tests.engine.pooler import pooling
-from tests.parts import plain, rows, scalar, serving
+from tests.parts import install_variant, plain, rows, scalar, serving
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -233,6 +235,47 @@ def test_a_plain_role_needs_create_on_the_database_and_no_more(
     assert rows(as_role, "select rolsuper from pg_roles where rolname = current_user") == [(False,)]
     assert migrate.apply_with(as_role, repository_name)
     use(as_role, repository_name)
+
+
+@pytest.mark.parametrize("made_before", [False, True], ids=["now", "by an older version"])
+def test_what_a_member_of_the_owners_role_makes_is_the_owners(
+    conninfo: str,
+    repository_name: str,
+    role: str,
+    *,
+    made_before: bool,
+) -> None:
+    """A server makes sequences; the owner, and pg_dump as the owner, must be able to read them."""
+    owner, member = sql.Identifier(role), sql.Identifier(f"{role}_member")
+    as_owner, as_member = (make_conninfo(conninfo, user=x) for x in (role, f"{role}_member"))
+    migrate.apply_with(as_owner, repository_name)
+    foreign = f"select sequence::text from {repository_name}.foreign_sequences()"
+    with plain(conninfo) as connection:
+        connection.execute(sql.SQL("create role {} login in role {}").format(member, owner))
+        try:
+            if made_before:
+                install_variant(
+                    conninfo, repository_name, "give_to_owner", ("if owner is not null", "if false")
+                )
+            use(as_member, repository_name)
+            assert bool(rows(conninfo, foreign)) == made_before
+            if made_before:
+                repair(as_member, conninfo, repository_name)
+            assert rows(conninfo, foreign) == []
+            assert rows(as_owner, f"select is_called from {repository_name}.started_1")
+        finally:
+            connection.execute(sql.SQL("drop owned by {} cascade").format(member))
+            connection.execute(sql.SQL("drop role {}").format(member))
+
+
+def repair(as_member: str, conninfo: str, repository: str) -> None:
+    """The doctor sees sequences of another role, and `init` gives them to the owner."""
+    install_variant(conninfo, repository, "give_to_owner")
+    cli = Cli(as_member, repository)
+    assert "sequence(s) of another role" in cli("doctor", code=VIOLATION).out
+    assert migrate.apply_with(as_member, repository)
+    assert "sequence(s) of another role" not in cli("doctor").out
+    assert not migrate.apply_with(as_member, repository)
 
 
 def test_a_role_that_may_not_is_told_so(conninfo: str, repository_name: str, role: str) -> None:

@@ -99,6 +99,7 @@ def _examine_database(located: Located, repository: str) -> Iterator[Finding]:
             yield Finding("schema", "fail", str(error))
             return
         yield Finding("schema", "ok", f"{repository}: version {schema.newest()}")
+        yield ownership(health.foreign_sequences(connection, repository))
         orphaned = health.orphaned_claims(connection, repository)
     finally:
         connection.close()
@@ -151,6 +152,24 @@ def disk(free: int) -> Finding:
         "make room: a full disk stops every send",
         verdict=verdict,
     )
+
+
+def ownership(foreign: list[tuple[str, str]]) -> Finding:
+    """Judges whether all sequences are the owner's: else neither it nor pg_dump can read them."""
+    owners = ", ".join(sorted({owner for _, owner in foreign}))
+    return _when(
+        bool(foreign),
+        "ownership",
+        f"{len(foreign)} sequence(s) of another role: {owners}" if foreign else "the owner's",
+        f"`onceq init`, as a superuser or a member of both roles, gives {len(foreign)} back",
+        verdict="fail",
+    )
+
+
+def encoding(facts: DatabaseFacts) -> Finding:
+    """Judges whether the database can hold every text."""
+    advice = "move to a database in UTF8: text that this one cannot hold is refused"
+    return _when(facts.encoding != "UTF8", "encoding", facts.encoding, advice)
 
 
 def version(facts: DatabaseFacts) -> Finding:
@@ -230,6 +249,7 @@ def idle_sessions(facts: DatabaseFacts) -> Finding:
 
 JUDGES: Final[tuple[Callable[[DatabaseFacts], Finding], ...]] = (
     version,
+    encoding,
     durability,
     writable,
     isolation,

@@ -32,6 +32,7 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (errors.UsageError, USAGE),
     (errors.SchemaMismatch, VIOLATION),
     (errors.SchemaTooNew, VIOLATION),
+    (errors.EncodingRefused, VIOLATION),
     (errors.Fenced, VIOLATION),
     (errors.ClaimLost, VIOLATION),
     (errors.QueueStopped, VIOLATION),

@@ -32,6 +32,7 @@ select current_setting('server_version_num')::integer as server_version,
                  from pg_stat_activity where pid <> pg_backend_pid()
                  and backend_type = 'client backend'), 0)::double precision as oldest_transaction_s,
        (select count(*) from pg_prepared_xacts) as prepared_transactions,
+       current_setting('server_encoding') as encoding,
        clock_timestamp() as clock
 """
 
@@ -58,6 +59,7 @@ class DatabaseFacts:
     connections: int
     oldest_transaction_s: float
     prepared_transactions: int
+    encoding: str
     clock: datetime
 
 
@@ -66,6 +68,15 @@ def database_facts(connection: psycopg.Connection[Any]) -> DatabaseFacts:
     with translated(), connection.cursor(row_factory=class_row(DatabaseFacts)) as cursor:
         (found,) = cursor.execute(_DATABASE)
     return found
+
+
+def foreign_sequences(
+    connection: psycopg.Connection[Any], repository: str
+) -> list[tuple[str, str]]:
+    """Returns what others have made and its owner may not read: sequences, and whose they are."""
+    query = sql.SQL("select sequence::text, owner::text from {schema}.foreign_sequences()")
+    with translated():
+        return connection.execute(query.format(schema=sql.Identifier(repository))).fetchall()
 
 
 def orphaned_claims(connection: psycopg.Connection[Any], repository: str) -> int:

@@ -14,7 +14,14 @@ from onceq.engine import schema
 from onceq.engine.driver import connect
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.faults import translated
-from onceq.errors import PostgresTooOld, SchemaMismatch, SchemaMissing, SchemaTooNew
+from onceq.engine.session import ENCODING
+from onceq.errors import (
+    EncodingRefused,
+    PostgresTooOld,
+    SchemaMismatch,
+    SchemaMissing,
+    SchemaTooNew,
+)
 from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
@@ -30,6 +37,16 @@ def check_server(connection: psycopg.Connection[Any]) -> None:
         raise PostgresTooOld(
             f"this server is PostgreSQL {version}; onceq needs {OLDEST_POSTGRES} or newer: "
             "upgrade it, or use embedded:PATH"
+        )
+
+
+def check_encoding(connection: psycopg.Connection[Any]) -> None:
+    """Refuses a database that cannot hold every text. Raises EncodingRefused; nothing happened."""
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != ENCODING:
+        raise EncodingRefused(
+            f"database {connection.info.dbname!r} has encoding {encoding}, and onceq needs "
+            f"{ENCODING}: make one with `create database NAME encoding 'UTF8' template template0`"
         )
 
 
@@ -98,8 +115,8 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
     """Creates the repository, or brings its tables and functions up to date; one transaction.
 
     Idempotent, and safe when several processes do it at once. Returns True when anything was
-    changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld or EnvironmentFault;
-    nothing happened.
+    changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld, EncodingRefused or
+    EnvironmentFault; nothing happened.
     """
     check_repository(repository)
     check_server(connection)
@@ -114,12 +131,24 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
 def _make_or_refresh(connection: psycopg.Connection[Any], repository: str) -> bool:
     version = schema_version(connection, repository)
     if version is None:
+        check_encoding(connection)
         connection.execute(schema.render(repository).encode())
         connection.execute(schema.made(repository).encode())
         return True
     _refuse_other(connection, version, repository)
     changed = _upgrade_tables(connection, repository, version)
-    return _refresh_functions(connection, repository, schema.functions_sha256()) or changed
+    changed = _refresh_functions(connection, repository, schema.functions_sha256()) or changed
+    return _give_to_owner(connection, repository) or changed
+
+
+def _give_to_owner(connection: psycopg.Connection[Any], repository: str) -> bool:
+    """Gives sequences that another role has made to the repository's owner, where this one may."""
+    given = connection.execute(
+        sql.SQL("select {schema}.give_to_owner(sequence) from {schema}.foreign_sequences()").format(
+            schema=sql.Identifier(repository)
+        )
+    ).rowcount
+    return given > 0
 
 
 def _upgrade_tables(connection: psycopg.Connection[Any], repository: str, version: int) -> bool:

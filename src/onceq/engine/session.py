@@ -35,6 +35,8 @@ BELL = "onceq_setting.bell"
 HOST = "onceq_setting.host"
 TIMEOUT_OF_17 = "transaction_timeout"
 """From PostgreSQL 17 on; an older one refuses a session that is to begin with it."""
+ENCODING = "UTF8"
+"""Of every session of ours, whatever the environment or the database says; see `cannot_carry`."""
 CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset all"
 """A handler's SET, temporary tables, LISTEN and open cursors outlive its commit."""
 
@@ -67,7 +69,8 @@ def offers(conninfo: str, wanted: Mapping[str, str]) -> list[str]:
     given = _given_options(conninfo)
     older = {name: value for name, value in wanted.items() if name != TIMEOUT_OF_17}
     tried = [wanted] if len(older) == len(wanted) else [wanted, older]
-    return [*(make_conninfo(conninfo, options=_options(given, one)) for one in tried), conninfo]
+    plain = make_conninfo(conninfo, client_encoding=ENCODING)
+    return [*(make_conninfo(plain, options=_options(given, one)) for one in tried), plain]
 
 
 def _options(given: str, wanted: Mapping[str, str]) -> str:
@@ -217,6 +220,12 @@ class Verdict:
         if self.cut_short is not None:
             text, self.cut_short = self.cut_short, None
             raise InDoubt(f"committed here, but perhaps not on the standbys: {text}")
+
+
+def cannot_carry(connection: psycopg.BaseConnection[Any]) -> str | None:
+    """Returns the encoding of a session in which not every text can travel; None: all can."""
+    encoding = connection.pgconn.parameter_status(b"client_encoding") or b""
+    return None if encoding == ENCODING.encode() else encoding.decode("ascii", "replace")
 
 
 def is_broken(connection: psycopg.BaseConnection[Any]) -> bool:

@@ -116,11 +116,16 @@ def _is_async(found: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
 
 
 def _check(connection: psycopg.BaseConnection[Any]) -> None:
-    """Raises ConnectionLost, or IllegalState where there is no transaction to join."""
+    """Raises ConnectionLost, or IllegalState: nothing to join, or not for every text."""
     if session.is_broken(connection):
         raise ConnectionLost(_GONE)
     if session.commits_at_once(connection):
         raise IllegalState(_NO_TRANSACTION)
+    if encoding := session.cannot_carry(connection):
+        raise IllegalState(
+            f"the connection given has client_encoding {encoding}, in which not every text can "
+            "travel: set client_encoding to UTF8 there"
+        )
 
 
 def caller_driver(connection: Any, repository: str) -> PostgresDriver:

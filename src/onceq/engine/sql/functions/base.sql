@@ -139,6 +139,21 @@ language sql immutable as $$
         then jsonb_build_object('onceq_end_user', p_properties -> 'onceq_end_user') end
 $$;
 
+-- Gives what was made later to the owner of the repository, whoever made it: a member of that role.
+-- Others may not, and keep it; `onceq doctor` tells.
+create or replace function onceq.give_to_owner(p_made regclass) returns void
+language plpgsql volatile as $$
+declare owner regrole;
+begin
+    select t.relowner::regrole into owner from pg_class t, pg_class m
+        where t.oid = 'onceq.server'::regclass and m.oid = p_made and m.relowner <> t.relowner;
+    if owner is not null then
+        execute format('alter sequence %s owner to %s', p_made, owner);
+    end if;
+exception when insufficient_privilege then
+    null;
+end $$;
+
 -- The turn of an element that waits for this moment.
 create or replace function onceq.turn_at(p_moment timestamptz) returns bigint
 language sql stable parallel safe as $$ select (date_part('epoch', p_moment) * 1000000)::bigint $$;

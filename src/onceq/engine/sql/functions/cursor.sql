@@ -75,6 +75,7 @@ begin
         return to_regclass(mark);
     end if;
     execute format('create unlogged sequence %s minvalue 0 start 0', mark);
+    perform onceq.give_to_owner(mark::regclass);
     update onceq.queue set low[p_lane + 1] = mark::regclass where queue_id = p_queue_id;
     return mark;
 end $$;
@@ -119,6 +120,14 @@ begin
 exception when no_data_found then
     null;
 end $$;
+
+-- Those of them that belong to another than the owner of the repository, and to whom.
+create or replace function onceq.foreign_sequences() returns table (sequence regclass, owner regrole)
+language sql stable as $$
+    select c.oid::regclass, c.relowner::regrole from pg_class t, pg_class c
+    where t.oid = 'onceq.server'::regclass and c.relnamespace = t.relnamespace
+      and c.relkind = 'S' and c.relpersistence = 'u' and c.relowner <> t.relowner
+$$;
 
 -- The sequences of this repository that a crash sets back: marks, of lanes and of what was started.
 create or replace function onceq.unlogged_sequences() returns setof pg_class

@@ -34,6 +34,7 @@ begin
     if to_regclass('onceq.started_' || slot) is null then
         execute format('create unlogged sequence onceq.%I minvalue -9223372036854775808 start 0',
             'started_' || slot);
+        perform onceq.give_to_owner(('onceq.started_' || slot)::regclass);
     end if;
     perform setval(('onceq.started_' || slot)::regclass, 0);
     incarnation := nextval('onceq.incarnation_seq');
