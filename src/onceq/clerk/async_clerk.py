@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.clerk import program, transactions
 from onceq.clerk.calls import Calls
+from onceq.engine.silence import waiting, within
 from onceq.engine.unwrap import AsyncCallers
 from onceq.errors import OnceqError, ReceiveTimeout
+from onceq.model.names import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from onceq.clerk.session import Reply
     from onceq.clerk.streaming import Stream
     from onceq.engine.async_connection import AsyncLink
+    from onceq.engine.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
     from onceq.model.ops import Program, Sent, ThreadTags
@@ -41,17 +44,18 @@ class AsyncClerk(Calls[T, R]):
         self._link = link
         self._callers = AsyncCallers(link.repository)
 
-    async def connect(self) -> Self:
+    async def connect(self, *, timeout_s: float | None = None) -> Self:
         """See Clerk.connect."""
         with self._alone:
             self._refuse_open()
-            await self._link.reconnect()
-            await self._run(program.connect(self._session))
+            with self._link.bounded(within(check_timeout(timeout_s))):
+                await self._link.reconnect()
+                await self._link.run(program.connect(self._session))
             self._is_taking = False
         return self
 
-    async def _run(self, call: Program[A]) -> A:
-        with self._alone:
+    async def _run(self, call: Program[A], patience: Patience | None = None) -> A:
+        with self._alone, self._link.bounded(patience):
             return await self._link.run(call)
 
     async def disconnect(self) -> None:
@@ -62,10 +66,13 @@ class AsyncClerk(Calls[T, R]):
         self,
         rid: str,
         request: T,
+        *,
+        timeout_s: float | None = None,
         **attributes: Unpack[RequestAttributes],
     ) -> Sent:
         """See Clerk.send."""
-        return await self._run(self._send(rid, request, attributes))
+        patience = within(check_timeout(timeout_s))
+        return await self._run(self._send(rid, request, attributes), patience)
 
     async def send_one_way(
         self, rid: str, request: T, **attributes: Unpack[RequestAttributes]
@@ -92,7 +99,8 @@ class AsyncClerk(Calls[T, R]):
                 if connection is not None:
                     with self._alone:
                         return await self._receive_in(connection, checkpoint, timeout_s, rid)
-                return (await self._run(self._receive(checkpoint, timeout_s, rid, 1)))[0]
+                receive = self._receive(checkpoint, timeout_s, rid, 1)
+                return (await self._run(receive, waiting(timeout_s)))[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or await on_timeout(late) is not True:
                     raise
@@ -102,7 +110,7 @@ class AsyncClerk(Calls[T, R]):
     ) -> Reply[R]:
         """Receives a reply in the transaction of the caller's connection."""
         caller = await self._callers.driver(connection, self._link.connection)
-        reply = await self._run(self._begin(rid, timeout_s))
+        reply = await self._run(self._begin(rid, timeout_s), waiting(timeout_s))
         take = self._take(reply.rid, checkpoint)
         self._session.sure = False  # cut short here, the next life has to look
         self._caller, self._is_taking = caller, True
@@ -120,7 +128,8 @@ class AsyncClerk(Calls[T, R]):
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
         """See Clerk.receive_many."""
-        return await self._run(self._receive(checkpoint, timeout_s, None, limit))
+        receive = self._receive(checkpoint, timeout_s, None, limit)
+        return await self._run(receive, waiting(timeout_s))
 
     def stream(
         self,
@@ -130,16 +139,17 @@ class AsyncClerk(Calls[T, R]):
         on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None = None,
     ) -> AsyncIterator[Reply[R]]:
         """See Clerk.stream: `async for reply in clerk.stream(...)`."""
-        return self._streamed(self._stream(requests, timeout_s), on_timeout)
+        return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
 
     async def _streamed(
         self,
         stream: Stream[R],
+        timeout_s: float | None,
         on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None,
     ) -> AsyncIterator[Reply[R]]:
         while True:
             try:
-                replies = await self._run(self._step(stream))
+                replies = await self._run(self._step(stream), waiting(timeout_s))
             except ReceiveTimeout as late:
                 if on_timeout is None or await on_timeout(late) is not True:
                     raise
@@ -162,7 +172,7 @@ class AsyncClerk(Calls[T, R]):
         timeout_s: float | None = None,
     ) -> Reply[R]:
         """See Clerk.transceive."""
-        await self.send(rid, request)
+        await self._run(self._send(rid, request, {}), waiting(check_timeout(timeout_s)))
         return await self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     async def process(
@@ -173,7 +183,8 @@ class AsyncClerk(Calls[T, R]):
         timeout_s: float | None = None,
     ) -> list[Processed[R]]:
         """See Clerk.process; handler, device and whoever is asked may be awaitable."""
-        return await self._run(self._process(handler, policy, timeout_s))
+        process = self._process(handler, policy, timeout_s)
+        return await self._run(process, waiting(timeout_s))
 
     async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """See Clerk.acknowledge."""
@@ -193,7 +204,7 @@ class AsyncClerk(Calls[T, R]):
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        return await self._run(self._cancel(timeout_s))
+        return await self._run(self._cancel(timeout_s), waiting(timeout_s))
 
     async def recover(
         self,

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.clerk import program, transactions
 from onceq.clerk.calls import Calls
+from onceq.engine.silence import waiting, within
 from onceq.engine.unwrap import Callers
 from onceq.errors import OnceqError, ReceiveTimeout
+from onceq.model.names import check_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from onceq.clerk.session import Reply
     from onceq.clerk.streaming import Stream
     from onceq.engine.connection import Link
+    from onceq.engine.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
     from onceq.model.ops import Program, Sent, ThreadTags
@@ -51,17 +54,22 @@ class Clerk(Calls[T, R]):
         self._link = link
         self._callers = Callers(link.repository)
 
-    def connect(self) -> Self:
-        """Begins a new life, on a new connection if the old one broke; fences the former life."""
+    def connect(self, *, timeout_s: float | None = None) -> Self:
+        """Begins a new life, on a new connection if the old one broke; fences the former life.
+
+        timeout_s: when it gives up, CannotConnect or InDoubt; a host that is silent, after 2 s at
+        least. None: when TCP does, and after `connect_timeout`.
+        """
         with self._alone:
             self._refuse_open()
-            self._link.reconnect()
-            self._run(program.connect(self._session))
+            with self._link.bounded(within(check_timeout(timeout_s))):
+                self._link.reconnect()
+                self._link.run(program.connect(self._session))
             self._is_taking = False
         return self
 
-    def _run(self, call: Program[A]) -> A:
-        with self._alone:
+    def _run(self, call: Program[A], patience: Patience | None = None) -> A:
+        with self._alone, self._link.bounded(patience):
             return self._link.run(call)
 
     def disconnect(self) -> None:
@@ -72,15 +80,19 @@ class Clerk(Calls[T, R]):
         self,
         rid: str,
         request: T,
+        *,
+        timeout_s: float | None = None,
         **attributes: Unpack[RequestAttributes],
     ) -> Sent:
         """Sends a request; request and rid are stable when it returns (G6).
 
-        rid: 1 to 200 bytes, never used before with other content (RidReused). attributes: see
-        RequestAttributes. Sending acknowledges the reply before (C17). Raises QueueNotFound,
-        QueueStopped, TooLarge, InvalidValue: nothing happened.
+        rid: 1 to 200 bytes, never used before with other content (RidReused). timeout_s: when it
+        gives up, InDoubt; None: when TCP does. attributes: see RequestAttributes. Sending
+        acknowledges the reply before (C17). Raises QueueNotFound, QueueStopped, TooLarge,
+        InvalidValue: nothing happened.
         """
-        return self._run(self._send(rid, request, attributes))
+        patience = within(check_timeout(timeout_s))
+        return self._run(self._send(rid, request, attributes), patience)
 
     def send_one_way(self, rid: str, request: T, **attributes: Unpack[RequestAttributes]) -> None:
         """Sends a request without waiting until it is stable (C2).
@@ -121,7 +133,8 @@ class Clerk(Calls[T, R]):
                 if connection is not None:
                     with self._alone:
                         return self._receive_in(connection, checkpoint, timeout_s, rid)
-                return self._run(self._receive(checkpoint, timeout_s, rid, 1))[0]
+                receive = self._receive(checkpoint, timeout_s, rid, 1)
+                return self._run(receive, waiting(timeout_s))[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or on_timeout(late) is not True:
                     raise
@@ -131,7 +144,7 @@ class Clerk(Calls[T, R]):
     ) -> Reply[R]:
         """Receives a reply in the transaction of the caller's connection."""
         caller = self._callers.driver(connection, self._link.connection)
-        reply = self._run(self._begin(rid, timeout_s))
+        reply = self._run(self._begin(rid, timeout_s), waiting(timeout_s))
         take = self._take(reply.rid, checkpoint)
         self._session.sure = False  # cut short here, the next life has to look
         self._caller, self._is_taking = caller, True
@@ -149,7 +162,8 @@ class Clerk(Calls[T, R]):
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
         """Returns the replies that wait, at least one and at most `limit` (C6)."""
-        return self._run(self._receive(checkpoint, timeout_s, None, limit))
+        receive = self._receive(checkpoint, timeout_s, None, limit)
+        return self._run(receive, waiting(timeout_s))
 
     def stream(
         self,
@@ -169,16 +183,17 @@ class Clerk(Calls[T, R]):
         `receive`, for each wait; after ReceiveTimeout, or any other error, stream again, from
         `last_sent` on.
         """
-        return self._streamed(self._stream(requests, timeout_s), on_timeout)
+        return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
 
     def _streamed(
         self,
         stream: Stream[R],
+        timeout_s: float | None,
         on_timeout: Callable[[ReceiveTimeout], bool | None] | None,
     ) -> Iterator[Reply[R]]:
         while True:
             try:
-                replies = self._run(self._step(stream))
+                replies = self._run(self._step(stream), waiting(timeout_s))
             except ReceiveTimeout as late:
                 if on_timeout is None or on_timeout(late) is not True:
                     raise
@@ -204,7 +219,7 @@ class Clerk(Calls[T, R]):
         timeout_s: float | None = None,
     ) -> Reply[R]:
         """Sends a request and receives its reply."""
-        self.send(rid, request)
+        self._run(self._send(rid, request, {}), waiting(check_timeout(timeout_s)))
         return self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     def process(
@@ -221,7 +236,8 @@ class Clerk(Calls[T, R]):
         returns an empty list. timeout_s: for each reply; None waits for ever. Raises what the
         handler raises, ReceiveTimeout, ReplyGone; call it again. Source: BHM90 3, CSEP 9.2.
         """
-        return self._run(self._process(handler, policy, timeout_s))
+        process = self._process(handler, policy, timeout_s)
+        return self._run(process, waiting(timeout_s))
 
     def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded (C6)."""
@@ -245,7 +261,7 @@ class Clerk(Calls[T, R]):
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills the last request (G8). DeadlineExceeded: nothing happened. Source: BHM90 7."""
-        return self._run(self._cancel(timeout_s))
+        return self._run(self._cancel(timeout_s), waiting(timeout_s))
 
     def recover(
         self,

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import exchange, forking, session
+from onceq.engine import exchange, forking, session, silence
 from onceq.engine.async_driver import AsyncPostgresDriver, open_session
 from onceq.engine.migrate import verify_with
 from onceq.errors import CannotConnect
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import psycopg
 
     from onceq.engine.exchange import Line
@@ -38,6 +41,7 @@ class AsyncLink:
         self._wakes = wakes
         self._limit_s = limit_s
         self._options = driver_options
+        self._patience: silence.Patience | None = None
         self._line: Line | None = None
         self._driver: AsyncPostgresDriver | None = None
 
@@ -57,14 +61,18 @@ class AsyncLink:
             await self.close()
         if self._driver is None:
             await asyncio.to_thread(self._located.ensure_running)
-            await asyncio.to_thread(verify_with, self._located.conninfo, self._repository)
+            await asyncio.to_thread(
+                verify_with, self._located.conninfo, self._repository, self._patience
+            )
             self._driver = await self._begin(self._located.conninfo)
 
     async def _begin(self, conninfo: str) -> AsyncPostgresDriver:
         line = exchange.join(conninfo, self._wakes)
         try:
             connection, again = await open_session(
-                conninfo, session.settings(limit_s=self._limit_s, bell=line.bell_text)
+                conninfo,
+                session.settings(limit_s=self._limit_s, bell=line.bell_text),
+                self._patience,
             )
         except BaseException:
             await asyncio.to_thread(line.close)
@@ -75,13 +83,28 @@ class AsyncLink:
             driver.commit_text = session.commit_text(again)
         return driver
 
+    @contextlib.contextmanager
+    def bounded(self, patience: silence.Patience | None) -> Generator[None]:
+        """A block in which a silent link is given up with this patience; None: never."""
+        self._patience = patience
+        try:
+            yield
+        finally:
+            self._patience = None
+
     async def run(self, program: ops.Program[T]) -> T:
         """Runs a Program on this link."""
-        return await self._open().run(program)
+        driver = self._open()
+        if self._patience is None:
+            return await driver.run(program)
+        with silence.bounded(driver.connection, self._patience):
+            return await driver.run(program)
 
     async def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op on this link."""
-        return await self._open().perform(op)
+        driver = self._open()
+        with silence.bounded(driver.connection, self._patience):
+            return await driver.perform(op)
 
     def _open(self) -> AsyncPostgresDriver:
         if self._driver is None:

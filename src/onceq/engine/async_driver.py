@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg.generators import execute, fetch_many
 
-from onceq.engine import faultpoints, forking, session
+from onceq.engine import faultpoints, forking, session, silence
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.cursors import AsyncOwnCursor
 from onceq.engine.gate import Gate
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts
+from onceq.engine.silence import OwnAsyncConnection
 from onceq.engine.waiting import Pause
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import ops
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.bell import Bell
     from onceq.engine.exchange import Line
+    from onceq.engine.silence import Patience
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
@@ -38,27 +40,22 @@ GATE_POLL_S = 0.005
 STOP_POLL_S = 0.05
 
 
-async def connect(conninfo: str) -> psycopg.AsyncConnection[Any]:
+async def connect(conninfo: str, patience: Patience | None = None) -> psycopg.AsyncConnection[Any]:
     """Returns a session of ours; see `onceq.engine.driver.connect`."""
-    connection, _ = await open_session(conninfo, session.settings())
+    connection, _ = await open_session(conninfo, session.settings(), patience)
     return connection
 
 
 async def open_session(
-    conninfo: str, settings: Mapping[str, str]
+    conninfo: str, settings: Mapping[str, str], patience: Patience | None = None
 ) -> tuple[psycopg.AsyncConnection[Any], str]:
     """Returns a session with these settings; see `onceq.engine.driver.open_session`."""
+    conninfo = silence.hasty(conninfo, patience)
     connection = await _connect(session.offers(conninfo, settings))
     forking.keep(connection)
-    again = ""
     try:
-        backend_pid, host = await _who(connection)
-        if session.is_pooled(connection, backend_pid):
-            async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as second:
-                session.refuse_pooler(backend_pid, (await _who(second))[0])
-        if host != settings[session.HOST]:
-            again = session.set_text(settings, connection.info.server_version)
-            await connection.execute(again.encode())
+        with silence.bounded(connection, patience):
+            again = await _made_ours(connection, conninfo, settings)
     except psycopg.Error as error:
         await connection.close()
         raise session.cannot_connect(error) from error
@@ -68,10 +65,25 @@ async def open_session(
     return connection, again
 
 
+async def _made_ours(
+    connection: psycopg.AsyncConnection[Any], conninfo: str, settings: Mapping[str, str]
+) -> str:
+    """See `onceq.engine.driver`."""
+    backend_pid, host = await _who(connection)
+    if session.is_pooled(connection, backend_pid):
+        async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as second:
+            session.refuse_pooler(backend_pid, (await _who(second))[0])
+    if host == settings[session.HOST]:
+        return ""
+    again = session.set_text(settings, connection.info.server_version)
+    await connection.execute(again.encode())
+    return again
+
+
 async def _connect(offers: list[str]) -> psycopg.AsyncConnection[Any]:
     for offer in offers:
         try:
-            return await psycopg.AsyncConnection.connect(offer, autocommit=True)
+            return await OwnAsyncConnection.connect(offer, autocommit=True)
         except psycopg.Error as error:
             if offer is offers[-1] or not session.is_refused(error):
                 raise session.cannot_connect(error) from error

@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import exchange, forking, migrate, session
+from onceq.engine import exchange, forking, migrate, session, silence
 from onceq.engine.driver import PostgresDriver, open_session
 from onceq.errors import CannotConnect
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import psycopg
 
     from onceq.engine.exchange import Line
@@ -45,6 +47,7 @@ class Link:
         self._wakes = wakes
         self._limit_s = limit_s
         self._options = driver_options
+        self._patience: silence.Patience | None = None
         self._line: Line | None = None
         self._driver: PostgresDriver | None = None
 
@@ -74,10 +77,13 @@ class Link:
             line = exchange.join(conninfo, self._wakes)
             undo.callback(line.close)
             connection, again = open_session(
-                conninfo, session.settings(limit_s=self._limit_s, bell=line.bell_text)
+                conninfo,
+                session.settings(limit_s=self._limit_s, bell=line.bell_text),
+                self._patience,
             )
             undo.callback(connection.close)
-            migrate.verify(connection, self._repository)
+            with silence.bounded(connection, self._patience):
+                migrate.verify(connection, self._repository)
             undo.pop_all()
         self._line = line
         driver = PostgresDriver(connection, self._repository, line=line, **self._options)
@@ -85,13 +91,28 @@ class Link:
             driver.commit_text = session.commit_text(again)
         return driver
 
+    @contextlib.contextmanager
+    def bounded(self, patience: silence.Patience | None) -> Generator[None]:
+        """A block in which a silent link is given up with this patience; None: never."""
+        self._patience = patience
+        try:
+            yield
+        finally:
+            self._patience = None
+
     def run(self, program: ops.Program[T]) -> T:
         """Runs a Program on this link."""
-        return self._open().run(program)
+        driver = self._open()
+        if self._patience is None:
+            return driver.run(program)
+        with silence.bounded(driver.connection, self._patience):
+            return driver.run(program)
 
     def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op on this link."""
-        return self._open().perform(op)
+        driver = self._open()
+        with silence.bounded(driver.connection, self._patience):
+            return driver.perform(op)
 
     def _open(self) -> PostgresDriver:
         if self._driver is None:

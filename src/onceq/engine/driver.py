@@ -17,12 +17,13 @@ import psycopg
 from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus
 
-from onceq.engine import faultpoints, forking, session
+from onceq.engine import faultpoints, forking, session, silence
 from onceq.engine.binding import BINDINGS, Binding
 from onceq.engine.cursors import OwnCursor
 from onceq.engine.gate import Gate
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts, Unstarted
+from onceq.engine.silence import OwnConnection
 from onceq.engine.waiting import Pause
 from onceq.errors import IllegalState, InvalidValue, OnceqError
 from onceq.model import ops
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onceq.engine.exchange import Line
+    from onceq.engine.silence import Patience
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
@@ -39,31 +41,29 @@ DatabaseError = psycopg.Error
 """What the database raises through a handler, for those who may not name psycopg."""
 
 
-def connect(conninfo: str) -> psycopg.Connection[Any]:
+def connect(conninfo: str, patience: Patience | None = None) -> psycopg.Connection[Any]:
     """Returns a session of ours: autocommit, synchronous, not through a transaction pooler.
 
-    Raises CannotConnect, PoolerDetected; nothing happened.
+    patience: with the connection as it is made. Raises CannotConnect, PoolerDetected; nothing
+    happened.
     """
-    connection, _ = open_session(conninfo, session.settings())
+    connection, _ = open_session(conninfo, session.settings(), patience)
     return connection
 
 
-def open_session(conninfo: str, settings: Mapping[str, str]) -> tuple[psycopg.Connection[Any], str]:
+def open_session(
+    conninfo: str, settings: Mapping[str, str], patience: Patience | None = None
+) -> tuple[psycopg.Connection[Any], str]:
     """Returns a session with these settings, and the SQL that must follow each RESET ALL in it.
 
     That is none, but where a pooler dropped the startup options. Raises as `connect`.
     """
+    conninfo = silence.hasty(conninfo, patience)
     connection = _connect(session.offers(conninfo, settings))
     forking.keep(connection)
-    again = ""
     try:
-        backend_pid, host = _who(connection)
-        if session.is_pooled(connection, backend_pid):
-            with psycopg.connect(conninfo, autocommit=True) as second:
-                session.refuse_pooler(backend_pid, (_who(second))[0])
-        if host != settings[session.HOST]:
-            again = session.set_text(settings, connection.info.server_version)
-            connection.execute(again.encode())
+        with silence.bounded(connection, patience):
+            again = _made_ours(connection, conninfo, settings)
     except psycopg.Error as error:
         connection.close()
         raise session.cannot_connect(error) from error
@@ -73,10 +73,25 @@ def open_session(conninfo: str, settings: Mapping[str, str]) -> tuple[psycopg.Co
     return connection, again
 
 
+def _made_ours(
+    connection: psycopg.Connection[Any], conninfo: str, settings: Mapping[str, str]
+) -> str:
+    """Refuses a pooler that mixes sessions; sets what another one dropped, and returns it."""
+    backend_pid, host = _who(connection)
+    if session.is_pooled(connection, backend_pid):
+        with psycopg.connect(conninfo, autocommit=True) as second:
+            session.refuse_pooler(backend_pid, (_who(second))[0])
+    if host == settings[session.HOST]:
+        return ""
+    again = session.set_text(settings, connection.info.server_version)
+    connection.execute(again.encode())
+    return again
+
+
 def _connect(offers: list[str]) -> psycopg.Connection[Any]:
     for offer in offers:
         try:
-            return psycopg.connect(offer, autocommit=True)
+            return OwnConnection.connect(offer, autocommit=True)
         except psycopg.Error as error:
             if offer is offers[-1] or not session.is_refused(error):
                 raise session.cannot_connect(error) from error
@@ -278,9 +293,13 @@ class PostgresDriver(ops.Runs):
     def _execute(self, text: bytes, *, committing: bool) -> None:
         """Executes SQL that has no parameters and whose rows nobody wants, by libpq itself.
 
-        A cursor of psycopg costs more than the statement. Only for what is short: it blocks.
+        A cursor of psycopg costs more than the statement. Only for what is short: it blocks, but
+        where there is a deadline.
         """
         try:
+            if silence.is_bounded(self.connection):
+                self.connection.execute(text)
+                return
             with self.connection.lock:
                 result = self.connection.pgconn.exec_(text)
             if result.status == ExecStatus.FATAL_ERROR:

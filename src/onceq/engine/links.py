@@ -12,6 +12,7 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from onceq.engine import silence
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.connection import Link
 from onceq.errors import CannotConnect, DeadlineExceeded
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from onceq.engine.locate import Located
+    from onceq.engine.silence import Patience
     from onceq.model import ops
 
 T = TypeVar("T")
@@ -49,24 +51,29 @@ class Links:
         self._free: list[Link] = []
         self._is_open = False
 
-    def connect(self) -> None:
+    def connect(self, timeout_s: float | None = None) -> None:
         """Connects once, so that what is wrong is said now: CannotConnect, SchemaMissing."""
         self._is_open = True
-        with self.borrowed():
+        with self.borrowed(timeout_s, silence.within(timeout_s)):
             pass
 
     def run(self, program: ops.Program[T], wait_s: float | None = None) -> T:
-        """Runs a Program on a connection of its own. DeadlineExceeded: none was free in time."""
-        with self.borrowed(wait_s) as link:
+        """Runs a Program on a connection of its own. DeadlineExceeded: none was free in time.
+
+        wait_s: when it ends by itself, and so how long a silent link is borne; None: for ever.
+        """
+        with self.borrowed(wait_s, silence.waiting(wait_s)) as link:
             return link.run(program)
 
     def perform(self, op: ops.Op[T], wait_s: float | None = None) -> T:
         """Performs one Op; see `run`."""
-        with self.borrowed(wait_s) as link:
+        with self.borrowed(wait_s, silence.waiting(wait_s)) as link:
             return link.perform(op)
 
     @contextlib.contextmanager
-    def borrowed(self, wait_s: float | None = None) -> Generator[Link]:
+    def borrowed(
+        self, wait_s: float | None = None, patience: Patience | None = None
+    ) -> Generator[Link]:
         """A connection, for the time of a block. wait_s: to be free; none or 0: TURN_S."""
         if not self._is_open:
             raise CannotConnect(_CLOSED)
@@ -75,8 +82,9 @@ class Links:
         try:
             link = self._free.pop() if self._free else Link(self._located, self._repository)
             try:
-                link.reconnect()
-                yield link
+                with link.bounded(patience):
+                    link.reconnect()
+                    yield link
             finally:
                 self._give_back(link)
         finally:
@@ -105,24 +113,26 @@ class AsyncLinks:
         self._free: list[AsyncLink] = []
         self._is_open = False
 
-    async def connect(self) -> None:
+    async def connect(self, timeout_s: float | None = None) -> None:
         """See Links.connect."""
         self._is_open = True
-        async with self.borrowed():
+        async with self.borrowed(timeout_s, silence.within(timeout_s)):
             pass
 
     async def run(self, program: ops.Program[T], wait_s: float | None = None) -> T:
         """See Links.run."""
-        async with self.borrowed(wait_s) as link:
+        async with self.borrowed(wait_s, silence.waiting(wait_s)) as link:
             return await link.run(program)
 
     async def perform(self, op: ops.Op[T], wait_s: float | None = None) -> T:
         """See Links.perform."""
-        async with self.borrowed(wait_s) as link:
+        async with self.borrowed(wait_s, silence.waiting(wait_s)) as link:
             return await link.perform(op)
 
     @contextlib.asynccontextmanager
-    async def borrowed(self, wait_s: float | None = None) -> AsyncGenerator[AsyncLink]:
+    async def borrowed(
+        self, wait_s: float | None = None, patience: Patience | None = None
+    ) -> AsyncGenerator[AsyncLink]:
         """See Links.borrowed."""
         if not self._is_open:
             raise CannotConnect(_CLOSED)
@@ -133,8 +143,9 @@ class AsyncLinks:
         try:
             link = self._free.pop() if self._free else AsyncLink(self._located, self._repository)
             try:
-                await link.reconnect()
-                yield link
+                with link.bounded(patience):
+                    await link.reconnect()
+                    yield link
             finally:
                 await self._give_back(link)
         finally:

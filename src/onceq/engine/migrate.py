@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from onceq.engine import schema
+from onceq.engine import schema, silence
 from onceq.engine.driver import connect
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.faults import translated
@@ -26,6 +26,8 @@ from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
     import psycopg
+
+    from onceq.engine.silence import Patience
 
 OLDEST_POSTGRES = 15
 
@@ -199,11 +201,12 @@ def _drop_former_functions(connection: psycopg.Connection[Any], repository: str)
         connection.execute(sql.SQL("drop function {}").format(sql.SQL(signature)))
 
 
-def verify_with(conninfo: str, repository: str) -> None:
+def verify_with(conninfo: str, repository: str, patience: Patience | None = None) -> None:
     """Checks the repository on a connection of its own; see `verify`. Raises CannotConnect too."""
-    connection = connect(conninfo)
+    connection = connect(conninfo, patience)
     try:
-        verify(connection, repository)
+        with silence.bounded(connection, patience):
+            verify(connection, repository)
     finally:
         connection.close()
 

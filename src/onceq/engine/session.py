@@ -37,6 +37,15 @@ TIMEOUT_OF_17 = "transaction_timeout"
 """From PostgreSQL 17 on; an older one refuses a session that is to begin with it."""
 ENCODING = "UTF8"
 """Of every session of ours, whatever the environment or the database says; see `cannot_carry`."""
+DEAD_LINK = {
+    "client_connection_check_interval": "5s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "20000",
+}
+"""By which the database's end of a link that is silently dead ends, and its session and locks with
+it: after 30 s at most. None of them bounds a statement; on a Unix socket they do nothing."""
 CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset all"
 """A handler's SET, temporary tables, LISTEN and open cursors outlive its commit."""
 
@@ -52,7 +61,7 @@ def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str
     return {
         "synchronous_commit": "on",
         "default_transaction_isolation": "read committed",
-        "client_connection_check_interval": "5s",
+        **DEAD_LINK,
         HOST: host_key(),
         **({} if bell is None else {BELL: bell}),
         **({} if limit_s is None else dict.fromkeys(limits, f"{limit_s}s")),

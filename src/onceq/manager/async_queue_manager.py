@@ -12,6 +12,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onceq.engine import silence
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.driver import this_process
 from onceq.engine.links import AsyncLinks
@@ -57,9 +58,12 @@ class AsyncQueueOperations:
         self._taken: list[program.Taken] = []
         self._turn = 0
 
-    async def connect(self) -> Self:
-        """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew."""
-        await self._link.connect()
+    async def connect(self, *, timeout_s: float | None = None) -> Self:
+        """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew.
+
+        timeout_s: when it gives up; of a host that is silent, after 2 s at least.
+        """
+        await self._link.connect(names.check_timeout(timeout_s))
         return self
 
     # --- queues -----------------------------------------------------------------------------
@@ -148,7 +152,8 @@ class AsyncQueueOperations:
             return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
         on = await self._caller(connection)
         pause, first = Pause(), True
-        while (taken := await self._take(on, queue, eid)) is None:
+        patience = silence.waiting(timeout_s)
+        while (taken := await self._take(on, queue, eid, patience)) is None:
             delay_s = pause.next(
                 ops.Wait(key="claim", first=first, timeout_s=timeout_s), time.monotonic()
             )
@@ -158,23 +163,30 @@ class AsyncQueueOperations:
             first = False
         return taken
 
-    async def _take(self, on: AsyncPostgresDriver, queue: str, eid: UUID | None) -> Element | None:
+    async def _take(
+        self,
+        on: AsyncPostgresDriver,
+        queue: str,
+        eid: UUID | None,
+        patience: silence.Patience | None,
+    ) -> Element | None:
         """Claims an element and takes it in the caller's transaction; None: there is none now."""
         async with self._life_turn:
-            life = await self._live()
-            await self._settle_taken()
-            self._turn = 1 - self._turn  # due elements first, or fresh ones
-            claim = program.claim(life.incarnation, queue, eid=eid, turn=self._turn)
-            element = await self._life_link.run(claim)
-            if element is None:
-                return None
-            take = ops.Take(seq=element.seq, incarnation=life.incarnation)
-            try:
-                xid = await on.perform(take)
-            except OnceqError:
-                await self._life_link.perform(program.give_back(take))
-                raise
-            self._taken.append(program.Taken(element.seq, xid))
+            with self._life_link.bounded(patience):
+                life = await self._live()
+                await self._settle_taken()
+                self._turn = 1 - self._turn  # due elements first, or fresh ones
+                claim = program.claim(life.incarnation, queue, eid=eid, turn=self._turn)
+                element = await self._life_link.run(claim)
+                if element is None:
+                    return None
+                take = ops.Take(seq=element.seq, incarnation=life.incarnation)
+                try:
+                    xid = await on.perform(take)
+                except OnceqError:
+                    await self._life_link.perform(program.give_back(take))
+                    raise
+                self._taken.append(program.Taken(element.seq, xid))
         return element
 
     async def reply(self, connection: Any, element: Element, body: bytes) -> None:

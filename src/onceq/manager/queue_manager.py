@@ -12,6 +12,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onceq.engine import silence
 from onceq.engine.connection import Link
 from onceq.engine.driver import this_process
 from onceq.engine.links import Links
@@ -58,9 +59,12 @@ class QueueOperations:
         self._taken: list[program.Taken] = []
         self._turn = 0
 
-    def connect(self) -> Self:
-        """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew."""
-        self._link.connect()
+    def connect(self, *, timeout_s: float | None = None) -> Self:
+        """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew.
+
+        timeout_s: when it gives up; of a host that is silent, after 2 s at least.
+        """
+        self._link.connect(names.check_timeout(timeout_s))
         return self
 
     # --- queues -----------------------------------------------------------------------------
@@ -150,7 +154,8 @@ class QueueOperations:
             return self._link.run(program.dequeue(op, timeout_s), timeout_s)
         on = self._caller(connection)
         pause, first = Pause(), True
-        while (taken := self._take(on, queue, eid)) is None:
+        patience = silence.waiting(timeout_s)
+        while (taken := self._take(on, queue, eid, patience)) is None:
             delay_s = pause.next(
                 ops.Wait(key="claim", first=first, timeout_s=timeout_s), time.monotonic()
             )
@@ -160,9 +165,15 @@ class QueueOperations:
             first = False
         return taken
 
-    def _take(self, on: PostgresDriver, queue: str, eid: UUID | None) -> Element | None:
+    def _take(
+        self,
+        on: PostgresDriver,
+        queue: str,
+        eid: UUID | None,
+        patience: silence.Patience | None,
+    ) -> Element | None:
         """Claims an element and takes it in the caller's transaction; None: there is none now."""
-        with self._life_turn:
+        with self._life_turn, self._life_link.bounded(patience):
             life = self._live()
             self._settle_taken()
             self._turn = 1 - self._turn  # due elements first, or fresh ones

@@ -4,7 +4,8 @@ Used by the proof's fault points and by torture, on a machine's own sockets only
 protocol just enough to know which turn of a client (what it sends until it waits for an answer)
 commits. A cut before: the turn never arrives, and PostgreSQL rolls back. A cut after: PostgreSQL
 has answered that it is ready again, and the client never hears of it. The client sees the same
-error. Never changes a byte, and never keeps one back but for a cut. TLS is refused to the client.
+error. It can also fall silent, as a link that is dead and was not cut. Never changes a byte, and
+never keeps one back but for a cut or a silence. TLS is refused to the client.
 """
 
 from __future__ import annotations
@@ -84,11 +85,15 @@ class Cut:
 
 @dataclass(slots=True)
 class _Plan:
-    """The cuts that are planned, and those that were made, in their order."""
+    """The cuts that are planned, and those that were made, in their order.
+
+    passes: set while anything is passed on.
+    """
 
     cuts: list[Cut] = field(default_factory=list[Cut])
     made: list[tuple[Cut, Turn]] = field(default_factory=list["tuple[Cut, Turn]"])
     changed: threading.Condition = field(default_factory=threading.Condition)
+    passes: threading.Event = field(default_factory=threading.Event)
 
     def take(self, turn: Turn) -> Cut | None:
         """Returns the cut that strikes this turn, which is then no longer planned."""
@@ -113,6 +118,7 @@ class Proxy:
     def __init__(self, conninfo: str, directory: Path) -> None:
         self._target = host_and_port(conninfo)
         self._plan = _Plan()
+        self._plan.passes.set()
         self._sessions: list[_Session] = []
         self._lock = threading.Lock()
         path = directory / f".s.PGSQL.{DEFAULT_PORT}"
@@ -144,6 +150,14 @@ class Proxy:
         with self._plan.changed:
             return self._plan.changed.wait_for(lambda: len(self._plan.made) >= count, timeout_s)
 
+    def fall_silent(self) -> None:
+        """Passes nothing on from now, either way, and cuts nothing: new connections hang, too."""
+        self._plan.passes.clear()
+
+    def speak(self) -> None:
+        """Passes on again, what has come meanwhile first."""
+        self._plan.passes.set()
+
     def cut_all(self) -> int:
         """Cuts every connection at once, wherever it stands; how many."""
         with self._lock:
@@ -154,6 +168,7 @@ class Proxy:
 
     def close(self) -> None:
         """Ends the proxy and all of its connections."""
+        self._plan.passes.set()  # nobody waits on
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -226,7 +241,9 @@ class _Session:
 
     def _from_client(self) -> None:
         stream = _Stream(self._client)
-        self._server.sendall(self._startup(stream))
+        first = self._startup(stream)
+        self._plan.passes.wait()
+        self._server.sendall(first)
         waiting = bytearray()
         for kind, whole in stream.frames():
             waiting += whole
@@ -235,6 +252,7 @@ class _Session:
                 continue
             if kind in _ENDS_A_TURN and not self._turn():
                 return
+            self._plan.passes.wait()
             self._server.sendall(waiting)
             waiting.clear()
 
@@ -280,6 +298,7 @@ class _Session:
                     self._plan.note(lost[1], lost[2])
                     self.close()
                     return
+            self._plan.passes.wait()
             if not hidden:
                 self._client.sendall(whole)
 

@@ -18,6 +18,7 @@ from onceq.clerk.calls import Calls
 from onceq.clerk.ledger import program, recovery, whole
 from onceq.clerk.ledger.program import Kept, Unit
 from onceq.clerk.ledger.runner import AsyncLedgerLink, LedgerLink
+from onceq.engine.silence import waiting, within
 from onceq.errors import IllegalState
 from onceq.model import names
 from onceq.model.ledger import Attributes, LastRequest
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onceq.clerk.session import Reply
     from onceq.engine.async_connection import AsyncLink
     from onceq.engine.connection import Link
+    from onceq.engine.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, SendAttributes
     from onceq.model.ops import Program
@@ -122,21 +124,22 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         )
         self._link = LedgerLink(link, ledger)
 
-    def _perform(self, call: Program[A]) -> A:
-        with self._alone:
+    def _perform(self, call: Program[A], patience: Patience | None = None) -> A:
+        with self._alone, self._link.bounded(patience):
             return self._link.run(call)
 
-    def _run(self, call: Program[A]) -> A:
-        return self._perform(whole.whole(self.kept, call))
+    def _run(self, call: Program[A], patience: Patience | None = None) -> A:
+        return self._perform(whole.whole(self.kept, call), patience)
 
-    def connect(self) -> Self:
+    def connect(self, *, timeout_s: float | None = None) -> Self:
         """Begins a new life, in the repository and on the ledger; fences the former one in both.
 
-        What a former life has left prepared ends as the repository decided. LedgerRefused.
+        timeout_s: as of Clerk.connect, for the repository. What a former life has left prepared
+        ends as the repository decided. LedgerRefused.
         """
-        with self._alone:
+        with self._alone, self._link.bounded(within(names.check_timeout(timeout_s))):
             self._link.reconnect()
-            self._perform(program.connect(self.kept, uuid.uuid4().hex))
+            self._link.run(program.connect(self.kept, uuid.uuid4().hex))
         return self
 
     def recover(self, *, policy: Policy = "ask") -> Recovery:
@@ -148,14 +151,23 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         """
         return self._run(recovery.recover(self.kept, self._policy(policy)))
 
-    def send(self, rid: str, request: T, **attributes: Unpack[SendAttributes]) -> None:
+    def send(
+        self,
+        rid: str,
+        request: T,
+        *,
+        timeout_s: float | None = None,
+        **attributes: Unpack[SendAttributes],
+    ) -> None:
         """Notes a request in the ledger, then sends it; see Clerk.send."""
-        self._run(program.send(self.kept, self.request(rid, request, attributes)))
+        send = program.send(self.kept, self.request(rid, request, attributes))
+        self._run(send, within(names.check_timeout(timeout_s)))
 
     def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """Returns the reply. It comes again after a crash, until it is `done`."""
         program.ready(self.kept)
-        return self._perform(whole.beside(self.kept, self._receive(None, timeout_s, None, 1)))[0]
+        receive = whole.beside(self.kept, self._receive(None, timeout_s, None, 1))
+        return self._perform(receive, waiting(timeout_s))[0]
 
     def done(self, reply: Reply[R]) -> None:
         """Notes in the ledger that a reply was processed. The next send notes it too."""
@@ -180,7 +192,9 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     def transceive(self, rid: str, request: T, *, timeout_s: float | None = None) -> Reply[R]:
         """Sends a request and receives its reply."""
-        self.send(rid, request)
+        names.check_timeout(timeout_s)
+        send = program.send(self.kept, self.request(rid, request, {}))
+        self._run(send, waiting(timeout_s))
         return self.receive(timeout_s=timeout_s)
 
     def rereceive(self) -> Reply[R]:
@@ -197,7 +211,8 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        return self._perform(whole.beside(self.kept, self._cancel(timeout_s)))
+        cancel = whole.beside(self.kept, self._cancel(timeout_s))
+        return self._perform(cancel, waiting(timeout_s))
 
     def disconnect(self) -> None:
         """Ends the session; see Clerk.disconnect. The ledger stays as it is."""
@@ -237,34 +252,41 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         )
         self._link = AsyncLedgerLink(link, ledger)
 
-    async def _perform(self, call: Program[A]) -> A:
-        with self._alone:
+    async def _perform(self, call: Program[A], patience: Patience | None = None) -> A:
+        with self._alone, self._link.bounded(patience):
             return await self._link.run(call)
 
-    async def _run(self, call: Program[A]) -> A:
-        return await self._perform(whole.whole(self.kept, call))
+    async def _run(self, call: Program[A], patience: Patience | None = None) -> A:
+        return await self._perform(whole.whole(self.kept, call), patience)
 
-    async def connect(self) -> Self:
+    async def connect(self, *, timeout_s: float | None = None) -> Self:
         """See LedgerClerk.connect."""
-        with self._alone:
+        with self._alone, self._link.bounded(within(names.check_timeout(timeout_s))):
             await self._link.reconnect()
-            await self._perform(program.connect(self.kept, uuid.uuid4().hex))
+            await self._link.run(program.connect(self.kept, uuid.uuid4().hex))
         return self
 
     async def recover(self, *, policy: Policy = "ask") -> Recovery:
         """See LedgerClerk.recover."""
         return await self._run(recovery.recover(self.kept, self._policy(policy)))
 
-    async def send(self, rid: str, request: T, **attributes: Unpack[SendAttributes]) -> None:
+    async def send(
+        self,
+        rid: str,
+        request: T,
+        *,
+        timeout_s: float | None = None,
+        **attributes: Unpack[SendAttributes],
+    ) -> None:
         """See LedgerClerk.send."""
-        await self._run(program.send(self.kept, self.request(rid, request, attributes)))
+        send = program.send(self.kept, self.request(rid, request, attributes))
+        await self._run(send, within(names.check_timeout(timeout_s)))
 
     async def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """See LedgerClerk.receive."""
         program.ready(self.kept)
-        return (
-            await self._perform(whole.beside(self.kept, self._receive(None, timeout_s, None, 1)))
-        )[0]
+        receive = whole.beside(self.kept, self._receive(None, timeout_s, None, 1))
+        return (await self._perform(receive, waiting(timeout_s)))[0]
 
     async def done(self, reply: Reply[R]) -> None:
         """See LedgerClerk.done."""
@@ -285,7 +307,9 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     async def transceive(self, rid: str, request: T, *, timeout_s: float | None = None) -> Reply[R]:
         """See LedgerClerk.transceive."""
-        await self.send(rid, request)
+        names.check_timeout(timeout_s)
+        send = program.send(self.kept, self.request(rid, request, {}))
+        await self._run(send, waiting(timeout_s))
         return await self.receive(timeout_s=timeout_s)
 
     async def rereceive(self) -> Reply[R]:
@@ -302,7 +326,8 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See LedgerClerk.cancel_last_request."""
-        return await self._perform(whole.beside(self.kept, self._cancel(timeout_s)))
+        cancel = whole.beside(self.kept, self._cancel(timeout_s))
+        return await self._perform(cancel, waiting(timeout_s))
 
     async def disconnect(self) -> None:
         """See LedgerClerk.disconnect."""

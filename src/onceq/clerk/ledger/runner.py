@@ -5,13 +5,17 @@ Used by LedgerClerk and AsyncLedgerClerk. Never retries; what failed is thrown i
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
+from onceq.engine import silence
 from onceq.errors import CannotConnect
 from onceq.model.ledger_ops import LEDGER_OPS, Statement
 from onceq.model.ops import Runs, RunsAsync
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Executor, Ledger
     from onceq.engine.async_connection import AsyncLink
     from onceq.engine.connection import Link
@@ -26,6 +30,7 @@ class LedgerLink(Runs):
         self._ledger = ledger
         self._answers: Answers = ledger.answers()
         self._executor: Executor | None = None
+        self._patience: silence.Patience | None = None
 
     @property
     def executor(self) -> Executor:
@@ -41,10 +46,21 @@ class LedgerLink(Runs):
         self._answers = self._ledger.answers()
         self._executor = self._ledger.open(self._link)
 
+    @contextlib.contextmanager
+    def bounded(self, patience: silence.Patience | None) -> Generator[None]:
+        """A block in which a silent link is given up with this patience, the ledger's too."""
+        self._patience = patience
+        try:
+            with self._link.bounded(patience):
+                yield
+        finally:
+            self._patience = None
+
     def perform(self, op: Op[Any]) -> Any:
         """Performs one Op, wherever it belongs."""
         if isinstance(op, Statement):
-            return self.executor.execute(op)
+            with silence.bounded(self.executor.connection, self._patience):
+                return self.executor.execute(op)
         if isinstance(op, LEDGER_OPS):
             return self.run(self._answers.answer(op))
         return self._link.perform(op)
@@ -71,6 +87,7 @@ class AsyncLedgerLink(RunsAsync):
         self._ledger = ledger
         self._answers: Answers = ledger.answers()
         self._executor: AsyncExecutor | None = None
+        self._patience: silence.Patience | None = None
 
     @property
     def executor(self) -> AsyncExecutor:
@@ -86,10 +103,21 @@ class AsyncLedgerLink(RunsAsync):
         self._answers = self._ledger.answers()
         self._executor = await self._ledger.open_async(self._link)
 
+    @contextlib.contextmanager
+    def bounded(self, patience: silence.Patience | None) -> Generator[None]:
+        """See LedgerLink.bounded."""
+        self._patience = patience
+        try:
+            with self._link.bounded(patience):
+                yield
+        finally:
+            self._patience = None
+
     async def perform(self, op: Op[Any]) -> Any:
         """See LedgerLink.perform."""
         if isinstance(op, Statement):
-            return await self.executor.execute(op)
+            with silence.bounded(self.executor.connection, self._patience):
+                return await self.executor.execute(op)
         if isinstance(op, LEDGER_OPS):
             return await self.run(self._answers.answer(op))
         return await self._link.perform(op)

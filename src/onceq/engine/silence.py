@@ -1,0 +1,141 @@
+"""Connections of ours that give a silent link up by our own clock, where a call has a deadline.
+
+Used by the links and both drivers. TCP itself notices a dead link (`locate`, `session.settings`),
+but not what stands between and answers in the database's place. What was sent by then may have
+arrived: the connection is closed, and a call that may have committed is InDoubt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.waiting import Ready, Wait
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from psycopg.abc import PQGen
+
+T = TypeVar("T")
+
+SILENCE_S: Final = 5.0
+"""How long a database may say nothing after the deadline of a wait, which it is to end itself."""
+CONNECT_S_MIN: Final = 2
+"""The shortest time-out of a connection that libpq knows; for each host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a call waits for a link. until: by time.monotonic, at least.
+
+    silence_s: nothing must have been heard for so long, too: what is under way is heard to its end.
+    """
+
+    until: float
+    silence_s: float
+
+    def is_over(self, now: float, heard: float) -> bool:
+        """Returns whether a link that was heard then is given up now."""
+        return now >= self.until and now - heard >= self.silence_s
+
+
+def waiting(timeout_s: float | None) -> Patience | None:
+    """Returns the patience of a call that ends by itself after timeout_s; None: it may not."""
+    if timeout_s is None:
+        return None
+    return Patience(time.monotonic() + timeout_s + SILENCE_S, SILENCE_S)
+
+
+def within(timeout_s: float | None) -> Patience | None:
+    """Returns the patience of a call that is to be answered within timeout_s; None: whenever."""
+    return None if timeout_s is None else Patience(time.monotonic() + timeout_s, 0.0)
+
+
+class SilentLink(psycopg.OperationalError):
+    """The link was silent for too long."""
+
+
+class OwnConnection(psycopg.Connection[Any]):
+    """A connection of ours. patience: of the call under way, None if it waits for ever."""
+
+    patience: Patience | None = None
+
+    def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """Waits as psycopg does, as long as there is patience."""
+        if self.patience is None:
+            return super().wait(gen, *args, **options)
+        try:
+            return super().wait(_patient(gen, self.patience), *args, **options)
+        except SilentLink:
+            self.close()
+            raise
+
+
+class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+    """`OwnConnection`, for asyncio."""
+
+    patience: Patience | None = None
+
+    async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
+        """See `OwnConnection.wait`."""
+        if self.patience is None:
+            return await super().wait(gen, *args, **options)
+        try:
+            return await super().wait(_patient(gen, self.patience), *args, **options)
+        except SilentLink:
+            await self.close()
+            raise
+
+
+def _patient(gen: PQGen[T], patience: Patience) -> Generator[Wait, Ready | int, T]:
+    """Goes on as a generator of psycopg does, which is told of each 0.1 s without an answer."""
+    heard = time.monotonic()
+    try:
+        state = next(gen)
+        while True:  # until it has ended, or patience has
+            ready = yield state
+            now = time.monotonic()
+            if ready != Ready.NONE:
+                heard = now
+            elif patience.is_over(now, heard):
+                raise SilentLink(f"nothing was heard from PostgreSQL for {now - heard:.1f} s")
+            state = gen.send(ready)
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+
+
+def is_bounded(connection: object) -> bool:
+    """Returns whether this connection is one of ours, and in a call that has a deadline."""
+    return (
+        isinstance(connection, OwnConnection | OwnAsyncConnection)
+        and connection.patience is not None
+    )
+
+
+@contextlib.contextmanager
+def bounded(connection: object, patience: Patience | None) -> Generator[None]:
+    """A block whose waits on a connection are given up with this patience, if it is ours."""
+    if not isinstance(connection, OwnConnection | OwnAsyncConnection) or patience is None:
+        yield
+        return
+    connection.patience = patience
+    try:
+        yield
+    finally:
+        connection.patience = None
+
+
+def hasty(conninfo: str, patience: Patience | None) -> str:
+    """Returns the connection string with a time-out that patience allows, if its own is longer."""
+    if patience is None:
+        return conninfo
+    left = max(CONNECT_S_MIN, math.floor(patience.until - time.monotonic()))
+    own = int(float(conninfo_to_dict(conninfo).get("connect_timeout") or 0))
+    return make_conninfo(conninfo, connect_timeout=min(own, left) if own > 0 else left)

@@ -1,0 +1,230 @@
+"""A link that is silent, and was not cut: what has a deadline ends by our own clock.
+
+Between client and database stands a proxy that stops passing on; so TCP sees nothing wrong.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+import pytest
+
+import onceq
+from onceq import errors
+from onceq.engine import session, silence
+from onceq.testing.proxy import Proxy
+from tests.parts import LIMIT_S, Background
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+RAW = onceq.Queue("raw", bytes, bytes)
+SILENCE_S = 0.4
+TIMEOUT_S = 0.3
+LATE_S = 2.0
+"""So much later than it should a call may end on a machine that is busy."""
+
+Call = Any
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "SILENCE_S", SILENCE_S)
+
+
+@pytest.fixture
+def proxy(conninfo: str, qm: onceq.QueueManager) -> Iterator[Proxy]:
+    qm.declare(RAW)
+    with (
+        tempfile.TemporaryDirectory(prefix="oq-") as directory,
+        Proxy(conninfo, Path(directory)) as made,
+    ):
+        yield made
+
+
+def _ends(call: Callable[[], object], error: type[BaseException], after_s: float) -> None:
+    """Makes a call in a thread, so that one that waits for ever fails its test."""
+    began = time.monotonic()
+    with pytest.raises(error):
+        Background(call).result()
+    assert after_s <= time.monotonic() - began < after_s + LATE_S
+
+
+async def _ends_async(call: Awaitable[object], error: type[BaseException], after_s: float) -> None:
+    began = time.monotonic()
+    with pytest.raises(error):
+        async with asyncio.timeout(LIMIT_S):
+            await call
+    assert after_s <= time.monotonic() - began < after_s + LATE_S
+
+
+WAITS = TIMEOUT_S + SILENCE_S
+
+CLERK_CALLS: dict[str, tuple[Callable[[Call], Any], float]] = {
+    "receive": (lambda clerk: clerk.receive(timeout_s=TIMEOUT_S), WAITS),
+    "receive_many": (lambda clerk: clerk.receive_many(9, timeout_s=TIMEOUT_S), WAITS),
+    "cancel": (lambda clerk: clerk.cancel_last_request(timeout_s=TIMEOUT_S), WAITS),
+    "send": (lambda clerk: clerk.send("2", b"", timeout_s=TIMEOUT_S), TIMEOUT_S),
+    "transceive": (lambda clerk: clerk.transceive("2", b"", timeout_s=TIMEOUT_S), WAITS),
+    "connect": (lambda clerk: clerk.connect(timeout_s=TIMEOUT_S), TIMEOUT_S),
+}
+MANAGER_CALLS: dict[str, Callable[[Call, Any], Any]] = {
+    "dequeue": lambda qm, _: qm.dequeue("raw", timeout_s=TIMEOUT_S),
+    "kill": lambda qm, eid: qm.kill(eid, timeout_s=TIMEOUT_S),
+}
+
+
+@pytest.mark.parametrize("name", CLERK_CALLS)
+def test_a_call_of_a_clerk_ends_on_a_silent_link_and_is_in_doubt(
+    proxy: Proxy, repository: str, name: str
+) -> None:
+    call, after_s = CLERK_CALLS[name]
+    with (
+        onceq.open(proxy.conninfo, repository=repository) as qm,
+        qm.clerk("till", RAW, window=5) as clerk,
+    ):
+        clerk.send("1", b"")
+        proxy.fall_silent()
+        _ends(lambda: call(clerk), errors.InDoubt, after_s)
+        proxy.speak()
+        clerk.connect(timeout_s=LIMIT_S)  # tells the truth, on another connection
+        assert clerk.last_sent in {"1", "2"}
+
+
+@pytest.mark.parametrize("name", CLERK_CALLS)
+def test_a_call_of_an_async_clerk_ends_on_a_silent_link(
+    proxy: Proxy, repository: str, name: str
+) -> None:
+    call, after_s = CLERK_CALLS[name]
+
+    async def main() -> None:
+        async with (
+            onceq.open_async(proxy.conninfo, repository=repository) as qm,
+            qm.clerk("till", RAW, window=5) as clerk,
+        ):
+            await clerk.send("1", b"")
+            proxy.fall_silent()
+            await _ends_async(call(clerk), errors.InDoubt, after_s)
+            proxy.speak()
+            await clerk.connect(timeout_s=LIMIT_S)
+            assert clerk.last_sent in {"1", "2"}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", MANAGER_CALLS)
+def test_a_call_of_a_manager_ends_on_a_silent_link(
+    proxy: Proxy, repository: str, name: str
+) -> None:
+    with onceq.open(proxy.conninfo, repository=repository) as qm:
+        eid = qm.enqueue(RAW, b"1")
+        proxy.fall_silent()
+        _ends(lambda: MANAGER_CALLS[name](qm, eid), errors.InDoubt, WAITS)
+        proxy.speak()
+        assert len(qm.lookup(eid=eid)) == 1
+
+
+@pytest.mark.parametrize("name", MANAGER_CALLS)
+def test_a_call_of_an_async_manager_ends_on_a_silent_link(
+    proxy: Proxy, repository: str, name: str
+) -> None:
+    async def main() -> None:
+        async with onceq.open_async(proxy.conninfo, repository=repository) as qm:
+            eid = await qm.enqueue(RAW, b"1")
+            proxy.fall_silent()
+            await _ends_async(MANAGER_CALLS[name](qm, eid), errors.InDoubt, WAITS)
+            proxy.speak()
+            assert len(await qm.lookup(eid=eid)) == 1
+
+    asyncio.run(main())
+
+
+def test_a_dequeue_in_a_transaction_ends_when_the_managers_own_link_is_silent(
+    proxy: Proxy, conninfo: str, repository: str
+) -> None:
+    with (
+        onceq.open(proxy.conninfo, repository=repository) as qm,
+        psycopg.connect(conninfo) as mine,
+    ):
+        assert qm.dequeue("raw", connection=mine) is None
+        proxy.fall_silent()
+        dequeue = functools.partial(qm.dequeue, "raw", connection=mine, timeout_s=TIMEOUT_S)
+        _ends(dequeue, errors.ConnectionLost, WAITS)
+        proxy.speak()
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_new_connection_to_what_is_silent_ends(
+    proxy: Proxy, repository: str, *, asynchronous: bool
+) -> None:
+    """libpq's own time-out of a connection counts whole seconds, from two on."""
+    after_s = float(silence.CONNECT_S_MIN)
+
+    async def main() -> None:
+        async with onceq.open_async(proxy.conninfo, repository=repository) as qm:
+            proxy.fall_silent()
+            clerk = qm.clerk("till", RAW)
+            await _ends_async(clerk.connect(timeout_s=TIMEOUT_S), errors.CannotConnect, after_s)
+
+    if asynchronous:
+        asyncio.run(main())
+        return
+    with onceq.open(proxy.conninfo, repository=repository) as qm:
+        proxy.fall_silent()
+        clerk = qm.clerk("till", RAW)
+        _ends(lambda: clerk.connect(timeout_s=TIMEOUT_S), errors.CannotConnect, after_s)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_client_with_a_ledger_ends_on_a_silent_link(
+    proxy: Proxy, repository: str, *, asynchronous: bool
+) -> None:
+    async def main() -> None:
+        async with onceq.open_async(proxy.conninfo, repository=repository) as qm:
+            clerk = qm.clerk("till", RAW, ledger=onceq.QueueLedger())
+            await clerk.connect()
+            await clerk.recover()
+            await clerk.send("1", b"")
+            proxy.fall_silent()
+            await _ends_async(clerk.receive(timeout_s=TIMEOUT_S), errors.InDoubt, WAITS)
+            await clerk.close()
+            proxy.speak()
+
+    if asynchronous:
+        asyncio.run(main())
+        return
+    with onceq.open(proxy.conninfo, repository=repository) as qm:
+        clerk = qm.clerk("till", RAW, ledger=onceq.QueueLedger()).connect()
+        clerk.recover()
+        proxy.fall_silent()
+        _ends(lambda: clerk.send("1", b"", timeout_s=TIMEOUT_S), errors.ConnectionLost, TIMEOUT_S)
+        clerk.close()
+        proxy.speak()
+
+
+def test_what_is_late_and_answers_is_waited_for(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """The database ends a kill at its deadline by itself, and says that nothing happened."""
+    qm.declare(RAW)
+    eid = qm.enqueue(RAW, b"1")
+    with psycopg.connect(conninfo) as other:
+        other.execute(f"select from {repository}.element where eid = %s for update".encode(), [eid])
+        with pytest.raises(errors.DeadlineExceeded):
+            qm.kill(eid, timeout_s=2 * SILENCE_S)
+    with qm.clerk("till", RAW) as clerk:
+        clerk.send("1", b"")
+        with pytest.raises(errors.ReceiveTimeout):
+            clerk.receive(timeout_s=2 * SILENCE_S)
+
+
+def test_the_databases_end_of_a_dead_link_ends_and_no_statement_is_limited() -> None:
+    given = session.settings(limit_s=60)
+    assert given.items() >= session.DEAD_LINK.items()
+    assert "statement_timeout" not in given
