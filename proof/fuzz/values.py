@@ -130,7 +130,7 @@ def code(r: Rubbish) -> Any:
     if r.likely(0.5):
         data, strict = r.data(), r.likely(0.5)
         r.legal = legal.decodable(kind, data, strict=strict)
-        return decode(kind, data, "request", strict=strict)
+        return decode(kind, data, "request", texts=not strict)
     value = r.value()
     r.legal = legal.encodable(kind, value)
     return encode(kind, value, "request")

@@ -16,7 +16,10 @@ from onceq.cli.command import Place
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.output import hint
 from onceq.engine.locate import locate
+from onceq.errors import InvalidValue
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
+from onceq.model.queue import Queue
+from onceq.server.loading import load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -38,7 +41,13 @@ def submit_file(
     place: Place,
     file: Annotated[Path, typer.Argument(help="A .csv, .jsonl or .parquet file of requests.")],
     *,
-    queue: Annotated[str, typer.Option(help="The queue that takes them.")],
+    queue: Annotated[
+        str,
+        typer.Option(
+            help="The queue that takes them; MODULE:QUEUE, as it is declared: then rows that are "
+            "not of its request type are rejected here."
+        ),
+    ],
     rid: Annotated[
         str,
         typer.Option(help="The column with each request's id; or `line`: its place in the file."),
@@ -58,7 +67,7 @@ def submit_file(
     with contextlib.closing(locate(target.url)) as located, _bar("submitting", file.name) as moved:
         order = SubmitOrder(
             path=file,
-            queue=queue,
+            queue=_queue(queue),
             rid=rid,
             client=client,
             rejects=bad_rows.rejects,
@@ -72,6 +81,16 @@ def submit_file(
         hint(f"onceq: {summary.rejected} row(s) were rejected: {summary.rejects} says why")
     hint(f"onceq: next: onceq collect --client {summary.client!r} --out replies.csv")
     return VIOLATION if summary.rejected else OK
+
+
+def _queue(said: str) -> str | Queue[Any, Any]:
+    """Returns a queue's name, or the queue that MODULE:QUEUE declares. Raises InvalidValue."""
+    if ":" not in said:
+        return said
+    found: Queue[Any, Any] = load(said, "queue")
+    if type(found) is not Queue:
+        raise InvalidValue(f"{said} is no onceq.Queue, but of type {type(found).__name__}")
+    return found
 
 
 def collect_replies(

@@ -128,6 +128,9 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ops.SparkRead: call(
         "spark_read", "group bigint, first integer, last integer", list, writes=False
     ),
+    ops.SparkRefuse: call(
+        "spark_refuse", "group bigint, eids uuid[], codes text[], errors text[]", _scalar
+    ),
     ops.SparkAttempt: call("spark_attempt", f"{_WHO} query_id text, batch_id bigint", _scalar),
     ops.SparkDiscard: call("spark_discard", "attempts bigint[]", _scalar),
     ops.SparkCommit: call(

@@ -16,7 +16,6 @@ from onceq import errors
 from onceq.files.rows import BadRow, Row, digest_in
 from onceq.manager.program import show
 from onceq.model import admin_ops, ops
-from onceq.model.queue import JSON
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -79,7 +78,9 @@ def is_known(eid: str) -> ops.Program[bool]:
     return bool(found)
 
 
-def send_rows(life: Life, queue: str, rows: list[Row]) -> ops.Program[list[ops.Sent | BadRow]]:
+def send_rows(
+    life: Life, queue: str, rows: list[Row], content_type: str
+) -> ops.Program[list[ops.Sent | BadRow]]:
     """Sends rows, in one transaction if none is refused; for each what became of it, or why not."""
     if not rows:
         return []
@@ -92,14 +93,14 @@ def send_rows(life: Life, queue: str, rows: list[Row]) -> ops.Program[list[ops.S
             bodies=[row.body for row in rows],
             send_no=life.send_no + 1,
             ack=[],
-            content_type=JSON,
+            content_type=content_type,
         )
     except REFUSED_ALONE as error:
         if len(rows) == 1:
             return [BadRow(rows[0].number, str(error), rows[0].source)]
         middle = len(rows) // 2
-        first = yield from send_rows(life, queue, rows[:middle])
-        return first + (yield from send_rows(life, queue, rows[middle:]))
+        first = yield from send_rows(life, queue, rows[:middle], content_type)
+        return first + (yield from send_rows(life, queue, rows[middle:], content_type))
     life.send_no += len(rows)
     return list(answers)
 

@@ -1,8 +1,9 @@
 """Readers: CSV, JSON Lines and Parquet files as records.
 
 Used by `submit`. A row that cannot be read is a BadRow; a file that cannot be, a FileMismatch.
-Values of CSV are texts. JSON Lines are sent as they stand, byte for byte. Of Parquet, decimals,
-dates and times become texts, so that no digit is lost.
+Values of CSV are texts, and are sent as such: the decoder of requests makes numbers and dates of
+them by the declared type, wherever they are taken. JSON Lines are sent as they stand, byte for
+byte. Of Parquet, decimals, dates and times become texts, so that no digit is lost.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from onceq.errors import FileMismatch, InvalidValue, MissingExtra
 from onceq.files.rows import BadRow, Record
+from onceq.model.queue import JSON, JSON_OF_TEXTS
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -33,8 +35,12 @@ OTHER_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 
 
 class Reader(Protocol):
-    """A file open for reading. total, position: of its size, in bytes or rows, for progress."""
+    """A file open for reading. total, position: of its size, in bytes or rows, for progress.
 
+    content_type: of the bodies that its rows make.
+    """
+
+    content_type: str
     total: int
     columns: tuple[str, ...] | None
 
@@ -102,6 +108,8 @@ class _Lines:
 
 class CsvReader:
     """A CSV file with a header, comma separated, UTF-8."""
+
+    content_type: str = JSON_OF_TEXTS
 
     def __init__(self, file: io.BufferedReader, path: Path) -> None:
         self.total = path.stat().st_size
@@ -172,6 +180,8 @@ def _not_utf8(text: str) -> bool:
 class JsonLinesReader:
     """A file with one JSON object a line, UTF-8. The number of a row is that of its line."""
 
+    content_type: str = JSON
+
     def __init__(self, file: io.BufferedReader, path: Path) -> None:
         self.total = path.stat().st_size
         self.columns: tuple[str, ...] | None = None
@@ -211,6 +221,8 @@ def _json_record(number: int, line: bytes) -> Record | BadRow:
 
 class ParquetReader:
     """A Parquet file; a batch of rows is in memory at a time."""
+
+    content_type: str = JSON
 
     def __init__(self, file: io.BufferedReader, path: Path) -> None:
         if importlib.util.find_spec("pyarrow") is None:

@@ -27,6 +27,8 @@ LINE: Final = "line"
 _NAME_BYTES_MAX: Final = 120
 """What is left of a rid's 200 bytes for the file's name, beside digest and row number."""
 _NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f:]")
+_FIELD: Final = re.compile(r"at `\$\.([^.\[`]+)|required field `([^`]+)`")
+"""How the decoder names a field of a row."""
 _LINE_RID: Final = re.compile(r"([^:]*):([0-9a-f]{64}):[0-9]+")
 
 
@@ -105,12 +107,20 @@ def by_column(column: str) -> Callable[[Record], str]:
 
 
 class Checker:
-    """Makes rows of records. column: that names them; None: their place does."""
+    """Makes rows of records. column: that names them; None: their place does.
+
+    decode: of a body, the request's value, as any server makes it; None: it is not known here.
+    """
 
     def __init__(
-        self, rid_of: Callable[[Record], str], body_bytes_max: int, column: str | None
+        self,
+        rid_of: Callable[[Record], str],
+        body_bytes_max: int,
+        column: str | None,
+        decode: Callable[[bytes], Any] | None = None,
     ) -> None:
         self._rid_of = rid_of
+        self._decode = decode
         self._body_bytes_max = body_bytes_max
         self._column = column
 
@@ -123,4 +133,15 @@ class Checker:
         if len(record.body) > self._body_bytes_max:
             size = f"{len(record.body)} bytes; the queue takes at most {self._body_bytes_max}"
             return BadRow(record.number, f"the row has {size}", record.source)
+        try:
+            if self._decode is not None:
+                self._decode(record.body)
+        except OnceqError as error:
+            return BadRow(record.number, str(error), record.source, _field_in(str(error)))
         return Row(record.number, rid, record.body, record.source)
+
+
+def _field_in(reason: str) -> str | None:
+    """Returns the field that is at fault, by what the decoder said."""
+    found = list(_FIELD.finditer(reason))
+    return (found[-1][1] or found[-1][2]) if found else None

@@ -25,6 +25,7 @@ from onceq.files.seen import SeenRids
 from onceq.files.track import Track
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.model import names, ops
+from onceq.server.handlers import decoded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from onceq.engine.locate import Located
     from onceq.files.disk import Disk
     from onceq.files.program import Life
+    from onceq.model.queue import Queue
 
 BATCH_ROWS: Final = 1000
 BATCH_BYTES: Final = 4_194_304
@@ -48,6 +50,8 @@ def _quiet(*_: Any) -> None:
 class SubmitOrder:
     """What is to be submitted. rid: a column, or `line`. client: None: `file:` and the file's name.
 
+    queue: by its name, or as it is declared: then a row that is not of its request type goes to the
+    rejects, and is not sent; else its server finds out.
     rejects: where bad rows go; None: beside the file. rejects_max: with more the run stops; None:
     it goes on. progress: called with (position, total, rows): how far the file is read, in bytes
     or rows, and how many rows are dealt with. told: hears what a person may want to know.
@@ -55,7 +59,7 @@ class SubmitOrder:
     """
 
     path: Path
-    queue: str
+    queue: str | Queue[Any, Any]
     rid: str
     client: str | None = None
     rejects: Path | None = None
@@ -63,6 +67,11 @@ class SubmitOrder:
     progress: Callable[[int, int, int], None] = _quiet
     told: Callable[[str], None] = _quiet
     batch_rows: int | None = None
+
+    @property
+    def queue_name(self) -> str:
+        """The name of the queue."""
+        return self.queue if isinstance(self.queue, str) else self.queue.name
 
     @property
     def client_name(self) -> str:
@@ -105,6 +114,7 @@ class _Run:
     """One run over a file. seen: the rids of its rows; None where their places name them."""
 
     order: SubmitOrder
+    content_type: str
     client: PersistentClient
     sha256: str
     track: Track
@@ -130,7 +140,8 @@ class _Run:
         rows = [one for one in batch if isinstance(one, Row)]
 
         def part(life: Life) -> list[ops.Sent | BadRow]:
-            return self.client.perform(program.send_rows(life, self.order.queue, rows))
+            name = self.order.queue_name
+            return self.client.perform(program.send_rows(life, name, rows, self.content_type))
 
         answers = self.client.run(part)
         sent = [one for one in answers if isinstance(one, ops.Sent)]
@@ -207,7 +218,7 @@ def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -
         seen = None if order.rid == LINE else SeenRids()
         if seen is not None:
             closing.callback(seen.close)
-        run = _Run(order, client, sha256, track, seen)
+        run = _Run(order, reader.content_type, client, sha256, track, seen)
         run.begin()
         _send_file(run, reader, limit)
         track.end()
@@ -216,7 +227,7 @@ def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -
 
 def _prepare(client: PersistentClient, order: SubmitOrder, life: Life, sha256: str) -> int:
     """Refuses what cannot be submitted; returns the largest body that the queue takes."""
-    limit = client.perform(program.body_bytes_max(order.queue))
+    limit = client.perform(program.body_bytes_max(order.queue_name))
     if order.rid == LINE:
         prefix = file_prefix(order.path.name)
         client.perform(program.refuse_changed_file(life, prefix, sha256))
@@ -228,7 +239,8 @@ def _send_file(run: _Run, reader: readers.Reader, limit: int) -> None:
     prefix = file_prefix(order.path.name)
     by_place = order.rid == LINE
     rid_of = by_line(prefix, run.sha256) if by_place else by_column(order.rid)
-    checker = Checker(rid_of, limit, None if by_place else order.rid)
+    column = None if by_place else order.rid
+    checker = Checker(rid_of, limit, column, _decoder(order.queue, run.content_type))
     most = order.batch_rows or BATCH_ROWS
     run.refuse_many_rejects()
     for batch in _batches(_checked(run, reader, checker), most):
@@ -242,6 +254,12 @@ def _send_file(run: _Run, reader: readers.Reader, limit: int) -> None:
             f"{after}; what was sent stays sent: submit files that nobody writes any more"
         )
     order.progress(reader.total, reader.total, run.rows)
+
+
+def _decoder(queue: str | Queue[Any, Any], content_type: str) -> Callable[[bytes], Any] | None:
+    if isinstance(queue, str):
+        return None
+    return lambda body: decoded(queue, body, content_type)
 
 
 def _checked(run: _Run, reader: readers.Reader, checker: Checker) -> Iterator[Row | BadRow]:
@@ -282,7 +300,7 @@ def _summary(run: _Run, seconds: float) -> SubmitSummary:
     return SubmitSummary(
         file=str(run.order.path),
         sha256=run.sha256,
-        queue=run.order.queue,
+        queue=run.order.queue_name,
         client=run.order.client_name,
         rows=run.rows,
         sent=note.states.get("new", 0),

@@ -10,6 +10,7 @@ import msgspec
 
 from onceq.errors import InvalidValue
 from onceq.model import names, stable_json
+from onceq.model.limits import beyond_limits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,6 +20,8 @@ Request = TypeVar("Request")
 Reply = TypeVar("Reply")
 
 JSON = "application/json"
+JSON_OF_TEXTS = "application/json; fields=text"
+"""JSON of which every value is a text, as a row of a CSV file is."""
 BINARY = "application/octet-stream"
 
 BATCH_MAX = 1000
@@ -30,32 +33,39 @@ def content_type_of(kind: type[Any]) -> str:
     return BINARY if kind is bytes else JSON
 
 
-def encode(kind: type[Any], value: Any, what: str) -> bytes:
+def encode(kind: type[Any], value: Any, what: str, *, limited: bool = False) -> bytes:
     """Returns the bytes of a value: itself when bytes, else JSON.
 
-    Raises InvalidValue when the value is not of the type; nothing happened.
+    limited: see `decode`. Raises InvalidValue when the value is not of the type; nothing happened.
     """
     if kind is bytes:
         return names.check_bytes(what, value)
     try:
         body = stable_json.encode(kind, value)
-        msgspec.json.decode(body, type=kind)
     except (msgspec.MsgspecError, RecursionError, TypeError, ValueError) as error:
         raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error
+    decode(kind, body, what, limited=limited)
     return body
 
 
-def decode(kind: type[Any], body: bytes, what: str, *, strict: bool = True) -> Any:
+def decode(
+    kind: type[Any], body: bytes, what: str, *, texts: bool = False, limited: bool = False
+) -> Any:
     """Returns the value that was encoded. Raises InvalidValue when it is of another type.
 
-    strict: False takes text for a number, as the fields of a CSV file are.
+    texts: numbers, dates and the like may be text, as the fields of a CSV file are. limited: what
+    is beyond `limits` is of another type too.
     """
     if kind is bytes:
         return body
     try:
-        return msgspec.json.decode(body, type=kind, strict=strict)
-    except (msgspec.MsgspecError, RecursionError) as error:
+        value = msgspec.json.decode(body, type=kind, strict=not texts)
+        wrong = beyond_limits(kind, value) if limited else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidValue(f"the {what} is not a {kind!r}: {error}") from error
+    if wrong is not None:
+        raise InvalidValue(f"the {what} is not a {kind!r}: {wrong}")
+    return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,12 +192,19 @@ class Queue(Generic[Request, Reply]):
 
     def encode_request(self, value: Request) -> bytes:
         """Returns the bytes of a request. Raises InvalidValue; nothing happened."""
-        return encode(self.request_type, value, f"request for queue {self.name!r}")
+        what = f"request for queue {self.name!r}"
+        return encode(self.request_type, value, what, limited=True)
 
-    def decode_request(self, body: bytes) -> Request:
-        """Returns the request in these bytes; numbers may be text. Raises InvalidValue."""
+    def decode_request(self, body: bytes, content_type: str | None = None) -> Request:
+        """Returns the request in these bytes. Raises InvalidValue, which names the field.
+
+        The one decoder of requests: whatever server takes a request, it is decided here whether it
+        is of the queue's type. content_type: as the element has it; of JSON_OF_TEXTS, text is taken
+        for what the type says.
+        """
         what = f"request in queue {self.name!r}"
-        return decode(self.request_type, body, what, strict=False)  # type: ignore[no-any-return] # typed by request_type
+        texts = content_type == JSON_OF_TEXTS
+        return decode(self.request_type, body, what, texts=texts, limited=True)  # type: ignore[no-any-return] # typed by request_type
 
     def encode_reply(self, value: Reply) -> bytes:
         """Returns the bytes of a reply. Raises InvalidValue; nothing happened."""

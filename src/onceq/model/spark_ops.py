@@ -2,7 +2,8 @@
 
 Pure values, like those in `model.ops`; performed by `engine.spark_driver`. Each is one transaction
 on the server's side but for `SparkAttempt`, which begins the one that stages rows. All but
-`SparkOpen` and `SparkRead` name an epoch, and raise Fenced once a newer life has begun.
+`SparkOpen`, `SparkRead` and `SparkRefuse` name an epoch, and raise Fenced once a newer life has
+begun.
 Source: spec P1, P2; spark.md, Design of the request server.
 """
 
@@ -102,6 +103,19 @@ class SparkRead(Op["list[tuple[Any, ...]]"]):
     group: int
     first: int
     last: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkRefuse(Op["int"]):
+    """Aborts requests that a group still holds, charged, as not of the queue's type; how many.
+
+    codes, errors: of each of `eids`. May be asked again.
+    """
+
+    group: int
+    eids: list[UUID]
+    codes: list[str]
+    errors: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

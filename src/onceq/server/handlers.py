@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import psycopg
 
     from onceq.model.element import Element
-    from onceq.model.queue import Handled
+    from onceq.model.queue import Handled, Queue
 
 C = TypeVar("C")
 
@@ -168,9 +168,10 @@ def _own_cancellation() -> Generator[None]:
         raise _failed(error) from error
 
 
-def _decoded(handled: Handled[Any, Any], element: Element) -> Any:
+def decoded(queue: Queue[Any, Any], body: bytes, content_type: str | None) -> Any:
+    """Returns a request for its handler: of every server. Raises InvalidValue, HandlerFailed."""
     try:
-        return handled.queue.decode_request(element.body)
+        return queue.decode_request(body, content_type)
     except InvalidValue:
         raise
     except Exception as error:  # a type's own decoding
@@ -195,7 +196,7 @@ def sync_call(
     passed = (*ACTED_UPON, database_error)
 
     def call(element: Element, connection: psycopg.Connection[Any] | Unstarted) -> bytes:
-        request = _decoded(handled, element)
+        request = decoded(handled.queue, element.body, element.content_type)
         guarded = HandlerConnection(connection)
         try:
             value = handled.handler(request, _context(handled, element, guarded))
@@ -217,7 +218,7 @@ def async_call(
     passed = (*ACTED_UPON, database_error)
 
     async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
-        request = _decoded(handled, element)
+        request = decoded(handled.queue, element.body, element.content_type)
         guarded = HandlerConnection(connection)
         try:
             with _own_cancellation():

@@ -1,4 +1,4 @@
-"""Finds a user's server by name: `module:attribute`, the module imported from this directory.
+"""Finds a user's server or queue: `module:attribute`, the module imported from this directory.
 
 Used by the child processes of `onceq serve`, and by `onceq spark serve`. Only what can be said
 better than Python does is caught: an exception inside the user's module stays the user's.
@@ -15,11 +15,11 @@ from typing import Any
 from onceq.errors import InvalidValue
 
 
-def load(spec: str) -> Any:
+def load(spec: str, what: str = "server") -> Any:
     """Returns the object that `module:attribute` names. InvalidValue when there is none."""
     module_name, colon, attribute = spec.partition(":")
     if not (colon and module_name and attribute):
-        raise InvalidValue(f"{spec!r} names no server: give MODULE:ATTRIBUTE, as in app:server")
+        raise InvalidValue(f"{spec!r} names no {what}: give MODULE:ATTRIBUTE, as in app:server")
     if os.getcwd() not in sys.path:  # noqa: PTH109 # as it stands in sys.path
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 # likewise
     try:
@@ -35,5 +35,5 @@ def load(spec: str) -> Any:
         return reduce(getattr, attribute.split("."), module)
     except AttributeError:
         raise InvalidValue(
-            f"module {module_name!r} has no {attribute!r}: name the variable that holds the server"
+            f"module {module_name!r} has no {attribute!r}: name the variable that holds the {what}"
         ) from None

@@ -17,7 +17,7 @@ from pyspark.sql import types as st
 
 from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
 from onceq.server.execution import ERROR_CHARS_MAX, storable
-from onceq.server.handlers import said_by
+from onceq.server.handlers import decoded, said_by
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.context import Answer, RequestContext
 from onceq.spark.schema import request_schema
@@ -39,6 +39,7 @@ COLUMNS: Final = (
     "priority",
     "properties",
     "correlation_id",
+    "content_type",
     "body",
 )
 """What it needs of a request."""
@@ -92,7 +93,7 @@ class Answers:
             return _failure(row, error)
 
     def _called(self, row: Row) -> Row:
-        request = self.queue.decode_request(row["body"])
+        request = decoded(self.queue, row["body"], row["content_type"])
         answer = self.function(request, _context(self.queue.name, row))
         if not isinstance(answer, Answer):
             answer = Answer(reply=answer)
@@ -128,10 +129,16 @@ def _context(queue: str, row: Row) -> RequestContext:
 
 
 def _failure(row: Row, error: BaseException) -> Row:
+    code, text = failure_of(error)
+    return {"eid": row["eid"], "error": text, "code": code}
+
+
+def failure_of(error: BaseException) -> tuple[str, str]:
+    """Returns code and text of what was raised for a request, as they can be kept."""
     code, text = type(error).__name__, said_by(error)
     if isinstance(error, HandlerFailed):
         code, text = error.code, error.text
-    return {"eid": row["eid"], "error": storable(text[:ERROR_CHARS_MAX]), "code": storable(code)}
+    return storable(code), storable(text[:ERROR_CHARS_MAX])
 
 
 def _plain(row: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The DataFrames around a batch function: typed requests in, what the sink takes out.
+"""The DataFrames around a batch function: whether it keeps a state, what the sink takes out.
 
 Used by `onceq.spark.server`, on the driver. All of it runs in the JVM.
 """
@@ -10,26 +10,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from onceq.spark.schema import check_sink, request_schema
+from onceq.spark.schema import check_sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["as_sink", "check_sink", "has_state", "typed"]
+__all__ = ["as_sink", "check_sink", "has_state"]
 
 # Microseconds, which the default format of Spark drops.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-
-
-def typed(requests: DataFrame, kind: type[Any]) -> DataFrame:
-    """Returns the requests with `request`, decoded; null where a body is not of the type.
-
-    Nothing is added for bytes, or for a type that Spark does not have.
-    """
-    schema = request_schema(kind)
-    if schema is None:
-        return requests
-    return requests.withColumn("request", sf.from_json(sf.col("body").cast("string"), schema))
 
 
 def has_state(answers: DataFrame) -> bool:

@@ -8,7 +8,10 @@ module that those can import. Source: spec P1, S1.
 
 from __future__ import annotations
 
+import base64
 import inspect
+import pickle
+import pickletools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -32,6 +35,7 @@ __all__ = [
     "Vectorised",
     "batch_function",
     "each",
+    "told",
     "vectorised",
 ]
 
@@ -124,6 +128,24 @@ def batch_function(given: Any, queue: Queue[Any, Any]) -> BatchFunction:
         "batch= takes a function of a DataFrame, each(function), or vectorised(function, "
         f"returns=...), not {type(given).__name__}"
     )
+
+
+def told(queue: Queue[Any, Any]) -> str:
+    """Returns the type of a queue's requests, as Spark's processes are told it; of bytes nothing.
+
+    They import it by name. Raises InvalidValue: they cannot.
+    """
+    if queue.request_type is bytes:
+        return ""
+    what = f"Spark's workers cannot import the request type of queue {queue.name!r}"
+    hint = "define it at the top of a module"
+    try:
+        said = pickle.dumps((queue.name, queue.request_type))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InvalidValue(f"{what}: {hint}: {error}") from error
+    if any(word == "__main__" for _, word, _ in pickletools.genops(said)):
+        raise InvalidValue(f"{what}: {hint}: it is of the program that was started")
+    return base64.b64encode(said).decode()
 
 
 def _checked(function: Any) -> Any:

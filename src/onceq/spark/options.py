@@ -41,7 +41,8 @@ class ServingOptions:
     batch_rows: most requests in a micro-batch. partitions: most tasks that read one. idle_ms: how
     long a source with nothing to read waits before it looks again.
     content_type: of replies. stateful: the query keeps a state. tables: column of the sink to
-    change of a table.
+    change of a table. requests: of which type requests are, as `handlers.told` says; empty: bodies
+    are left to who takes them.
     """
 
     place: Place
@@ -52,6 +53,7 @@ class ServingOptions:
     idle_ms: int = 100
     content_type: str | None = None
     stateful: bool = False
+    requests: str = ""
     tables: Mapping[str, TableChange]
 
     def to_spark(self) -> dict[str, str]:
@@ -65,6 +67,7 @@ class ServingOptions:
             **asdict(place),
             "content_type": self.content_type or "",
             "stateful": "true" if self.stateful else "",
+            "requests": self.requests,
             "tables": msgspec.json.encode(dict(self.tables)).decode(),
             **{name: str(getattr(self, name)) for name in _NUMBERS},
         }
@@ -83,6 +86,7 @@ class ServingOptions:
             place=place_of(options),
             content_type=options.get("content_type") or None,
             stateful=options.get("stateful") == "true",
+            requests=options.get("requests", ""),
             tables=msgspec.json.decode(options.get("tables", "{}"), type=dict[str, TableChange]),
             server_id=int(options["server_id"]),
             epoch=int(options["epoch"]),

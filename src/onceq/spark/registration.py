@@ -21,6 +21,7 @@ from onceq.errors import InvalidValue
 from onceq.model.names import check_id, check_repository
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import SparkClose, SparkOpen
+from onceq.spark.handlers import told
 from onceq.spark.options import ServingOptions
 from onceq.spark.session import is_local_here
 from onceq.spark.tables import TableChange, check_tables
@@ -92,10 +93,12 @@ def register(
     fences this one: its query then fails with Fenced. When the block ends, what is still claimed
     goes back to the queue, uncharged; stop the query first. Not for a query that keeps a state: its
     requests could be killed, or taken over. `Server` has a setting for it. Raises InvalidName,
-    InvalidValue (a password, and executors elsewhere), CannotConnect, SchemaMissing.
+    InvalidValue (a password, and executors elsewhere; a request type that workers cannot import),
+    CannotConnect, SchemaMissing.
     """
     check_id("Spark server", name)
     changes = check_tables(tables or {})
+    requests = told(queue)
     with (
         reach(url, repository) as located,
         find_place(located, repository, local=is_local_here()) as place,
@@ -108,6 +111,7 @@ def register(
             epoch=life.epoch,
             batch_rows=batch_rows,
             content_type=content_type_of(queue.reply_type),
+            requests=requests,
             tables=changes,
         )
         try:

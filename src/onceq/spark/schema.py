@@ -30,8 +30,6 @@ _SIMPLE: dict[type[Any], st.DataType] = {
     mi.DateTimeType: st.TimestampType(),
     mi.DecimalType: st.DecimalType(38, 18),
     mi.UUIDType: st.StringType(),
-    mi.EnumType: st.StringType(),
-    mi.LiteralType: st.StringType(),
 }
 _EXPECTED: dict[str, st.DataType] = {
     "eid": st.StringType(),
@@ -48,11 +46,15 @@ _OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry"})
 def request_schema(kind: type[Any]) -> st.StructType | None:
     """Returns the Spark type of a request; None when it is bytes or has no such type.
 
-    Decimals are decimal(38, 18); datetimes are instants; enumerations and UUIDs are strings.
+    Decimals are decimal(38, 18); datetimes are instants; UUIDs are strings; enumerations are
+    strings or whole numbers.
     """
     if kind is bytes:
         return None
-    found = _spark_type(mi.type_info(kind))
+    try:
+        found = _spark_type(mi.type_info(kind))
+    except RecursionError:  # a type that holds itself
+        return None
     return found if isinstance(found, st.StructType) else None
 
 
@@ -61,6 +63,10 @@ def _spark_type(info: mi.Type) -> st.DataType | None:
     if simple is not None:
         return simple
     match info:
+        case mi.EnumType():
+            return _of_values([one.value for one in info.cls])
+        case mi.LiteralType():
+            return _of_values([one for one in info.values if one is not None])
         case mi.StructType() | mi.DataclassType() | mi.TypedDictType():
             return _struct(info)
         case mi.ListType() | mi.SetType() | mi.FrozenSetType() | mi.VarTupleType():
@@ -76,10 +82,18 @@ def _spark_type(info: mi.Type) -> st.DataType | None:
             return None
 
 
+def _of_values(values: list[Any]) -> st.DataType | None:
+    """Returns the type of an enumeration by its values: all texts, or all whole numbers."""
+    kinds: set[type[Any]] = {type(one) for one in values}
+    if kinds == {int}:
+        return st.LongType()
+    return st.StringType() if kinds == {str} else None
+
+
 def _struct(info: mi.StructType | mi.DataclassType | mi.TypedDictType) -> st.StructType | None:
     fields = [(field.encode_name, _spark_type(field.type)) for field in info.fields]
     known = [st.StructField(name, kind) for name, kind in fields if kind is not None]
-    return st.StructType(known) if len(known) == len(fields) else None
+    return st.StructType(known) if known and len(known) == len(fields) else None
 
 
 def check_sink(

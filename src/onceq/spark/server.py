@@ -34,7 +34,7 @@ from onceq.model.spark_ops import (
     SparkRegistration,
     SparkTakeOver,
 )
-from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function
+from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function, told
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.scratch import claim_scratch
@@ -113,7 +113,8 @@ class Server:
     queue: whose requests. batch: `each(function)` for a function of one request; or
     `vectorised(function, returns=...)` for one of an Arrow batch; or a function that is called once
     with a streaming DataFrame of requests (columns of `source.SOURCE_SCHEMA`; and `request`,
-    a struct, when the queue's request type has one) and returns one with a row for each request:
+    a struct, when the queue's request type has one; what is not of that type is aborted, charged,
+    and not among them) and returns one with a row for each request:
       eid     of the request, as it came; null in a row of several that answers none of them
       eids    array of strings, may be absent: all requests from which this row is computed. It
               counts only if they all are finished with it, else nothing of the batch does
@@ -144,6 +145,7 @@ class Server:
     ) -> None:
         self.queue = queue
         self.batch = batch_function(batch, queue)
+        self._requests = "" if isinstance(batch, Each) else told(queue)  # each() decodes by itself
         self.tables = check_tables(tables or {})
         self.name = check_id("Spark server", queue.name if name is None else name)
         self.batch_rows = check_range("batch_rows", batch_rows, 1, 1_000_000)
@@ -265,6 +267,7 @@ class Server:
                     idle_ms=self.settings.idle_ms,
                     content_type=content_type_of(self.queue.reply_type),
                     stateful=self.settings.stateful,
+                    requests=self._requests,
                     tables=self.tables,
                 ),
             )
@@ -315,7 +318,7 @@ class Server:
         name = self._source_class().name()
         spoken = self.source_options() | options.to_spark()
         requests = home.spark.readStream.format(name).options(**spoken).load()
-        answers = frames.as_sink(self.batch(frames.typed(requests, self.queue.request_type)))
+        answers = frames.as_sink(self.batch(requests))
         if frames.has_state(answers) and not self.settings.stateful:
             raise InvalidValue(
                 "the batch function keeps a state from batch to batch: say "

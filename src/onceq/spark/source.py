@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -30,9 +30,10 @@ from onceq.engine.spark_driver import of_executors
 from onceq.engine.steadfast import Steadfast
 from onceq.errors import IllegalState, InvalidValue
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkPurge, SparkRead
-from onceq.spark.arrow import RecordBatch, pa
+from onceq.spark.arrow import RecordBatch
 from onceq.spark.batch import OnceqBatchReader
 from onceq.spark.enqueue import OnceqBatchWriter
+from onceq.spark.incoming import SOURCE_SCHEMA, decoder_of
 from onceq.spark.options import ServingOptions
 from onceq.spark.reading import ReadingOptions
 from onceq.spark.relations import relation_of
@@ -46,29 +47,9 @@ if TYPE_CHECKING:
 
 __all__ = ["POINTS", "SOURCE_SCHEMA", "OnceqDataSource", "OnceqStreamReader"]
 
-SOURCE_SCHEMA = (
-    "eid string, rid string, registrant string, thread string, aborts int, priority int,"
-    " enqueued_at timestamp, correlation_id string, content_type string, properties string,"
-    " body binary"
-)
 POINTS = ("claim", "claimed", "read", "write", "staged", "commit", "concluded", "committed")
 """The points between which a process may die, in the order of a batch; tests die at each."""
 
-_ARROW = pa.schema(
-    [
-        ("eid", pa.string()),
-        ("rid", pa.string()),
-        ("registrant", pa.string()),
-        ("thread", pa.string()),
-        ("aborts", pa.int32()),
-        ("priority", pa.int32()),
-        ("enqueued_at", pa.timestamp("us", "UTC")),
-        ("correlation_id", pa.string()),
-        ("content_type", pa.string()),
-        ("properties", pa.string()),
-        ("body", pa.binary()),
-    ]
-)
 _ROWS_PER_SLICE = 1_000
 _ROWS_PER_READ = 10_000
 _ROWS_AT_FIRST = 64
@@ -92,10 +73,12 @@ class OnceqDataSource(DataSource):
         """The name for `format(...)`."""
         return "onceq"
 
-    def schema(self) -> str:
+    def schema(self) -> str | StructType:
         """The columns of what is read: of a request, or of the relation that is named."""
         read = self.options.get("read")
-        return SOURCE_SCHEMA if read is None else relation_of(read).schema
+        if read is not None:
+            return relation_of(read).schema
+        return decoder_of(self.options.get("requests", "")).spark_schema
 
     def reader(self, schema: StructType) -> OnceqBatchReader:
         """The reader of a relation: of these columns of it."""
@@ -188,7 +171,10 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 last = min(partition.last, first + many - 1)
                 rows = reader.insist(SparkRead(group=partition.group, first=first, last=last))
                 if rows:
-                    yield _record_batch(rows)
+                    batch, refused = decoder_of(self.options.requests).decoded(rows)
+                    if refused is not None:
+                        reader.insist(replace(refused, group=partition.group))
+                    yield batch
                     many = rows_of_a_read(sum(len(row[-1]) for row in rows), len(rows))
                 self.at("read")
                 first = last + 1
@@ -208,12 +194,3 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def rows_of_a_read(size: int, rows: int) -> int:
     """Returns how many requests to read at once, where so many had bodies of so many bytes."""
     return max(1, min(_ROWS_PER_READ, _BYTES_PER_READ * rows // max(1, size)))
-
-
-def _record_batch(rows: Sequence[tuple[Any, ...]]) -> RecordBatch:
-    eids, *others = zip(*rows, strict=True)
-    columns = [pa.array([str(eid) for eid in eids], pa.string())]
-    columns += [
-        pa.array(values, field.type) for values, field in zip(others, list(_ARROW)[1:], strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)

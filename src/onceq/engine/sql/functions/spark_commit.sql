@@ -281,6 +281,32 @@ begin
     end loop;
 end $$;
 
+-- Aborts requests of a group that its reader found not to be of the queue's type: charged, each with its
+-- own code and text. The reader names no epoch: what it found out is so, whoever claims the request;
+-- what the group no longer holds is left alone, so that this may be asked again.
+create or replace function onceq.spark_refuse(
+    p_group bigint, p_eids uuid[], p_codes text[], p_errors text[]
+) returns integer
+language plpgsql volatile as $$
+declare
+    bad record;
+    e onceq.element;
+    refused integer := 0;
+begin
+    perform onceq.be_durable();
+    for bad in select x.seq, n.code, n.error, onceq.spark_number(g) as server_no
+            from unnest(p_eids, p_codes, p_errors) n (eid, code, error)
+            join onceq.element x on x.eid = n.eid and x.claimed_by = p_group
+            join onceq.spark_group g on g.group_no = p_group
+            order by x.seq loop
+        select * into e from onceq.element where seq = bad.seq and claimed_by = p_group for update;
+        continue when e.seq is null;
+        perform onceq.return_element(e, 'charge', bad.code, bad.error, bad.server_no);
+        refused := refused + 1;
+    end loop;
+    return refused;
+end $$;
+
 -- Ends the planned group: what its batch did not answer is held for a later one, or, where
 -- nothing is held, is an abort. Returns how many were charged.
 create or replace function onceq.spark_conclude_group(s onceq.spark_server) returns integer
