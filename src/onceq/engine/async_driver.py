@@ -16,8 +16,8 @@ import psycopg
 from psycopg.generators import execute, fetch_many
 
 from onceq.engine import faultpoints, forking, session, silence
-from onceq.engine.binding import BINDINGS, Binding
-from onceq.engine.cursors import AsyncOwnCursor
+from onceq.engine.binding import BINDINGS, Binding, Row
+from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
 from onceq.engine.gate import Gate
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts
@@ -188,11 +188,17 @@ class AsyncPostgresDriver(ops.RunsAsync):
     async def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
             await self._cursor.execute(text, row.arguments(op), prepare=True)
-            rows = await self._cursor.fetchall()
+            rows = await self._fetched()
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
         self._to_ring.update(row.bells(rows))
         return row.decode(rows)
+
+    async def _fetched(self) -> list[Row]:
+        try:
+            return await self._cursor.fetchall()
+        except UNREADABLE:  # see the driver
+            return leniently(self._cursor)
 
     async def _post(self, op: ops.Post) -> None:
         row, text = self._statements.of(op.send)

@@ -8,15 +8,19 @@ connection has. These take what psycopg comes with.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
 
 import psycopg
-from psycopg.adapt import AdaptersMap
+from psycopg.adapt import AdaptersMap, Buffer, Transformer
 from psycopg.postgres import register_default_adapters
 from psycopg.pq import Format
 from psycopg.rows import tuple_row
 from psycopg.types import TypesRegistry
 from psycopg.types.array import register_all_arrays
+from psycopg.types.datetime import TimestamptzBinaryLoader
+from psycopg.types.json import JsonbBinaryLoader
 
 
 @functools.cache
@@ -25,6 +29,66 @@ def _as_psycopg_comes() -> AdaptersMap:
     register_default_adapters(adapters)
     register_all_arrays(adapters)
     return adapters
+
+
+UNREADABLE: Final = (psycopg.DataError, ValueError, RecursionError)
+"""What a loader raises for a value that Python does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Stands for a value that Python does not hold, and says why."""
+
+    why: str
+
+
+_FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+
+
+class _Moment(TimestamptzBinaryLoader):
+    """Infinity, and what lies beyond the years of Python, is the last moment, or the first."""
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            return super().load(data)
+        except psycopg.DataError:
+            is_past = int.from_bytes(data, "big", signed=True) < 0
+            return _FIRST if is_past else _LAST
+
+
+class _Json(JsonbBinaryLoader):
+    def load(self, data: Buffer) -> Any:
+        try:
+            return super().load(data)
+        except (ValueError, RecursionError) as error:
+            return Unreadable(str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class _Lenient:
+    """What a Transformer asks for; psycopg's AdaptContext."""
+
+    adapters: AdaptersMap
+    connection: psycopg.BaseConnection[Any]
+
+
+@functools.cache
+def _lenient() -> AdaptersMap:
+    adapters = AdaptersMap(_as_psycopg_comes())
+    adapters.register_loader("timestamptz", _Moment)
+    adapters.register_loader("jsonb", _Json)
+    return adapters
+
+
+def leniently(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> list[tuple[Any, ...]]:
+    """Returns the rows of a cursor whose fetch raised one of UNREADABLE, with stand-ins."""
+    result = cursor.pgresult
+    if result is None:
+        return []
+    values = Transformer(_Lenient(_lenient(), cursor.connection))
+    values.set_pgresult(result, format=Format.BINARY)
+    return values.load_rows(0, result.ntuples, tuple)
 
 
 class OwnCursor(psycopg.Cursor[tuple[Any, ...]]):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from onceq.engine.cursors import Unreadable
 from onceq.model import admin_ops, ops
 from onceq.model.element import (
     Attempt,
@@ -68,11 +69,12 @@ def element(row: Row) -> Element:
         send_no=row[13],
         correlation_id=row[14],
         content_type=row[15],
-        properties=row[16],
+        properties=None if isinstance(row[16], Unreadable) else row[16],
         not_before=row[17],
         expires_at=row[18],
         code=row[19],
         error=row[20],
+        unreadable=row[16].why if isinstance(row[16], Unreadable) else None,
     )
 
 

@@ -18,8 +18,8 @@ from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus
 
 from onceq.engine import faultpoints, forking, session, silence
-from onceq.engine.binding import BINDINGS, Binding
-from onceq.engine.cursors import OwnCursor
+from onceq.engine.binding import BINDINGS, Binding, Row
+from onceq.engine.cursors import UNREADABLE, OwnCursor, leniently
 from onceq.engine.gate import Gate
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts, Unstarted
@@ -184,11 +184,17 @@ class PostgresDriver(ops.Runs):
     def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
             self._cursor.execute(text, row.arguments(op), prepare=True)
-            rows = self._cursor.fetchall()
+            rows = self._fetched()
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
         self._to_ring.update(row.bells(rows))
         return row.decode(rows)
+
+    def _fetched(self) -> list[Row]:
+        try:
+            return self._cursor.fetchall()
+        except UNREADABLE:  # it has been claimed, or dequeued: it must not be lost
+            return leniently(self._cursor)
 
     def _post(self, op: ops.Post) -> None:
         row, text = self._statements.of(op.send)

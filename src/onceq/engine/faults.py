@@ -36,6 +36,7 @@ OWN: dict[str, type[errors.OnceqError]] = {
     "42883": errors.SchemaMissing,
     "23514": errors.InvalidValue,
     "22003": errors.InvalidValue,
+    "22008": errors.InvalidValue,
     "22021": errors.InvalidValue,
     "22P02": errors.InvalidValue,
     "22P05": errors.InvalidValue,

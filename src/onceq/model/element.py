@@ -95,7 +95,8 @@ class Element:
     """A queue element as it was read.
 
     `eid` is its lasting id; `seq` is local to the repository and changes. `aborts` counts what
-    it was charged with. `body` is bytes. `outcome` is of replies only.
+    it was charged with. `body` is bytes. `outcome` is of replies only. `unreadable`: why its
+    properties cannot be read, and are None; a server takes it for the element's failure.
     """
 
     seq: int
@@ -119,6 +120,7 @@ class Element:
     expires_at: datetime | None = None
     code: str | None = None
     error: str | None = None
+    unreadable: str | None = None
 
     @property
     def is_suspect(self) -> bool:

@@ -9,7 +9,7 @@ import json
 import re
 import reprlib
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NewType
 from uuid import UUID
 
@@ -25,6 +25,9 @@ PRIORITY_MAX = 9
 BODY_BYTES_MAX = 1_048_576
 TAG_BYTES_MAX = 65_536
 LIMIT_MAX = 2**31 - 1
+MOMENT_MIN = datetime(1, 1, 2, tzinfo=UTC)
+MOMENT_MAX = datetime(9999, 12, 31, tzinfo=UTC)
+"""Between them a moment can be written in every time zone."""
 TIMEOUT_S_MAX = 1e9
 """About thirty years: longer than anybody waits, and a number that every clock knows."""
 
@@ -89,9 +92,20 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
 
 
 def check_moment(kind: str, when: object) -> None:
-    """Checks that this is None, or a moment that means the same everywhere. InvalidValue."""
-    if when is not None and (not isinstance(when, datetime) or when.tzinfo is None):
+    """Checks that this is None, or a moment that all can read, wherever they are. InvalidValue."""
+    if when is None:
+        return
+    if not isinstance(when, datetime) or when.tzinfo is None:
         raise InvalidValue(f"{kind} is a datetime with a time zone, not {reprlib.repr(when)}")
+    try:
+        is_readable = MOMENT_MIN <= when.astimezone(UTC) < MOMENT_MAX
+    except OverflowError:
+        is_readable = False
+    if not is_readable:
+        raise InvalidValue(
+            f"{kind} is a moment from year 1 to before {MOMENT_MAX:%Y-%m-%d}, in UTC, not {when}: "
+            "leave it out where there is no such moment"
+        )
 
 
 def _check_properties(properties: object) -> None:

@@ -178,6 +178,13 @@ def decoded(queue: Queue[Any, Any], body: bytes, content_type: str | None) -> An
         raise _failed(error) from error
 
 
+def _request(handled: Handled[Any, Any], element: Element) -> Any:
+    if element.unreadable is not None:
+        what = f"the properties of a request in queue {handled.queue.name!r}"
+        raise InvalidValue(f"{what} cannot be read: {element.unreadable}")
+    return decoded(handled.queue, element.body, element.content_type)
+
+
 def _encoded(handled: Handled[Any, Any], element: Element, value: Any) -> bytes:
     if value is None and not element.owes_reply:
         return b""
@@ -196,7 +203,7 @@ def sync_call(
     passed = (*ACTED_UPON, database_error)
 
     def call(element: Element, connection: psycopg.Connection[Any] | Unstarted) -> bytes:
-        request = decoded(handled.queue, element.body, element.content_type)
+        request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:
             value = handled.handler(request, _context(handled, element, guarded))
@@ -218,7 +225,7 @@ def async_call(
     passed = (*ACTED_UPON, database_error)
 
     async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
-        request = decoded(handled.queue, element.body, element.content_type)
+        request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:
             with _own_cancellation():

@@ -112,8 +112,15 @@ class Answers:
             raise HandlerFailed("InvalidReply", str(error)) from error
 
 
+def _properties(queue: str, text: str | None) -> Any:
+    try:
+        return None if text is None else msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:  # as a native server says it
+        what = f"the properties of a request in queue {queue!r}"
+        raise InvalidValue(f"{what} cannot be read: {error}") from error
+
+
 def _context(queue: str, row: Row) -> RequestContext:
-    properties = row["properties"]
     return RequestContext(
         queue=queue,
         eid=UUID(row["eid"]),
@@ -123,7 +130,7 @@ def _context(queue: str, row: Row) -> RequestContext:
         attempt=row["aborts"] + 1,
         enqueued_at=row["enqueued_at"],
         priority=row["priority"],
-        properties=None if properties is None else msgspec.json.decode(properties),
+        properties=_properties(queue, row["properties"]),
         correlation_id=row["correlation_id"],
     )
 

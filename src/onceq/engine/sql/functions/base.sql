@@ -167,6 +167,20 @@ begin
     end if;
 end $$;
 
+-- Refuses moments that not every client can read: those of year 1 to 9999 can, in whatever time zone.
+-- Null if they are, or are none: it is assigned, as an expression needs no statement.
+create or replace function onceq.check_moments(p_not_before timestamptz, p_expires_at timestamptz)
+returns text
+language plpgsql immutable as $$
+begin
+    if least(p_not_before, p_expires_at) < timestamptz '0001-01-02 00:00:00+00'
+            or greatest(p_not_before, p_expires_at) >= timestamptz '9999-12-31 00:00:00+00' then
+        raise exception 'not_before and expires_at are moments from year 1 to 9999, not % and %',
+            p_not_before, p_expires_at using errcode = '23514', hint = 'leave out what is no such moment';
+    end if;
+    return null;
+end $$;
+
 -- Notes that a fresh lane of a queue is in use, in the transaction that uses it first; claims look
 -- at no other. It holds the queue's row until that transaction ends, once in the life of a lane.
 create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) returns void

@@ -16,6 +16,7 @@ declare
     is_volatile boolean;
 begin
     perform onceq.be_durable();
+    bell := onceq.check_moments(p_not_before, p_expires_at);
     for try in 1 .. 3 loop
         perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue));
         if current_setting('transaction_isolation') <> 'read committed' then

@@ -228,7 +228,7 @@ declare
     at_lane smallint := case when p_not_before is null then 9 - p_priority else 10 end;
     x record;
 begin
-    state := onceq.prepare_tagged(p_registrant, p_queue);
+    state := onceq.prepare_tagged(p_registrant, p_queue) || onceq.check_moments(p_not_before, p_expires_at);
     for try in 1 .. 3 loop
         select q.queue_id, r.reply_queue_id, case when not q.durable then onceq.current_life() end as life
             into x from onceq.registrant r, onceq.queue q
