@@ -107,7 +107,9 @@ def test_a_query_that_spark_could_not_begin_is_begun_again(
 
     def batch(requests: DataFrame) -> DataFrame:
         if next(dies, False):
-            raise PySparkRuntimeError("Python worker exited unexpectedly (crashed)")
+            raise PySparkRuntimeError(
+                errorClass="CANNOT_OPEN_SOCKET", messageParameters={"errors": "none is free"}
+            )
         return book(requests)
 
     assert serve_once(spark, repository, tmp_path, batch=batch) == {"ENVIRONMENT": 1}
@@ -225,6 +227,31 @@ def test_a_broken_and_a_strange_checkpoint_are_rebuilt(
     repository.do("alter sequence {}.incarnation_seq restart")
     rids += repository.send(3, first=6)
     assert serve_once(spark, repository, tmp_path) == {"FORGET": 1}
+    check_all_done(repository, rids)
+
+
+DAMAGES = {
+    "offsets": ("", "v1\n{", "v1\nnonsense", "v9\n{}", "x"),
+    "commits": ("", "v1\n{"),
+    "metadata": ("", "{x"),
+}
+
+
+def test_whatever_of_a_checkpoint_is_damaged_it_is_made_anew(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    rids = repository.send(1)
+    serve_once(spark, repository, tmp_path)
+    checkpoint = tmp_path / "checkpoint"
+    for kind, text in [(kind, text) for kind, texts in DAMAGES.items() for text in texts]:
+        found = checkpoint / kind
+        if found.is_dir():
+            found = max(found.glob("[0-9]*"), key=lambda path: int(path.name))
+        if text != "x":  # else its checksum is wrong
+            (found.parent / f".{found.name}.crc").unlink(missing_ok=True)
+        found.write_text(text)
+        rids += repository.send(1, first=len(rids))
+        assert serve_once(spark, repository, tmp_path) == {"FORGET": 1}, (kind, text)
     check_all_done(repository, rids)
 
 

@@ -1,4 +1,4 @@
-"""What of the Spark server is values: options, places, schemas, verdicts on failures."""
+"""What of the Spark server is values: options, places, schemas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.schema import request_schema
 from onceq.spark.server import check_checkpoint
-from onceq.spark.verdicts import Verdict, judge, judge_beginning
 from tests.spark.serving import ORDERS, make_server
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
@@ -148,43 +147,6 @@ class Odd(msgspec.Struct):
 def test_types_of_requests(kind: type[Any], expected: str | None) -> None:
     found = request_schema(kind)
     assert (None if found is None else found.simpleString()) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        ("onceq.errors.Fenced: epoch 1 is over", Verdict.FENCED),
-        ("onceq.errors.FileMismatch: older", Verdict.FORGET),
-        ("java.lang.IllegalStateException: Incomplete log file", Verdict.FORGET),
-        ("psycopg.X\nonceq.errors.ConnectionLost: gone", Verdict.ENVIRONMENT),
-        ("onceq.errors.StatementRefused: no right (SQLSTATE 42501)", Verdict.PROGRAM),
-        ("onceq.errors.StatementRefused: not unique (SQLSTATE 23505)", Verdict.CRASH),
-        ("ZeroDivisionError: division by zero", Verdict.CRASH),
-        ("onceq.errors.Nonsense: what", Verdict.CRASH),
-        ("SparkException: Python worker failed to connect back.", Verdict.ENVIRONMENT),
-        ("onceq.errors.IllegalState: Python worker failed to connect back", Verdict.CRASH),
-        ("Traceback (most recent call last): it does not match the expected one", Verdict.CRASH),
-        ("[USER_RAISED_EXCEPTION] Malformed log of this order", Verdict.CRASH),
-    ],
-)
-def test_verdicts(text: str, verdict: Verdict) -> None:
-    assert judge(text) is verdict
-
-
-@pytest.mark.parametrize(
-    ("text", "verdict"),
-    [
-        ("SparkException: Python worker exited unexpectedly (crashed)", Verdict.ENVIRONMENT),
-        ("[CANNOT_OPEN_SOCKET] Can not open socket", Verdict.ENVIRONMENT),
-        ("psycopg.X\nonceq.errors.ConnectionLost: gone", Verdict.ENVIRONMENT),
-        ("java.lang.IllegalStateException: Incomplete log file", Verdict.FORGET),
-        ("onceq.errors.Fenced: epoch 1 is over", Verdict.FENCED),
-        ("onceq.errors.SchemaMissing: there is no table", None),
-        ("ZeroDivisionError: division by zero", None),
-    ],
-)
-def test_verdicts_on_a_query_that_did_not_begin(text: str, verdict: Verdict | None) -> None:
-    assert judge_beginning(text) is verdict
 
 
 def test_a_server_is_checked_when_it_is_made(tmp_path: Path) -> None:

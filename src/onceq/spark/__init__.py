@@ -7,8 +7,9 @@ from onceq.spark.context import Answer, RequestContext
 from onceq.spark.handlers import each, vectorised
 from onceq.spark.reading import reading
 from onceq.spark.registration import register
-from onceq.spark.server import Server, ServerSettings, SparkStatistics
+from onceq.spark.server import Server
 from onceq.spark.session import build_session
+from onceq.spark.settings import ServerSettings, SparkStatistics
 from onceq.spark.tables import TableChange, add, insert, upsert
 from onceq.spark.writing import writing
 

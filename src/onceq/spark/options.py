@@ -40,9 +40,10 @@ class ServingOptions:
 
     batch_rows: most requests in a micro-batch. partitions: most tasks that read one. idle_ms: how
     long a source with nothing to read waits before it looks again.
-    content_type: of replies. stateful: the query keeps a state. tables: column of the sink to
-    change of a table. requests: of which type requests are, as `handlers.told` says; empty: bodies
-    are left to who takes them.
+    content_type: of replies. stateful: the query keeps a state. token: under which its processes
+    tell what failed; empty: they do not. tables: column of the sink to change of a table.
+    requests: of which type requests are, as `handlers.told` says; empty: bodies are left to who
+    takes them.
     """
 
     place: Place
@@ -54,6 +55,7 @@ class ServingOptions:
     content_type: str | None = None
     stateful: bool = False
     requests: str = ""
+    token: str = ""
     tables: Mapping[str, TableChange]
 
     def to_spark(self) -> dict[str, str]:
@@ -68,6 +70,7 @@ class ServingOptions:
             "content_type": self.content_type or "",
             "stateful": "true" if self.stateful else "",
             "requests": self.requests,
+            "token": self.token,
             "tables": msgspec.json.encode(dict(self.tables)).decode(),
             **{name: str(getattr(self, name)) for name in _NUMBERS},
         }
@@ -87,6 +90,7 @@ class ServingOptions:
             content_type=options.get("content_type") or None,
             stateful=options.get("stateful") == "true",
             requests=options.get("requests", ""),
+            token=options.get("token", ""),
             tables=msgspec.json.decode(options.get("tables", "{}"), type=dict[str, TableChange]),
             server_id=int(options["server_id"]),
             epoch=int(options["epoch"]),

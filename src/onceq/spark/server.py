@@ -25,7 +25,7 @@ from onceq.errors import (
     OperatingError,
     StatementRefused,
 )
-from onceq.model.names import check_flag, check_id, check_range
+from onceq.model.names import check_id, check_range
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import (
     SparkCheckTable,
@@ -34,13 +34,16 @@ from onceq.model.spark_ops import (
     SparkRegistration,
     SparkTakeOver,
 )
+from onceq.spark.evidence import of_error, of_query
 from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function, told
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.scratch import claim_scratch
 from onceq.spark.session import activate, build_session, is_local
+from onceq.spark.settings import ServerSettings, SparkStatistics
 from onceq.spark.tables import TableChange, check_tables
 from onceq.spark.verdicts import UNMENDABLE, Verdict, judge, judge_beginning
+from onceq.spark.words import new_token
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -51,48 +54,10 @@ if TYPE_CHECKING:
     from onceq.engine.spark_driver import Place
     from onceq.model.queue import Queue
 
-__all__ = ["Server", "ServerSettings", "SparkStatistics"]
+__all__ = ["Server"]
 
 log = logging.getLogger("onceq.spark")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSettings:
-    """How a Spark server goes about it.
-
-    partitions: most tasks that read a batch; 0: as many as Spark runs at once. trigger_ms: from
-    the start of one batch to the next, at least. idle_ms: how soon an idle server sees a request.
-    hold_s: how long a request that its batch does not answer is held for later ones; 0: it is an
-    abort at once. grace_s: how long after its death another server's requests are taken over.
-    backoff_s: before a query that failed begins again, doubled up to backoff_max_s by failures in
-    a row. output_mode: Spark's, of the batch function's result. stateful: the batch function keeps
-    a state from batch to batch (aggregation, deduplication, join of streams, transformWithState).
-    """
-
-    partitions: int = 0
-    trigger_ms: int = 0
-    idle_ms: int = 100
-    hold_s: float = 0.0
-    grace_s: float = 60.0
-    backoff_s: float = 0.1
-    backoff_max_s: float = 30.0
-    output_mode: str = "append"
-    stateful: bool = False
-
-    def __post_init__(self) -> None:
-        check_range("partitions", self.partitions, 0, 10_000)
-        check_range("trigger_ms", self.trigger_ms, 0, 86_400_000)
-        check_range("idle_ms", self.idle_ms, 0, 60_000)
-        check_flag("stateful", self.stateful)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkStatistics:
-    """lives: how often a query was begun. failures: by what each that failed came to."""
-
-    lives: int
-    failures: Mapping[str, int]
 
 
 @dataclass(slots=True)
@@ -268,6 +233,7 @@ class Server:
                     content_type=content_type_of(self.queue.reply_type),
                     stateful=self.settings.stateful,
                     requests=self._requests,
+                    token=new_token(),
                     tables=self.tables,
                 ),
             )
@@ -281,7 +247,7 @@ class Server:
         except OperatingError:
             raise
         except Exception as error:  # the boundary of the batch function: anything may come
-            verdict = judge_beginning(f"{type(error).__module__}.{type(error).__name__}: {error}")
+            verdict = judge_beginning(of_error(error, options.token))
             self._close(driver, options)
             if verdict is None:
                 raise
@@ -290,7 +256,7 @@ class Server:
         try:
             while not self._stop.is_set():
                 if _ended(query, 1):
-                    return _failure(query, home)
+                    return _failure(query, home, options.token)
                 is_connected = self._live_on(driver, options, was_connected=is_connected)
         except OperatingError as error:
             return Verdict.ENVIRONMENT, str(error)
@@ -369,8 +335,11 @@ def _ended(query: StreamingQuery, timeout_s: int) -> bool:
         return True
 
 
-def _failure(query: StreamingQuery, home: _Home) -> tuple[Verdict | None, str]:
-    error = query.exception()
+def _failure(query: StreamingQuery, home: _Home, token: str) -> tuple[Verdict | None, str]:
     if query.lastProgress is not None:
         home.quiet_failures = 0
-    return (None, "") if error is None else (judge(str(error)), str(error))
+    found = of_query(query, token)
+    if found is None:
+        return None, ""
+    evidence, text = found
+    return judge(evidence), text if evidence.word is None else evidence.word.text

@@ -23,6 +23,7 @@ from onceq.errors import EnvironmentFault, IllegalState
 from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkDiscard
 from onceq.spark import encode
 from onceq.spark.schema import check_sink
+from onceq.spark.words import telling
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,6 +63,10 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Stages the rows of a task, all or none; they wait for the commit, or for the sweep."""
+        with telling(self.options.token):
+            return self._stage(iterator)
+
+    def _stage(self, iterator: Iterator[RecordBatch]) -> Staged:
         query_id, batch_id = _whose()
         op = SparkAttempt(
             server_id=self.options.server_id,
@@ -85,6 +90,10 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Commits the batch. Comes again with the same number when its end was not logged."""
+        with telling(self.options.token):
+            self._commit(messages, batchId)
+
+    def _commit(self, messages: Sequence[WriterCommitMessage | None], batch_id: int) -> None:
         staged = _all_staged(messages)
         specs = [
             change.for_sql(name, number, self.columns[name])
@@ -94,7 +103,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             server_id=self.options.server_id,
             epoch=self.options.epoch,
             query_id=staged[0].query_id,
-            batch_id=batchId,
+            batch_id=batch_id,
             attempts=[each.attempt for each in staged],
             rows=sum(each.rows for each in staged),
             tables=specs,

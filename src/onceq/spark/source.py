@@ -38,6 +38,7 @@ from onceq.spark.options import ServingOptions
 from onceq.spark.reading import ReadingOptions
 from onceq.spark.relations import relation_of
 from onceq.spark.sink import OnceqStreamWriter
+from onceq.spark.words import telling
 from onceq.spark.writing import WritingOptions
 
 if TYPE_CHECKING:
@@ -129,14 +130,19 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Takes only what has been enqueued by now."""
-        self.bound = self._planner.insist(SparkBound())
+        with telling(self.options.token):
+            self.bound = self._planner.insist(SparkBound())
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802 - Spark's name
         """Claims the next group, or finds one left unfinished. Fenced, FileMismatch."""
+        with telling(self.options.token):
+            return {"claim": self._claim(start["claim"], limit)}
+
+    def _claim(self, start: int, limit: ReadLimit) -> int:
         claim = SparkClaim(
             server_id=self.options.server_id,
             epoch=self.options.epoch,
-            start=start["claim"],
+            start=start,
             n=limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.batch_rows,
             bound=self.bound,
         )
@@ -148,15 +154,15 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             group = self._planner.insist(claim)
         if group != claim.start:
             self.at("claimed")
-        return {"claim": group}
+        return group
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:  # noqa: ARG002 - Spark's signature
         """Notes that the group is begun, and cuts it into slices."""
         group = end["claim"]
         options = self.options
-        size = self._planner.insist(
-            SparkPlan(server_id=options.server_id, epoch=options.epoch, group=group)
-        )
+        plan = SparkPlan(server_id=options.server_id, epoch=options.epoch, group=group)
+        with telling(options.token):
+            size = self._planner.insist(plan)
         count = max(1, min(options.partitions, size // _ROWS_PER_SLICE))
         cuts = [size * n // count for n in range(count + 1)]
         return [Slice(group, low + 1, high) for low, high in itertools.pairwise(cuts)]
@@ -165,7 +171,8 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Reads a slice: what the group still holds of it."""
         if not isinstance(partition, Slice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
-        with Steadfast(of_executors(self.options.place)) as reader:
+        place = of_executors(self.options.place)
+        with telling(self.options.token), Steadfast(place) as reader:
             first, many = partition.first, _ROWS_AT_FIRST
             while first <= partition.last:  # each turn moves it on
                 last = min(partition.last, first + many - 1)
@@ -184,7 +191,8 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self.options.stateful:
             options = self.options
             purge = SparkPurge(server_id=options.server_id, epoch=options.epoch, group=end["claim"])
-            self._planner.insist(purge)
+            with telling(options.token):
+                self._planner.insist(purge)
 
     def stop(self) -> None:
         """Closes the connection of the process that plans."""

@@ -1,0 +1,54 @@
+"""How a Spark server goes about it, and what it has gone through.
+
+Public by way of `onceq.spark`. Values only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onceq.model.names import check_flag, check_range
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ServerSettings", "SparkStatistics"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """How a Spark server goes about it.
+
+    partitions: most tasks that read a batch; 0: as many as Spark runs at once. trigger_ms: from
+    the start of one batch to the next, at least. idle_ms: how soon an idle server sees a request.
+    hold_s: how long a request that its batch does not answer is held for later ones; 0: it is an
+    abort at once. grace_s: how long after its death another server's requests are taken over.
+    backoff_s: before a query that failed begins again, doubled up to backoff_max_s by failures in
+    a row. output_mode: Spark's, of the batch function's result. stateful: the batch function keeps
+    a state from batch to batch (aggregation, deduplication, join of streams, transformWithState).
+    """
+
+    partitions: int = 0
+    trigger_ms: int = 0
+    idle_ms: int = 100
+    hold_s: float = 0.0
+    grace_s: float = 60.0
+    backoff_s: float = 0.1
+    backoff_max_s: float = 30.0
+    output_mode: str = "append"
+    stateful: bool = False
+
+    def __post_init__(self) -> None:
+        check_range("partitions", self.partitions, 0, 10_000)
+        check_range("trigger_ms", self.trigger_ms, 0, 86_400_000)
+        check_range("idle_ms", self.idle_ms, 0, 60_000)
+        check_flag("stateful", self.stateful)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkStatistics:
+    """lives: how often a query was begun. failures: by what each that failed came to."""
+
+    lives: int
+    failures: Mapping[str, int]
