@@ -148,7 +148,7 @@ class WindowFull(IllegalState):
 
 
 class HandlerMisuse(UsageError):
-    """A handler committed, rolled back or reconfigured the server's transaction."""
+    """A handler ended or reconfigured the transaction that it was given, or left it busy."""
 
 
 class QueueNotFound(UsageError):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg.generators import execute, fetch_many
 
-from onceq.engine import faultpoints, forking, session, silence
+from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.binding import BINDINGS, Binding, Row
 from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
 from onceq.engine.gate import Gate
@@ -308,12 +308,18 @@ class AsyncPostgresDriver(ops.RunsAsync):
 
     async def _call(self, op: ops.Call) -> bytes:
         try:
-            return await self._calls[op.queue](op.element, self.connection)
+            reply = await self._calls[op.queue](op.element, self.connection)
         except (psycopg.Error, OnceqError) as error:
+            if left_open.is_held(self.connection):
+                await left_open.aclose(self.connection)
             failure = session.handler_failure(error, self.connection)
             if failure is error:  # from itself, it would hide what caused it
                 raise
             raise failure from error
+        if left_open.is_held(self.connection):
+            await left_open.aclose(self.connection)
+            raise left_open.misuse()
+        return reply
 
     async def _wait(self, op: ops.Wait) -> bool:
         delay = self._pause.next(op, time.monotonic())

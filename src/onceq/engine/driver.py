@@ -17,7 +17,7 @@ import psycopg
 from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus
 
-from onceq.engine import faultpoints, forking, session, silence
+from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.binding import BINDINGS, Binding, Row
 from onceq.engine.cursors import UNREADABLE, OwnCursor, leniently
 from onceq.engine.gate import Gate
@@ -318,12 +318,17 @@ class PostgresDriver(ops.Runs):
         try:
             reply = self._calls[op.queue](op.element, given)
         except (psycopg.Error, OnceqError) as error:
+            if left_open.is_held(self.connection):
+                left_open.close(self.connection)
             failure = self._parts.failure or session.handler_failure(error, self.connection)
             if failure is error:  # from itself, it would hide what caused it
                 raise
             raise failure from error
         if self._parts.failure is not None:  # whatever the handler made of it
             raise self._parts.failure
+        if left_open.is_held(self.connection):
+            left_open.close(self.connection)
+            raise left_open.misuse()
         return reply
 
     def _wait(self, op: ops.Wait) -> bool:
