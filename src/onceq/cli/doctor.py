@@ -124,7 +124,10 @@ def _examine_repository(located: Located, repository: str, orphaned: int) -> Ite
         "start a server: it takes them over at once",
     )
     yield _when(
-        orphaned > 0, "claims", f"{orphaned} claimed by nobody known", "report this: it is a defect"
+        orphaned > 0,
+        "claims",
+        f"{orphaned} claimed by nobody known",
+        "servers give them back within minutes: start one; else report a defect",
     )
     stopped = [
         one.name

@@ -160,6 +160,33 @@ begin
     return 'returned';
 end $$;
 
+-- Gives back, uncharged, what is claimed by nobody who is known: neither a session of a server nor a
+-- group of Spark, as after a handler's pg_advisory_unlock_all(). Of a reply claimed_by says something
+-- else, as negative claimants do. No index has it: each call looks at 2 MB of the table, by chance which.
+create or replace function onceq.adopt() returns integer
+language plpgsql volatile
+set enable_seqscan = off as $$
+declare
+    slices bigint := ceil(pg_relation_size('onceq.element') / (256.0 * current_setting('block_size')::integer));
+    first bigint := floor(random() * slices) * 256;
+    e onceq.element;
+    adopted integer := 0;
+begin
+    for e in select x.* from onceq.element x
+            where x.ctid >= format('(%s,0)', first)::tid and x.ctid < format('(%s,0)', first + 256)::tid
+              and x.claimed_by > 0 and x.role in ('request', 'datagram')
+              and not exists (select from onceq.server s where s.incarnation = x.claimed_by)
+              and not exists (select from onceq.spark_group g where g.group_no = x.claimed_by)
+            for update skip locked loop
+        -- By a later statement: who has claimed it since may have begun after the one above.
+        continue when exists (select from onceq.server s where s.incarnation = e.claimed_by)
+            or exists (select from onceq.spark_group g where g.group_no = e.claimed_by);
+        perform onceq.return_element(e, 'release', null, null, null);
+        adopted := adopted + 1;
+    end loop;
+    return adopted;
+end $$;
+
 -- Expires an unclaimed element whose time has come: one expired reply, in this transaction.
 create or replace function onceq.expire_element(e onceq.element) returns void
 language plpgsql volatile as $$

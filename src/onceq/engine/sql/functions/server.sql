@@ -110,6 +110,7 @@ begin
         perform onceq.take_over_slot(x, dead.process, charges) from unnest(dead.slots) x;
         taken := taken + 1;
     end loop;
+    perform onceq.adopt() where random() < 1.0 / 32;  -- an idle session is here 20 times a second
     perform onceq.spark_take_over(null, 60);  -- a Spark server of the same name has the first minute
     return taken;
 end $$;
