@@ -73,6 +73,24 @@ def test_a_power_cut_leaves_no_repository_without_servers(
     assert scalar(cluster.conninfo, f"select max(aborts) from {NAME}.history") == 0
 
 
+@pytest.mark.parametrize("cured", [True, False])
+def test_what_waits_is_dequeued_outside_of_servers(
+    cluster: EmbeddedServer, own: onceq.QueueManager, *, cured: bool
+) -> None:
+    if not cured:
+        install_variant(
+            cluster.conninfo, NAME, "dequeue", ("        perform onceq.drop_unreadable();\n", "")
+        )
+    work(cluster, own)
+    if not cured:
+        with pytest.raises(StatementRefused, match="bad magic number"):
+            own.dequeue("raw")
+        return
+    element = own.dequeue("raw")
+    assert element is not None
+    assert element.body == b"waits"
+
+
 def test_without_the_cure_no_server_begins(
     cluster: EmbeddedServer, own: onceq.QueueManager
 ) -> None:

@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 import onceq
 from onceq.engine import faults, session
 from onceq.errors import EnvironmentFault
-from tests.parts import LIMIT_S, plain, rows, scalar, serving
+from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
 
 RAW = onceq.Queue("raw", bytes, bytes)
 
@@ -105,6 +105,31 @@ def test_what_a_handler_does_to_its_session_ends_with_its_commit(
         for rid in ("1", "2", "3"):
             assert clerk.transceive(rid, b"x", timeout_s=LIMIT_S).value == b"x"
     assert seen == [seen[0]] * 3
+
+
+def test_what_a_handler_prepares_and_locks_does_not_stay_for_others(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """A name is free again for the next, uncharged; locks go while the session lives on."""
+    qm.declare(RAW)
+
+    def handler(request: bytes, context: onceq.Context) -> bytes:
+        context.connection.execute(
+            "prepare mine as select 1; execute mine; select pg_advisory_lock(-7);"
+            " select pg_advisory_lock_shared(7, -7)"
+        )
+        return request
+
+    held = "select count(*) from pg_locks where locktype = 'advisory' and objid = (-7)::oid"
+    with serving(conninfo, repository, RAW.handled_by(handler)) as server:
+        for number in range(5):
+            qm.enqueue(RAW, b"x", rid=str(number))
+        wait_until(lambda: not qm.show("raw").depth)
+        wait_until(lambda: scalar(conninfo, held) == 0)
+        assert server.statistics().lives == 1
+    assert {one.outcome for rid in range(5) for one in qm.lookup(str(rid))} == {"done"}
+    charges = rows(conninfo, f"select distinct charge::text from {repository}.attempt")
+    assert charges in ([], [("environment",)])
 
 
 async def same_later(request: bytes, _context: onceq.AsyncContext) -> bytes:

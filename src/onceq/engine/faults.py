@@ -43,10 +43,11 @@ OWN: dict[str, type[errors.OnceqError]] = {
 }
 """Codes raised by the SQL functions, and those of PostgreSQL that have a meaning of their own."""
 
-ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04")
+ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04", "42P05")
 """SQLSTATEs, by prefix, for which nobody is to blame: they are retried and not charged (G7).
 
-25006: the database is read only for now, a standby that was not promoted yet.
+25006: the database is read only for now, a standby that was not promoted yet. 42P05: a handler
+before has left a prepared statement of this name, which the abort ends.
 """
 
 DURABILITY_CUT_SHORT = "01000"

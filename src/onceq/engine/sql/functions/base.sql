@@ -154,6 +154,30 @@ exception when insufficient_privilege then
     null;
 end $$;
 
+-- Ends what a handler has left in this session and neither a commit nor RESET ends: what it PREPAREd,
+-- and its session's advisory locks. Ours name a table of this schema. To look for it costs too much for
+-- each commit; a PREPARE that finds its name taken is a fault of the environment, and this follows it.
+create or replace function onceq.tidy_session() returns void
+language plpgsql volatile as $$
+declare
+    x record;
+    key bigint;
+begin
+    for x in select name from pg_prepared_statements where from_sql loop
+        execute format('deallocate %I', x.name);
+    end loop;
+    for x in select l.classid, l.objid, l.objsubid, l.mode = 'ShareLock' as is_shared from pg_locks l
+            where l.locktype = 'advisory' and l.pid = pg_backend_pid() and not (l.objsubid = 2 and l.classid in (
+                select c.oid from pg_class c, pg_class s
+                where s.oid = 'onceq.server'::regclass and c.relnamespace = s.relnamespace)) loop
+        key := (x.classid::bigint << 32) | x.objid::bigint;
+        perform case when x.objsubid = 1 and x.is_shared then pg_advisory_unlock_shared(key)
+            when x.objsubid = 1 then pg_advisory_unlock(key)
+            when x.is_shared then pg_advisory_unlock_shared(x.classid::integer, x.objid::integer)
+            else pg_advisory_unlock(x.classid::integer, x.objid::integer) end;
+    end loop;
+end $$;
+
 -- The turn of an element that waits for this moment.
 create or replace function onceq.turn_at(p_moment timestamptz) returns bigint
 language sql stable parallel safe as $$ select (date_part('epoch', p_moment) * 1000000)::bigint $$;

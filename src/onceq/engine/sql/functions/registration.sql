@@ -108,6 +108,10 @@ begin
     if p_registrant is not null then
         perform onceq.check_epoch(p_registrant, p_epoch);
     end if;
+    if current_setting('onceq_setting.readable', true) is distinct from 'on' then  -- once a session
+        perform onceq.drop_unreadable();
+        perform set_config('onceq_setting.readable', 'on', false);
+    end if;
     if p_eid is null then
         select * into e from onceq.claim(mine, q.queue_id, 1, (mine % 2)::integer, true);
     else

@@ -110,7 +110,7 @@ begin
         perform onceq.take_over_slot(x, dead.process, charges) from unnest(dead.slots) x;
         taken := taken + 1;
     end loop;
-    perform onceq.adopt() where random() < 1.0 / 32;  -- an idle session is here 20 times a second
+    perform onceq.adopt(), onceq.tidy_session() where random() < 1.0 / 32;  -- an idle session is here 20 times a second
     perform onceq.spark_take_over(null, 60);  -- a Spark server of the same name has the first minute
     return taken;
 end $$;
@@ -460,6 +460,9 @@ begin
     select * into e from onceq.element where seq = p_seq and claimed_by = p_incarnation for update;
     perform setval(('onceq.started_' || slot)::regclass, 0) from onceq.server
         where incarnation = p_incarnation;
+    if p_charge = 'environment' then
+        perform onceq.tidy_session();
+    end if;
     if e.seq is null then
         return 'lost';
     end if;
