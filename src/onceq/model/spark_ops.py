@@ -171,9 +171,10 @@ class SparkCommit(Op["SparkCommitted"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkCheckTable(Op["str"]):
-    """The statement that a commit will run for a table: checks that table and columns are there.
+    """The statement that a commit will run for a table, tried with no rows, and undone.
 
-    SchemaMissing (no such table), StatementRefused (no such column).
+    SchemaMissing (no such table), StatementRefused (no such column, no right, no constraint to
+    conflict with; or a column does not take the text in its place of `samples`).
     """
 
     table: dict[str, Any]

@@ -13,7 +13,7 @@ import logging
 import re
 import shutil
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,6 +23,7 @@ from onceq.errors import (
     FileMismatch,
     InvalidValue,
     OperatingError,
+    SchemaMissing,
     StatementRefused,
 )
 from onceq.model.names import check_id, check_range
@@ -70,6 +71,7 @@ class _Home:
     once: bool
     quiet_failures: int = 0
     innocent: bool = False
+    checks: list[SparkCheckTable] = field(default_factory=list)
 
 
 class Server:
@@ -256,7 +258,10 @@ class Server:
         try:
             while not self._stop.is_set():
                 if _ended(query, 1):
-                    return _failure(query, home, options.token)
+                    verdict, text = _failure(query, home, options.token)
+                    if verdict is Verdict.REFUSED:
+                        verdict = _judge_refusal(home, driver)
+                    return verdict, text
                 is_connected = self._live_on(driver, options, was_connected=is_connected)
         except OperatingError as error:
             return Verdict.ENVIRONMENT, str(error)
@@ -280,6 +285,7 @@ class Server:
 
     def _begin(self, home: _Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
         from onceq.spark import frames  # noqa: PLC0415 - PySpark, which a Server alone does not need
+        from onceq.spark.fitting import samples  # noqa: PLC0415 - as above
 
         name = self._source_class().name()
         spoken = self.source_options() | options.to_spark()
@@ -291,9 +297,15 @@ class Server:
                 "ServerSettings(stateful=True), and keep the checkpoint"
             )
         columns = frames.check_sink(answers.schema, self.tables)
-        for number, (table, change) in enumerate(self.tables.items(), 1):
-            spec = change.for_sql(table, number, columns[table])
-            driver.perform(SparkCheckTable(table=spec))
+        home.checks = [
+            SparkCheckTable(
+                table=change.for_sql(table, number, columns[table])
+                | {"samples": samples(answers.schema, table, columns[table])}
+            )
+            for number, (table, change) in enumerate(self.tables.items(), 1)
+        ]
+        for check in home.checks:
+            driver.perform(check)
         writer = answers.writeStream.format(name).options(**spoken)
         writer = writer.outputMode(self.settings.output_mode)
         # Spark's default file system may be another.
@@ -343,3 +355,13 @@ def _failure(query: StreamingQuery, home: _Home, token: str) -> tuple[Verdict | 
         return None, ""
     evidence, text = found
     return judge(evidence), text if evidence.word is None else evidence.word.text
+
+
+def _judge_refusal(home: _Home, driver: Steadfast) -> Verdict:
+    """Returns what a refused statement means: it is refused without a row in it, or not."""
+    try:
+        for check in home.checks:
+            driver.perform(check)
+    except (StatementRefused, SchemaMissing):
+        return Verdict.PROGRAM
+    return Verdict.CRASH

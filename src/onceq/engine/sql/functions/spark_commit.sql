@@ -386,6 +386,39 @@ begin
     return target;
 end $$;
 
+-- Tries the statement of a spec with no rows, and undoes it: what fails here is wrong for every request.
+-- samples: for each column a text of its values' type, as it is staged, that the column must take; or
+-- null. Returns the statement.
+create or replace function onceq.spark_try(p_spec jsonb) returns text
+language plpgsql volatile as $$
+declare statement text := onceq.spark_statement(p_spec);
+begin
+    perform onceq.spark_fit(onceq.spark_target(p_spec), c.name, p_spec -> 'samples' ->> c.n::integer - 1)
+        from jsonb_array_elements_text(p_spec -> 'columns') with ordinality as c (name, n);
+    begin
+        execute statement using '{}'::bigint[], '{}'::uuid[], '{}'::bigint[];
+        raise exception 'tried' using errcode = 'OQ000';
+    exception when sqlstate 'OQ000' then
+        return statement;
+    end;
+end $$;
+
+-- Refuses a column that does not take a text of this kind. What a domain checks is of single values.
+create or replace function onceq.spark_fit(p_table regclass, p_column text, p_sample text) returns void
+language plpgsql volatile as $$
+declare kind oid := (select atttypid from pg_attribute where attrelid = p_table and attname = p_column);
+begin
+    while exists (select from pg_type where oid = kind and typtype = 'd') loop
+        kind := (select typbasetype from pg_type where oid = kind);
+    end loop;
+    if p_sample is not null then
+        execute format('select %L::%s', p_sample, format_type(kind, -1));
+    end if;
+exception when data_exception then
+    raise exception 'column "%" of table % is %, and takes no values such as %',
+        p_column, p_table, format_type(kind, -1), p_sample using errcode = '42804';
+end $$;
+
 -- Applies the staged rows of one user table for the requests removed. Returns how many changed.
 create or replace function onceq.spark_apply(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
