@@ -128,3 +128,31 @@ def test_which_types_fit_which_columns(repository: Repository) -> None:
 
     assert [(k, c) for k, some in FITS.items() for c in some if not is_taken(k, c)] == []
     assert [(k, c) for k, some in MISFITS.items() for c in some if is_taken(k, c)] == []
+
+
+def test_what_a_table_refuses_fails_in_its_words_within_one_life(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    repository.do("alter table {}.booked add constraint low check (cents < 90)")
+    rids = repository.send(20, first=80)
+    assert serve_once(spark, repository, tmp_path) == {}
+    outcomes = {rid: outcome for rid, (outcome, _) in repository.replies().items()}
+    assert outcomes == dict.fromkeys(rids[:10], "done") | dict.fromkeys(rids[10:], "failed")
+    failed = repository.ask("select aborts, code, error from {}.element where role = 'failed'")
+    said = 'new row for relation "booked" violates check constraint "low" (SQLSTATE 23514)'
+    assert set(failed) == {(2, "StatementRefused", said)}
+    assert sum(repository.totals().values()) == sum(range(80, 90))
+
+
+def test_numbers_that_overflow_together_are_taken_as_far_as_they_go(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    repository.do("alter table {}.totals alter cents type bigint")
+    most = 2**63 - 1
+    rids = repository.send(20, customer="a", cents=most // 10)
+    assert serve_once(spark, repository, tmp_path) == {}
+    outcomes = [repository.replies()[rid][0] for rid in rids]
+    assert outcomes == ["done"] * 10 + ["failed"] * 10
+    assert repository.totals() == {"a": most // 10 * 10}
+    texts = repository.ask("select distinct error from {}.element where role = 'failed'")
+    assert texts == [("bigint out of range (SQLSTATE 22003)",)]

@@ -161,6 +161,7 @@ OF_SPARK: Final = frozenset(
     {
         "SparkAttempt",
         "SparkBound",
+        "SparkBlame",
         "SparkCheckTable",
         "SparkClaim",
         "SparkClose",

@@ -139,6 +139,7 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
         " content_type text",
         _committed,
     ),
+    ops.SparkBlame: call("spark_blame", f"{_WHO} attempts bigint[], tables jsonb", _scalar),
     ops.SparkCheckTable: call("spark_try", "table jsonb", _scalar),
     ops.SparkClose: call("spark_close", _WHO, _scalar),
     ops.SparkPurge: call("spark_purge", f"{_WHO} group bigint", _scalar),

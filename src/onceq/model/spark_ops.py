@@ -170,6 +170,20 @@ class SparkCommit(Op["SparkCommitted"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkBlame(Op["int"]):
+    """Makes an error of each request whose staged rows the user's tables refuse; how many.
+
+    Its text is the database's. attempts, tables: as of the commit that was refused. SchemaMissing,
+    StatementRefused: a table refuses even no rows at all.
+    """
+
+    server_id: int
+    epoch: int
+    attempts: list[int]
+    tables: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkCheckTable(Op["str"]):
     """The statement that a commit will run for a table, tried with no rows, and undone.
 

@@ -19,8 +19,14 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, of_executors
 from onceq.engine.steadfast import Steadfast
-from onceq.errors import EnvironmentFault, IllegalState
-from onceq.model.spark_ops import SparkAttempt, SparkCommit, SparkDiscard
+from onceq.errors import (
+    EnvironmentFault,
+    IllegalState,
+    InvalidValue,
+    SchemaMissing,
+    StatementRefused,
+)
+from onceq.model.spark_ops import SparkAttempt, SparkBlame, SparkCommit, SparkDiscard
 from onceq.spark import encode
 from onceq.spark.schema import check_sink
 from onceq.spark.words import telling
@@ -38,6 +44,9 @@ __all__ = ["OnceqStreamWriter", "Staged"]
 # Undocumented, and pinned by the canary test: how a task learns whose batch it is of.
 _QUERY_KEY = "sql.streaming.queryId"
 _BATCH_KEY = "streaming.sql.batchId"
+_REFUSALS = (StatementRefused, InvalidValue, SchemaMissing)
+_BLAMED_MAX = 3
+"""Rows that were refused one by one may leave others that are refused together."""
 
 
 @dataclass
@@ -111,9 +120,29 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
         )
         self.at("commit")
         with Steadfast(self.options.place) as connected:
+            for _ in range(_BLAMED_MAX):
+                if self._conclude(connected, op, blaming=True):
+                    break
+            else:
+                self._conclude(connected, op, blaming=False)
+            self.at("committed")
+
+    def _conclude(self, connected: Steadfast, op: SparkCommit, *, blaming: bool) -> bool:
+        """Commits; False: a table refused rows, whose requests now have an error instead."""
+        try:
             with connected.driver().concluding(op):
                 self.at("concluded")
-            self.at("committed")
+        except _REFUSALS:
+            # A state has what it was computed from already: that batch runs again, in halves.
+            if self.options.stateful or not blaming or not op.tables:
+                raise
+            blame = SparkBlame(
+                server_id=op.server_id, epoch=op.epoch, attempts=op.attempts, tables=op.tables
+            )
+            if not connected.perform(blame):
+                raise
+            return False
+        return True
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's signature
         """Removes what the tasks of a failed batch staged; what it misses is swept later."""

@@ -59,7 +59,7 @@ class TableChange:
 
 
 def insert(*, into: str | None = None) -> TableChange:
-    """Rows are inserted. One that a constraint refuses fails its batch, and then its request."""
+    """Rows are inserted. One that a constraint refuses is an abort of its request."""
     return TableChange(mode="insert", into=into)
 
 

@@ -419,6 +419,57 @@ exception when data_exception then
         p_column, p_table, format_type(kind, -1), p_sample using errcode = '42804';
 end $$;
 
+-- Finds the requests whose staged rows the user's tables refuse, and makes of each an error of the batch
+-- function, in the words of the database. In the order of the requests, each with the rows of those before
+-- it, so that of numbers that overflow together the later are refused. What is wrong for all is raised.
+-- Returns how many requests were found.
+create or replace function onceq.spark_blame(
+    p_server integer, p_epoch bigint, p_attempts bigint[], p_tables jsonb
+) returns integer
+language plpgsql volatile as $$
+declare
+    s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
+    eids uuid[];
+    seqs bigint[];
+    refused jsonb;
+    blamed integer;
+begin
+    perform onceq.spark_try(spec) from jsonb_array_elements(p_tables) spec;
+    select array_agg(e.eid order by e.seq), array_agg(e.seq order by e.seq) into eids, seqs
+        from onceq.element e where e.claimed_by = any (onceq.spark_own(s)) and e.eid in (
+            select eid from onceq.spark_reply where attempt = any (p_attempts) and error is null);
+    begin
+        refused := onceq.spark_narrow(p_tables, p_attempts, eids, seqs);
+        raise exception 'tried' using errcode = 'OQ000';
+    exception when sqlstate 'OQ000' then
+        update onceq.spark_reply r set error = x.error, code = 'StatementRefused', reply = null
+            from jsonb_to_recordset(refused) x (eid uuid, error text)
+            where r.attempt = any (p_attempts) and r.eid = x.eid;
+    end;
+    get diagnostics blamed = row_count;
+    return blamed;
+end $$;
+
+-- Applies the rows of these requests, but for those that are refused: [{eid, error}].
+create or replace function onceq.spark_narrow(
+    p_tables jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
+) returns jsonb
+language plpgsql volatile as $$
+declare middle integer := cardinality(p_eids) / 2;
+begin
+    perform onceq.spark_apply(spec, p_attempts, p_eids, p_seqs) from jsonb_array_elements(p_tables) spec;
+    return '[]';
+exception when others then
+    if left(sqlstate, 2) in ('08', '25', '40', '53', '55', '57', '58', 'OQ', 'XX') then
+        raise;
+    elsif middle = 0 then
+        return jsonb_build_array(jsonb_build_object('eid', p_eids[1],
+            'error', left(format('%s (SQLSTATE %s)', sqlerrm, sqlstate), 4000)));
+    end if;
+    return onceq.spark_narrow(p_tables, p_attempts, p_eids[:middle], p_seqs[:middle])
+        || onceq.spark_narrow(p_tables, p_attempts, p_eids[middle + 1:], p_seqs[middle + 1:]);
+end $$;
+
 -- Applies the staged rows of one user table for the requests removed. Returns how many changed.
 create or replace function onceq.spark_apply(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
