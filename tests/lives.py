@@ -66,6 +66,7 @@ class Life:
                 n=n,
                 turn=1,
                 alone=True,
+                slot=self.slot,
             )
         )
 

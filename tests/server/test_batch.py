@@ -10,7 +10,10 @@ import pytest
 
 import onceq
 from onceq.engine.parts import Parts
-from onceq.errors import DeadlineExceeded, InvalidValue
+from onceq.errors import ClaimLost, DeadlineExceeded, InvalidValue
+from onceq.model import ops
+from onceq.model.element import SUSPECT_LANE
+from tests.lives import living
 from tests.parts import plain, rows, scalar, serving, wait_until
 
 if TYPE_CHECKING:
@@ -332,3 +335,34 @@ def test_a_batch_of_one_session_leaves_others_theirs(
 def test_a_batch_has_from_1_to_1000(batch: int, booking: Booking) -> None:
     with pytest.raises(InvalidValue):
         RAW.handled_by(booking, batch=batch)
+
+
+def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """Between the rollback and the first that is run alone none is running; they run alone then."""
+    qm.declare(RAW)
+    qm.enqueue_many(RAW, [b"1", b"2", b"3"])
+    with living(conninfo, repository) as life:
+        elements = life.claim("raw", 3)
+        life.driver.perform(
+            ops.Begin(
+                slot=life.slot,
+                seq=-elements[0].seq,
+                token="test",
+                isolation="read committed",
+                alone=False,
+            )
+        )
+        for one in elements:
+            life.driver.perform(
+                ops.Start(slot=life.slot, seq=one.seq, incarnation=life.incarnation)
+            )
+            life.driver.perform(ops.Keep())
+        with pytest.raises(ClaimLost):
+            life.finish_all(elements, [b"", b"", b""], must=4)
+        life.rollback()
+    with living(conninfo, repository) as survivor:
+        survivor.take_over()
+        found = rows(conninfo, f"select aborts, lane from {repository}.element")
+    assert found == 3 * [(0, SUSPECT_LANE)]

@@ -56,6 +56,8 @@ def finish(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
     """Answers Finish."""
     if tx.token != op.token:
         raise HandlerMisuse("the handler ended the transaction that it was given")
+    if len(op.seqs) > 1 and op.slot is not None:
+        state.markers[op.slot] = -op.seqs[0]
     concluded = 0
     for seq, reply in zip(op.seqs, op.replies, strict=True):
         if _holds(state, tx, seq, op.incarnation):

@@ -409,7 +409,8 @@ begin
     if cardinality(p_seqs) = 1 then
         select * into done from onceq.conclude_one(p_seqs[1], p_incarnation, 'done', p_replies[1],
             p_content_type, p_rings => true);
-    else
+    else  -- of a batch every handler has ended: should its server die now, no one of them is charged
+        perform setval(('onceq.started_' || p_slot)::regclass, -p_seqs[1]);
         select * into done from onceq.conclude_batch(p_seqs, p_incarnation, p_replies, p_content_type);
     end if;
     if done.concluded < p_must then
