@@ -26,6 +26,7 @@ MUTANTS = "mutants caught"
 BAD_INPUTS = "bad inputs"
 FILE_ROWS = "rows of a file, each one request and one reply"
 ARCHIVED = "rows of history archived, each once"
+DECODED = "invented requests decoded alike by native servers and by Spark"
 AUDITED = "rows of history audited, what is broken in them named, and nothing else"
 
 
@@ -59,6 +60,7 @@ GOALS = (
     Goal(what=INVENTED, proof=5_000_000, long=100_000_000),
     Goal(what=MUTANTS, proof=40, long=40, all_of=True),
     Goal(what=BAD_INPUTS, small=10_000, proof=1_000_000, long=50_000_000),
+    Goal(what=DECODED, small=3_000, proof=20_000, long=400_000),
     Goal(what=FILE_ROWS, small=20_000, proof=1_000_000, long=5_000_000),
     Goal(what=ARCHIVED, small=5_000, proof=5_000_000, long=20_000_000),
     Goal(what=AUDITED, small=5_000, proof=5_000_000, long=20_000_000),

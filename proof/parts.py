@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from proof.archive.part import PART as ARCHIVE
 from proof.audit.part import PART as AUDIT
 from proof.clients.part import PART as CLIENTS
+from proof.decoding.part import PART as DECODING
 from proof.faultpoints import PART as FAULT_POINTS
 from proof.fuzz.part import PART as FUZZ
 from proof.history.part import PART as HISTORY
@@ -34,6 +35,7 @@ PARTS: tuple[Part, ...] = (
     PIPELINE_FAULT_POINTS,
     CLIENTS,
     FUZZ,
+    DECODING,
     LARGE_FILE,
     ARCHIVE,
     AUDIT,

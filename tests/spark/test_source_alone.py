@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,9 +10,12 @@ from pyspark.sql import types as st
 
 from onceq import errors
 from onceq.engine.spark_driver import Place
+from onceq.model.spark_ops import SparkRefuse
+from onceq.spark.handlers import told
 from onceq.spark.options import ServingOptions
 from onceq.spark.sink import OnceqStreamWriter, Staged
-from onceq.spark.source import OnceqStreamReader, rows_of_a_read
+from onceq.spark.source import OnceqStreamReader, Slice, rows_of_a_read
+from tests.spark.serving import ORDERS
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 
@@ -55,6 +59,32 @@ def test_the_slices_of_a_group_hold_each_request_once(
         rid for one in slices for batch in reader.read(one) for rid in batch["rid"].to_pylist()
     ]
     assert found == rids
+    reader.stop()
+
+
+def test_what_is_not_of_the_type_is_refused_where_it_is_read(
+    repository: Repository, options: ServingOptions
+) -> None:
+    rids = repository.send(2)
+    repository.send(1, first=2, cents="5")
+    reader = OnceqStreamReader(replace(options, requests=told(ORDERS)))
+    end = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
+    (one,) = reader.partitions(reader.initialOffset(), end)
+    assert isinstance(one, Slice)
+    for _ in range(2):  # a task that is run again reads the same, and charges nothing
+        (batch,) = reader.read(one)
+        assert batch["rid"].to_pylist() == rids
+        assert batch["request"].to_pylist() == [
+            {"customer": "a0", "cents": 0},
+            {"customer": "a1", "cents": 1},
+        ]
+        found = repository.ask("select rid, aborts, code, error from {}.element where aborts > 0")
+        (rid, aborts, code, error) = found[0]
+        assert (len(found), rid, aborts, code) == (1, "r2", 1, "InvalidValue")
+        assert "Expected `int`, got `str` - at `$.cents`" in error
+    eids = [repository.eids()["r2"]]
+    again = SparkRefuse(group=one.group, eids=eids, codes=["late"], errors=["late"])
+    assert repository.driver.perform(again) == 0
     reader.stop()
 
 

@@ -1,0 +1,1 @@
+"""The part of the proof that compares how native servers and Spark decode requests."""
