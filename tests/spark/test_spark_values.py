@@ -15,10 +15,10 @@ from onceq import errors
 from onceq.engine.spark_driver import Place, has_password, without_password
 from onceq.model.spark_ops import SparkClaim
 from onceq.spark import ServerSettings, add, insert, register
+from onceq.spark.checkpoint import check_checkpoint
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.schema import request_schema
-from onceq.spark.server import check_checkpoint
 from tests.spark.serving import ORDERS, make_server
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
@@ -81,6 +81,9 @@ def test_a_checkpoint_is_a_directory_of_this_machine(tmp_path: Path) -> None:
     assert check_checkpoint(str(tmp_path)) == tmp_path
     with pytest.raises(errors.InvalidValue, match="is a URL"):
         check_checkpoint("hdfs://head/notes")
+    (tmp_path / "file").touch()
+    with pytest.raises(errors.InvalidValue, match="is a file"):
+        check_checkpoint(tmp_path / "file")
 
 
 def claim_and_fail(made: Repository) -> None:

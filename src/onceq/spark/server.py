@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import re
 import shutil
 import threading
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from onceq.engine.steadfast import LOST, Steadfast
 from onceq.errors import (
     Fenced,
     FileMismatch,
+    IllegalState,
     InvalidValue,
     OperatingError,
     SchemaMissing,
@@ -35,12 +35,19 @@ from onceq.model.spark_ops import (
     SparkRegistration,
     SparkTakeOver,
 )
+from onceq.spark.checkpoint import check_checkpoint, has_finished_nothing, own_checkpoint
 from onceq.spark.evidence import of_error, of_query
 from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function, told
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
 from onceq.spark.scratch import claim_scratch
-from onceq.spark.session import activate, build_session, is_local
+from onceq.spark.session import (
+    activate,
+    build_session,
+    is_local,
+    java_failures,
+    refuse_dead,
+)
 from onceq.spark.settings import ServerSettings, SparkStatistics
 from onceq.spark.tables import TableChange, check_tables
 from onceq.spark.verdicts import UNMENDABLE, Verdict, judge, judge_beginning
@@ -58,7 +65,8 @@ if TYPE_CHECKING:
 __all__ = ["Server"]
 
 log = logging.getLogger("onceq.spark")
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
+"""After these there is no other life."""
 
 
 @dataclass(slots=True)
@@ -72,6 +80,7 @@ class _Home:
     quiet_failures: int = 0
     innocent: bool = False
     checks: list[SparkCheckTable] = field(default_factory=list)
+    query_id: str | None = None
 
 
 class Server:
@@ -148,9 +157,10 @@ class Server:
         Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
         (a table is not as the batch function takes it to be), InvalidValue (the function's
         columns, its undeclared state, a checkpoint that is no local directory), FileMismatch (the
-        checkpoint that holds its state is not usable, and left alone), CannotConnect at the
-        beginning, before Spark begins: what it held is back in the queue. Once it has connected,
-        it waits for a database that is away.
+        checkpoint that holds its state is not usable, and left alone), IllegalState (something
+        else stopped its query), CannotConnect at the beginning, before Spark begins: what it held
+        is back in the queue. EnvironmentFault: Spark's Java has died, or its session was stopped.
+        Once it has connected, it waits for a database that is away.
         """
         if self.settings.stateful and checkpoint is None:
             raise InvalidValue("a stateful Spark server needs checkpoint=: its state is kept there")
@@ -162,9 +172,13 @@ class Server:
             notes = claim_scratch() / "checkpoint" if given is None else given
             with find_place(located, repository, local=is_local(session)) as place:
                 home = _Home(session, place, notes, once)
-                while not self._stop.is_set():  # until stop(), or the end of what was there
-                    if self._live(home):
-                        return
+                try:
+                    while not self._stop.is_set():  # until stop(), or the end of what was there
+                        if self._live(home):
+                            return
+                except java_failures() as error:
+                    refuse_dead(session, error)
+                    raise
 
     # --- one life ---------------------------------------------------------------------------
 
@@ -174,7 +188,7 @@ class Server:
         try:
             with self._life(home) as (driver, options):
                 verdict, text = self._watch(home, driver, options)
-                if verdict in (None, Verdict.PROGRAM, Verdict.FENCED) or self._is_lost(verdict):
+                if verdict in _LAST or self._is_lost(home, verdict):
                     self._close(driver, options)
         except OperatingError as error:
             if isinstance(error, (Fenced, *UNMENDABLE)):
@@ -182,9 +196,10 @@ class Server:
             verdict, text = Verdict.ENVIRONMENT, str(error)
         return self._conclude(home, verdict, text)
 
-    def _is_lost(self, verdict: Verdict | None) -> bool:
+    def _is_lost(self, home: _Home, verdict: Verdict | None) -> bool:
         """Returns whether a state is, with a checkpoint that is not usable."""
-        return verdict is Verdict.FORGET and self.settings.stateful
+        is_kept = verdict is Verdict.FORGET and self.settings.stateful
+        return is_kept and not has_finished_nothing(home.checkpoint, home.query_id)
 
     def _conclude(self, home: _Home, verdict: Verdict | None, text: str) -> bool:
         if verdict is None:
@@ -194,7 +209,12 @@ class Server:
             raise Fenced(f"another driver serves under the name {self.name!r}: {text}")
         if verdict is Verdict.PROGRAM:
             raise StatementRefused(text)
-        if self._is_lost(verdict):
+        if verdict is Verdict.STOPPED:
+            raise IllegalState(
+                f"the query of Spark server {self.name!r} was stopped by something else than its "
+                "stop(): what it held is back in the queue"
+            )
+        if self._is_lost(home, verdict):
             raise FileMismatch(
                 f"the checkpoint of Spark server {self.name!r} is not usable, and its state is in "
                 f"it: put the last copy back, or delete it to begin without a state: {text}"
@@ -222,6 +242,7 @@ class Server:
                     stateful=self.settings.stateful,
                 )
             )
+            home.query_id = life.query_id
             yield (
                 driver,
                 ServingOptions(
@@ -266,7 +287,8 @@ class Server:
         except OperatingError as error:
             return Verdict.ENVIRONMENT, str(error)
         finally:
-            query.stop()
+            with contextlib.suppress(*java_failures()):
+                query.stop()
         return None, ""
 
     def _live_on(self, driver: Steadfast, options: ServingOptions, *, was_connected: bool) -> bool:
@@ -287,6 +309,7 @@ class Server:
         from onceq.spark import frames  # noqa: PLC0415 - PySpark, which a Server alone does not need
         from onceq.spark.fitting import samples  # noqa: PLC0415 - as above
 
+        own_checkpoint(home.checkpoint, self.name, home.place.repository)
         name = self._source_class().name()
         spoken = self.source_options() | options.to_spark()
         requests = home.spark.readStream.format(name).options(**spoken).load()
@@ -328,16 +351,6 @@ class Server:
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
 
 
-def check_checkpoint(checkpoint: str | Path) -> Path:
-    """Returns the checkpoint's directory. Raises InvalidValue: it is not one of this machine's."""
-    if _SCHEME.match(str(checkpoint)):
-        raise InvalidValue(
-            f"checkpoint={str(checkpoint)!r} is a URL: give a directory of this machine; for a "
-            "stateful server on a cluster one that all machines share"
-        )
-    return Path(checkpoint).absolute()
-
-
 def _ended(query: StreamingQuery, timeout_s: int) -> bool:
     from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - as above
 
@@ -352,7 +365,7 @@ def _failure(query: StreamingQuery, home: _Home, token: str) -> tuple[Verdict | 
         home.quiet_failures = 0
     found = of_query(query, token)
     if found is None:
-        return None, ""
+        return None if home.once else Verdict.STOPPED, ""
     evidence, text = found
     return judge(evidence), text if evidence.word is None else evidence.word.text
 

@@ -34,6 +34,8 @@ __all__ = [
     "has_java",
     "is_local",
     "is_local_here",
+    "java_failures",
+    "refuse_dead",
     "session_settings",
     "stop_session",
 ]
@@ -169,19 +171,31 @@ def is_local_here() -> bool:
 
 def has_java(session: SparkSession) -> bool:
     """Return whether the Java of a session is there still: it may have been killed."""
+    # A context that was stopped has no Java, and says so by AttributeError.
+    gone: tuple[type[Exception], ...] = (*java_failures(), AttributeError)
     try:
         return bool(session.sparkContext.defaultParallelism)
-    except _java_failures():
+    except gone:
         return False
+
+
+def refuse_dead(session: SparkSession, error: Exception) -> None:
+    """Raises EnvironmentFault when a session's Java is not there any more."""
+    if not has_java(session):
+        raise errors.EnvironmentFault(
+            "Spark's Java has died (killed, or out of memory), or its session was stopped: start "
+            "again; no request is lost, and what was under way is run again"
+        ) from error
 
 
 def stop_session(session: SparkSession) -> None:
     """Stop a session, whose Java may be gone already."""
-    with contextlib.suppress(*_java_failures()):
+    with contextlib.suppress(*java_failures()):
         session.stop()
 
 
-def _java_failures() -> tuple[type[Exception], ...]:
+def java_failures() -> tuple[type[Exception], ...]:
+    """Return what a call of Java raises when it fails, or when there is no Java."""
     return (importlib.import_module("py4j.protocol").Py4JError, ConnectionError)
 
 

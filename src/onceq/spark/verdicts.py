@@ -29,6 +29,7 @@ class Verdict(enum.Enum):
     REFUSED = (
         "a statement was refused: with no rows in it again, it is wrong for all, else as CRASH"
     )
+    STOPPED = "something else stopped the query: stop"
     CRASH = "something in the batch may be to blame: begin again, in halves"
 
 

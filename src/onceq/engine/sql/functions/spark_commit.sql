@@ -263,7 +263,7 @@ declare
     e onceq.element;
 begin
     failed := 0; returned := 0;
-    for bad in select x.seq, x.claimed_by, min(r.error) as error, min(r.code) as code,
+    for bad in select x.seq, x.claimed_by, left(min(r.error), 4000) as error, left(min(r.code), 200) as code,
                 case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'environment' else 'charge' end as fate
             from onceq.spark_reply r join onceq.element x on x.eid = r.eid
             where r.attempt = any (p_attempts) and (r.error is not null or r.eid = any (p_doubled))
