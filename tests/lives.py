@@ -20,13 +20,18 @@ class Life:
     """One incarnation of a server, and its steps."""
 
     def __init__(
-        self, driver: PostgresDriver, process: uuid.UUID | None = None, former: int | None = None
+        self,
+        driver: PostgresDriver,
+        process: uuid.UUID | None = None,
+        former: int | None = None,
+        identity: str | None = None,
     ) -> None:
         self.driver = driver
         self.process = process or uuid.uuid4()
-        opened = driver.perform(
-            ops.OpenIncarnation(process=self.process, host="test", pid=1, former=former)
+        opening = ops.OpenIncarnation(
+            process=self.process, host="test", pid=1, former=former, identity=identity
         )
+        opened = driver.perform(opening)
         self.slot, self.incarnation = opened.slot, opened.incarnation
 
     def claim(self, queue: str, n: int = 1, *, turn: int = 1) -> list[Element]:
@@ -97,8 +102,12 @@ class Life:
         """The handler's own SQL."""
         self.driver.connection.execute(statement.encode())
 
-    def take_over(self) -> int:
-        return self.driver.perform(ops.TakeOver(process=self.process))
+    def take_over(self, *dead: Life) -> int:
+        """Takes over from whoever is missing; dead: of these it is known that they have ended."""
+        missing = self.driver.perform(ops.TakeOver(process=self.process))
+        for life in dead:
+            self.driver.perform(ops.Judge(process=life.process, verdict=ops.Verdict.ENDED))
+        return missing
 
 
 @contextmanager

@@ -77,8 +77,6 @@ class OracleMachine(RuleBasedStateMachine):
     def when(self, seconds: float | None) -> Any:
         return None if seconds is None else self.place.now() + timedelta(seconds=seconds)
 
-    # --- queues
-
     @rule(queue=QUEUES, pick=PICK, limit=st.integers(1, 3))
     def administer(self, queue: str, pick: int, limit: int) -> None:
         if pick % 4 == 0:
@@ -125,7 +123,7 @@ class OracleMachine(RuleBasedStateMachine):
         self.give(ops.ReadElement, eid=self.eid(pick))
         self.give(ops.LookUp, eid=self.eid(pick))
 
-    @rule(seconds=st.sampled_from([0.01, 0.2, 1.5, 10.0]))
+    @rule(seconds=st.sampled_from([0.01, 0.2, 1.5, 61.0]))
     def wait(self, seconds: float) -> None:
         self.place.advance(seconds)
 
@@ -253,7 +251,7 @@ class OracleMachine(RuleBasedStateMachine):
         if former is not None:
             self.die(at)
         twin = self.servers[at]
-        life = {"process": PROCESSES[at % 2], "host": "h", "pid": 1}
+        life = {"process": PROCESSES[at % 2], "host": "h", "pid": 1, "identity": "abc"[at % 2]}
         answer = self.give(ops.OpenIncarnation, twin, former=former if reborn else None, **life)
         if self.heard(answer) is not None:
             twin.life, twin.slot = answer["incarnation"], answer["slot"]
@@ -265,9 +263,12 @@ class OracleMachine(RuleBasedStateMachine):
             life = self.lives[-1 - pick % len(self.lives)]
             self.give(ops.CloseIncarnation, self.servers[at], incarnation=life)
 
-    @rule(process=st.integers(0, 1))
-    def take_over(self, process: int) -> None:
+    @rule(process=st.integers(0, 1), verdict=st.sampled_from([None, None, *ops.Verdict]))
+    def take_over(self, process: int, verdict: ops.Verdict | None) -> None:
         self.give(ops.TakeOver, process=PROCESSES[process])
+        self.give(ops.FindMissing)
+        if verdict is not None:
+            self.give(ops.Judge, process=PROCESSES[1 - process], verdict=verdict)
 
     @rule(at=SERVERS)
     def die(self, at: int) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 import onceq
 from onceq.errors import ClaimLost, EnvironmentFault, IllegalState, InvalidValue, OperatingError
+from onceq.model import ops
 from onceq.model.element import KillAnswer
 from tests.lives import living
 from tests.parts import Background, rows, scalar, wait_blocked, wait_until
@@ -98,7 +99,9 @@ def test_a_dequeue_whose_queue_manager_died_does_not_commit(
         with onceq.open(conninfo, repository=repository) as dead:
             assert dead.dequeue("raw", connection=connection) is not None
             dead._life_link.connection.close()  # as by its death; the caller's connection lives
-        with living(conninfo, repository):  # it takes over from whoever has died
+        with living(conninfo, repository) as life:
+            wait_until(lambda: life.take_over() > 0)
+            life.driver.perform(ops.Judge(process=dead._process, verdict=ops.Verdict.ENDED))
             other = qm.dequeue("raw", timeout_s=10)
         assert other is not None
         with pytest.raises(psycopg.Error, match="no longer claimed"):
@@ -115,6 +118,7 @@ def test_a_dequeue_that_another_has_claimed_since_does_not_commit(
             assert dead.dequeue("raw", connection=connection) is not None
             dead._life_link.connection.close()
         wait_until(lambda: other.take_over() > 0)
+        other.driver.perform(ops.Judge(process=dead._process, verdict=ops.Verdict.ENDED))
         wait_until(lambda: bool(other.claim("raw")))
         with pytest.raises(psycopg.Error, match="no longer claimed"):
             connection.commit()

@@ -57,14 +57,14 @@ def test_a_takeover_leaves_the_living_alone(
         living(conninfo, repository, process) as one,
         living(conninfo, repository, process) as two,
     ):
-        for life in (one, two):
-            life.begin(life.claim_one("raw"))
+        one.begin(one.claim("raw", 2)[0])
+        two.begin(two.claim_one("raw"))
         other.take_over()
         die(conninfo, one)
         other.take_over()
-        assert held() == [(FRESH, 0, True), (FRESH, 0, True), (FRESH, 0, False)]
+        assert held() == [(FRESH, 0, True)] * 3
         die(conninfo, two)
-        other.take_over()
+        other.take_over(two)
         assert not any(claimed for _, _, claimed in held())
 
 
@@ -81,7 +81,7 @@ def test_of_several_that_had_started_none_is_charged(
         one.begin(first)
         two.begin(two.claim_one("raw"))
         die(conninfo, one, two)
-        other.take_over()
+        other.take_over(one)
     assert held() == [(SUSPECT, 0, False), (AGAIN, 0, False), (SUSPECT, 0, False)]
 
 
@@ -100,7 +100,7 @@ def test_of_a_batch_of_which_none_is_known_none_is_charged(
             )
         )
         die(conninfo, life)
-        other.take_over()
+        other.take_over(life)
     assert held() == [(SUSPECT, 0, False)] * 3
 
 
@@ -182,7 +182,7 @@ def test_the_row_of_a_session_that_is_finishing_stays(
         row = f"select count(*) from {repository}.server where incarnation = %s"
         assert scalar(conninfo, row, life.incarnation) == 1
         die(conninfo, life)
-        other.take_over()
+        other.take_over(life)
     assert not any(claimed for _, _, claimed in held())
 
 

@@ -172,7 +172,7 @@ def test_a_suspect_is_claimed_alone_behind_fresh_work(
         assert suspect.is_suspect
         life.begin(suspect)
     with driving(cluster.conninfo, NAME) as driver:
-        Life(driver).take_over()  # it ran alone, and its process died: now it is charged
+        Life(driver).take_over(life)  # it ran alone, and its process died: now it is charged
         assert scalar(cluster.conninfo, "select aborts from r.element where lane = 11") == 1
 
 

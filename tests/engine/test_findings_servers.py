@@ -21,7 +21,7 @@ from onceq.errors import (
 )
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer
-from tests.lives import living
+from tests.lives import Life, living
 from tests.parts import (
     Background,
     driving,
@@ -89,12 +89,15 @@ def test_4_a_death_is_counted_like_an_exception(
             "started_by",
             ("marker::text, 'charge'", "marker::text, 'release'"),
         )
+    dead: list[Life] = []
     for _ in range(6):
         with living(conninfo, repository) as life:
+            life.take_over(*dead)
             for element in life.claim("raw"):
                 life.begin(element)  # and the session ends: kill -9 of its process
+            dead = [life]
     with living(conninfo, repository) as life:
-        life.take_over()
+        life.take_over(*dead)
     assert qm.show("raw.error").held == (0 if broken else 1)
     assert aborts_of(conninfo, repository) == (0 if broken else 5)
 
@@ -386,8 +389,8 @@ def test_the_started_marker_survives_rollback_and_death(
         life.rollback()
         marker = f"select pg_sequence_last_value('{repository}.started_{life.slot}')"
         assert scalar(conninfo, marker) == claimed[1].seq
-    with living(conninfo, repository):
-        pass
+    with living(conninfo, repository) as other:
+        other.take_over(life)
     found = rows(
         conninfo, f"select body, aborts, claimed_by, lane from {repository}.element order by seq"
     )

@@ -153,6 +153,7 @@ ANSWERS: dict[type[ops.Op[Any]], Any] = {
     ops.AbortElement: Fate.RETURNED,
     ops.Call: b"",
     ops.Sweep: ops.Observation(value=0, holders=[]),
+    ops.TakeOver: 0,
 }
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer
-from onceq.model.oracle import clients, executions, queues, servers
+from onceq.model.oracle import clients, executions, queues, takeover
 from onceq.model.oracle.rows import ServerRow, Transaction
 from onceq.model.oracle.state import State, conclude
 from onceq.server.program import serve
@@ -219,7 +219,7 @@ def test_a_broken_server_program_is_found() -> None:
     assert found_within(Variant(serve=commit_before_finish), SEEDS_MAX) & {"G2", "G3", "G8"}
 
 
-def charge_all_claimed(state: State, tx: Transaction, dead: list[ServerRow]) -> servers.Charges:
+def charge_all_claimed(state: State, tx: Transaction, dead: list[ServerRow]) -> takeover.Charges:
     held = [row.incarnation for row in dead]
     claims = [row.seq for row in state.elements.seen(tx) if row.claimed_by in held]
     return dict.fromkeys(claims, Charge.CHARGE)
@@ -228,23 +228,33 @@ def charge_all_claimed(state: State, tx: Transaction, dead: list[ServerRow]) -> 
 def test_charging_whatever_a_dead_server_had_claimed_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(servers, "_started_by", charge_all_claimed)
+    monkeypatch.setattr(takeover, "_started_by", charge_all_claimed)
     assert "G7" in found_within(Variant(), SEEDS_MAX)
 
 
-def forget_the_row(state: State, tx: Transaction, row: ServerRow, charges: servers.Charges) -> None:
-    servers.revoke(state, tx, row.incarnation, charges)
+def forget_the_row(
+    state: State,
+    tx: Transaction,
+    row: ServerRow,
+    charges: takeover.Charges,
+    *,
+    waits: bool = False,
+) -> None:
+    if waits and charges:
+        TAKE_OVER_SLOT(state, tx, row, charges, waits=True)
+        return
+    takeover.revoke(state, tx, row.incarnation, charges)
     state.servers.put(tx, row.slot, None)
 
 
 def test_forgetting_a_broken_session_while_its_ghost_lives_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(servers, "_take_over_slot", forget_the_row)
+    monkeypatch.setattr(takeover, "_take_over_slot", forget_the_row)
     assert "G12" in found_within(Variant(), SEEDS_MAX)
 
 
-def charge_all_of_a_batch(state: State, tx: Transaction, dead: list[ServerRow]) -> servers.Charges:
+def charge_all_of_a_batch(state: State, tx: Transaction, dead: list[ServerRow]) -> takeover.Charges:
     """A batch of which nobody knows more is charged as a whole."""
     charges = STARTED_BY(state, tx, dead)
     unclear = any((state.markers.get(row.slot) or 0) < 0 for row in dead)
@@ -257,14 +267,15 @@ def release_all_of_a_batch(marker: int | None, claims: list[int]) -> list[int]:
     return []
 
 
-STARTED_BY = servers._started_by
+STARTED_BY = takeover._started_by
+TAKE_OVER_SLOT = takeover._take_over_slot
 
 
 def test_charging_all_of_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_started_by", charge_all_of_a_batch)
+    monkeypatch.setattr(takeover, "_started_by", charge_all_of_a_batch)
     assert "G7" in found_within(Variant(), SEEDS_MAX)
 
 
 def test_releasing_all_of_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "_batch_of", release_all_of_a_batch)
+    monkeypatch.setattr(takeover, "_batch_of", release_all_of_a_batch)
     assert "G12" in found_within(Variant(), SEEDS_MAX)

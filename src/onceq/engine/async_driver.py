@@ -19,6 +19,7 @@ from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.binding import BINDINGS, Binding, Row
 from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
 from onceq.engine.gate import Gate
+from onceq.engine.identity import is_alive
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts
 from onceq.engine.silence import OwnAsyncConnection
@@ -161,6 +162,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
             ops.Post: self._post,
             ops.Posted: self._posted,
             ops.Stopping: self._stopping,
+            ops.IsAlive: self._is_alive,
         }
 
     def is_unfit(self) -> bool:
@@ -336,6 +338,9 @@ class AsyncPostgresDriver(ops.RunsAsync):
 
     async def _stopping(self, _: ops.Stopping) -> bool:
         return self._stop.is_set()
+
+    async def _is_alive(self, op: ops.IsAlive) -> bool | None:
+        return is_alive(op.identity)
 
 
 async def _act(op: ops.Act) -> Any:

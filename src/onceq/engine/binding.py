@@ -326,11 +326,18 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ),
     ops.OpenIncarnation: call(
         "open_incarnation",
-        "process uuid, host text, pid integer, former bigint",
+        "process uuid, host text, pid integer, former bigint, identity text",
         _one(lambda row: ops.Incarnation(slot=row[0], incarnation=row[1], backend_pid=row[2])),
     ),
     ops.CloseIncarnation: call("close_incarnation", "incarnation bigint", _scalar),
     ops.TakeOver: call("take_over", "process uuid", _scalar),
+    ops.FindMissing: call(
+        "missing",
+        "",
+        _each(lambda row: ops.Missing(process=row[0], identity=row[1])),
+        writes=False,
+    ),
+    ops.Judge: call("judge", "process uuid, verdict text", _scalar),
     ops.Claim: call(
         "claim",
         "incarnation bigint, queue_id integer, n integer, turn integer, alone boolean,"

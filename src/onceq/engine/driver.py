@@ -21,6 +21,7 @@ from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.binding import BINDINGS, Binding, Row
 from onceq.engine.cursors import UNREADABLE, OwnCursor, leniently
 from onceq.engine.gate import Gate
+from onceq.engine.identity import is_alive
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts, Unstarted
 from onceq.engine.silence import OwnConnection
@@ -157,6 +158,7 @@ class PostgresDriver(ops.Runs):
             ops.Post: self._post,
             ops.Posted: self._posted,
             ops.Stopping: lambda _: self._stop.is_set(),
+            ops.IsAlive: lambda op: is_alive(op.identity),
         }
 
     def is_unfit(self) -> bool:

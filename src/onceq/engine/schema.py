@@ -25,6 +25,7 @@ MIGRATIONS = (
     "0004_spark",
     "0005_spark_number",
     "0006_mend",
+    "0007_verdicts",
 )
 FUNCTION_FILES = (
     "base",
@@ -37,6 +38,7 @@ FUNCTION_FILES = (
     "element",
     "reply",
     "server",
+    "takeover",
     "registration",
     "spark",
     "spark_commit",

@@ -56,6 +56,17 @@ def _differs(name: str, there: QueueSettings, declared: QueueSettings) -> bool:
     return bool(getattr(there, name) != wanted)
 
 
+def take_over(process: UUID) -> ops.Program[None]:
+    """Takes over from the processes that are missing; says what this machine knows of them."""
+    if not (yield from ops.TakeOver(process=process)):
+        return
+    for missing in (yield from ops.FindMissing()):
+        alive = yield from ops.IsAlive(identity=missing.identity)
+        if alive is not None:
+            verdict = ops.Verdict.LIVES if alive else ops.Verdict.ENDED
+            yield from ops.Judge(process=missing.process, verdict=verdict)
+
+
 def show(queue: str) -> ops.Program[QueueInfo]:
     """Returns a queue as it is. QueueNotFound."""
     found = yield from ops.ListQueues(queue=names.check_queue(queue))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onceq.engine import silence
 from onceq.engine.connection import Link
 from onceq.engine.driver import this_process
+from onceq.engine.identity import own_identity
 from onceq.engine.links import Links
 from onceq.engine.unwrap import Callers
 from onceq.engine.waiting import Pause
@@ -348,10 +349,12 @@ class QueueOperations:
         if life is None or life.backend_pid != self._life_link.connection.info.backend_pid:
             host, pid = this_process()
             former = None if life is None else life.incarnation
-            life = self._life_link.perform(
-                ops.OpenIncarnation(process=self._process, host=host, pid=pid, former=former)
+            opening = ops.OpenIncarnation(
+                process=self._process, host=host, pid=pid, former=former, identity=own_identity()
             )
+            life = self._life_link.perform(opening)
             self._incarnation = life
+            self._life_link.run(program.take_over(self._process))
             self._taken = []  # given back with the former life, charged as its end says (G7)
         return life
 

@@ -145,6 +145,7 @@ class Processes:
         self._was_ready = False
         self._restarts = 0
         self._abandoned = 0
+        self._verdicts: list[threading.Thread] = []
 
     def stop(self) -> None:
         """Asks for a graceful stop; asked again, ends what still runs now. For signal handlers."""
@@ -166,7 +167,8 @@ class Processes:
             try:
                 while not self._stop.is_set():
                     for place in self._places:
-                        self._tend(place, repository, environment)
+                        if (ended := self._tend(place, repository, environment)) is not None:
+                            self._judge(ended, located, repository)
                     self._stop.wait(LOOK_EVERY_S)
             finally:
                 self._end_all(located, repository)
@@ -184,19 +186,24 @@ class Processes:
             for number, handler in former.items():
                 signal.signal(number, handler)
 
-    def _tend(self, place: Place, repository: str, environment: dict[str, str]) -> None:
-        """Starts the child that is due; hears what it says; decides what its death means."""
+    def _tend(self, place: Place, repository: str, environment: dict[str, str]) -> uuid.UUID | None:
+        """Starts the child that is due; hears what it says; decides what its death means.
+
+        Returns the process that has ended, if one has.
+        """
         child = place.child
         if child is None:
             if time.monotonic() >= place.due:
                 place.child = Child(self._spec, repository, environment)
                 self._told(Event(kind="started", pid=place.child.pid))
-            return
+            return None
         code = child.code  # before its reports: then they are whole when it is dead
         for report in child.reports():
             self._heed(child, report)
-        if code is not None:
-            self._died(place, child, code)
+        if code is None:
+            return None
+        self._died(place, child, code)
+        return child.process
 
     def _heed(self, child: Child, report: dict[str, Any]) -> None:
         if "error" in report and report["final"]:
@@ -221,6 +228,14 @@ class Processes:
         self._restarts += 1
         self._told(Event(kind="died", pid=child.pid, code=code, delay_s=delay))
 
+    def _judge(self, process: uuid.UUID, located: Located, repository: str) -> None:
+        """Says that a process has ended, on a thread: the database may be away for long."""
+        self._verdicts = [one for one in self._verdicts if one.is_alive()]
+        verdict = threading.Thread(target=_say_ended, args=(process, located, repository))
+        verdict.daemon = True
+        verdict.start()
+        self._verdicts.append(verdict)
+
     def _end_all(self, located: Located, repository: str) -> None:
         """Stops every child: asks, waits for its deadline, revokes, kills."""
         left = [place.child for place in self._places if place.child is not None]
@@ -239,6 +254,20 @@ class Processes:
         for child in left:
             child.close()
             self._abandoned += child in late or child.code == ABANDONED
+        for verdict in self._verdicts:
+            verdict.join(KILL_GRACE_S)
+
+
+def _say_ended(process: uuid.UUID, located: Located, repository: str) -> None:
+    """Says to the repository that a process has ended: what it had started is charged (G7)."""
+    link = Link(located, repository)
+    try:
+        link.reconnect()
+        link.perform(ops.Judge(process=process, verdict=ops.Verdict.ENDED))
+    except errors.OperatingError as error:
+        log.warning("could not say that a process has ended; others find out: %s", error)
+    finally:
+        link.close()
 
 
 def _revoke(processes: set[uuid.UUID], located: Located, repository: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.engine.waiting import Wakes
-from onceq.manager.program import show
+from onceq.manager.program import show, take_over
 from onceq.model import ops
 from onceq.server.execution import Execution, Width, execute
 
@@ -58,14 +58,15 @@ class Counts:
 class ServerSession:
     """One of a process's sessions. incarnation: of its present or last life; None: not yet born.
 
-    process: of the whole process. fault_in_row: whether the last execution met a fault. wakes: how
-    its waits ended.
+    process: of the whole process. identity: as OpenIncarnation has it. fault_in_row: whether the
+    last execution met a fault. wakes: how its waits ended.
     """
 
     process: UUID
     host: str
     pid: int
     served: tuple[Served, ...]
+    identity: str | None = None
     incarnation: int | None = None
     fault_in_row: bool = False
     counts: Counts = field(default_factory=Counts)
@@ -135,11 +136,16 @@ class Looks:
 def serve(session: ServerSession) -> ops.Program[None]:
     """Serves the session's queues until a stop is due; raises when this life is over."""
     life = yield from ops.OpenIncarnation(
-        process=session.process, host=session.host, pid=session.pid, former=session.incarnation
+        process=session.process,
+        host=session.host,
+        pid=session.pid,
+        former=session.incarnation,
+        identity=session.identity,
     )
     session.incarnation = life.incarnation
     session.counts.lives += 1
     looks = Looks.of(session, life)
+    yield from take_over(session.process)
     yield from _attend(session, life, looks)
     while not (yield from ops.Stopping()):
         at, pending = yield from _look(life, looks)
@@ -147,7 +153,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
             pending = yield from _execute(session, life, looks, Pending(at, pending))
             looks.executions += 1
             if looks.executions % TAKE_OVER_EVERY == 0:
-                yield from ops.TakeOver(process=session.process)
+                yield from take_over(session.process)
                 yield from _sweep(looks)
         if looks.asleep is not None and looks.misses % len(looks.queue_ids) == 0:
             yield from _idle(session, life, looks)
@@ -231,7 +237,7 @@ def _sweep(looks: Looks) -> ops.Program[None]:
 def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
     """Does what there is time for now, and waits to be rung, or a little."""
     if looks.waits > 0:  # not before the first wait: work may come at once
-        yield from ops.TakeOver(process=session.process)
+        yield from take_over(session.process)
         yield from _sweep(looks)
     if looks.waits % LOOK_AGAIN_IDLE == LOOK_AGAIN_IDLE - 1:
         yield from _attend(session, life, looks)

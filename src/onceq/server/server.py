@@ -19,6 +19,7 @@ from onceq import errors
 from onceq.engine.connection import Link
 from onceq.engine.driver import this_process
 from onceq.engine.gate import Gate
+from onceq.engine.identity import own_identity
 from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
 from onceq.manager.program import declare
@@ -181,6 +182,7 @@ class Server:
             process=process,
             host=host,
             pid=pid,
+            identity=own_identity(),
             served=tuple(
                 Served(one.queue.name, one.isolation, one.batch, one.effects) for one in handled
             ),

@@ -89,11 +89,11 @@ class BulkLine(Line):
     def _record(self, kind: Callable[..., ev.Event], epoch: int, **fields: Any) -> None:
         self._world.record(kind, self._shop.name, registrant=self._shop.name, epoch=epoch, **fields)
 
-    def perform(self, op: ops.Op[T]) -> T:
+    def perform(self, op: ops.Op[T], wait_s: float | None = None) -> T:
         """See Line."""
         self._before(op)
         try:
-            answer = super().perform(op)
+            answer = super().perform(op, wait_s)
         except errors.OnceqError as error:
             if isinstance(op, ops.SendMany):
                 unknown = error.outcome is errors.Outcome.UNKNOWN

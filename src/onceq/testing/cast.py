@@ -98,6 +98,7 @@ class Cast:
         self.world = World(self._chance, clock)
         self._actors: list[Actor] = []
         self._processes = 0
+        self._gone: set[str] = set()
         self._batch = self._chance.choice((1, 1, 3, 4, 5))
         self._is_lazy = self.world.likely(0.5)
         self._handle = handler(self.world)
@@ -133,7 +134,7 @@ class Cast:
         return tuple(extra for extra in EXTRAS if self.world.likely(0.35))
 
     def _driver(self, process: ServerProcess | None) -> MemoryDriver:
-        return MemoryDriver(
+        driver = MemoryDriver(
             self.oracle,
             self.world.clock,
             calls={queue.name: self._handle for queue in QUEUES},
@@ -141,6 +142,8 @@ class Cast:
             gate=None if process is None else process.gate,
             lazy=process is not None and process.lazy,
         )
+        driver.gone = self._gone
+        return driver
 
     def _add(self, name: str, start: Callable[[], ops.Program[None]], *, fences: bool) -> Actor:
         """Adds an actor that is awaited, and lives again when it has died."""
@@ -198,7 +201,13 @@ class Cast:
         self._processes += 1
         number = UUID(int=self._chance.getrandbits(128))
         process = ServerProcess(
-            self._processes, number, Gate(), self._batch, self._is_lazy, self._queues
+            self._processes,
+            number,
+            Gate(),
+            self._batch,
+            self._is_lazy,
+            self._queues,
+            is_local=self.world.likely(0.7),
         )
         for index in range(sessions):
             session = process.session()

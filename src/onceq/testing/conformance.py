@@ -55,6 +55,8 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
     server_behaviours.a_kill_decides,
     server_behaviours.a_revoked_claim_never_finishes,
     server_behaviours.only_what_was_started_is_charged,
+    server_behaviours.what_was_started_waits_for_a_verdict,
+    server_behaviours.a_verdict_waits_for_the_sessions,
     server_behaviours.a_broken_connection_is_not_a_death,
     server_behaviours.effects_commit_with_their_request,
     server_behaviours.requests_of_a_batch_fail_alone,

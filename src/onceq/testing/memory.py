@@ -19,7 +19,7 @@ from onceq.model import ops
 from onceq.model.oracle import Blocked, Oracle
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from onceq.model.element import Element
 
@@ -64,7 +64,7 @@ class MemoryDriver:
     """A session with an oracle. calls: queue to handler; stop: what `Stopping` answers.
 
     lazy: puts off the start of a part of a batch until the handler's first effect, as the sync
-    driver does.
+    driver does. gone: identities: who else has one lives.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class MemoryDriver:
         self._gate = gate or Gate()
         self._entered = False
         self._is_lazy = lazy
+        self.gone: Collection[str] = frozenset()
         self._is_named = False
         self._due: ops.Start | None = None
         self._one_way: ops.Sent | OnceqError | None = None
@@ -101,6 +102,7 @@ class MemoryDriver:
             ops.Post: self._post,
             ops.Posted: self._posted,
             ops.Stopping: lambda _: self._stop(),
+            ops.IsAlive: lambda op: op.identity not in self.gone,
         }
 
     def run(self, program: ops.Program[T]) -> T:

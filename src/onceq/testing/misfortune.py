@@ -188,7 +188,7 @@ class Misfortune(Cast):
 
     def _faults_of(self, actor: Actor, op: ops.Op[Any]) -> tuple[str, ...]:
         """Returns the faults that may hit an Op of a participant."""
-        if isinstance(op, (ops.Wait, ops.Stopping, steps.Renew)):
+        if isinstance(op, (ops.Wait, ops.Stopping, ops.IsAlive, steps.Renew)):
             return ()
         machine = ("power cut",) if actor.machine is not None else ()
         if isinstance(op, steps.DiskStep):

@@ -133,7 +133,10 @@ class Client:
 
 @dataclass(slots=True)
 class ServerProcess:
-    """A process with some sessions, which live and die together. lazy: of its drivers."""
+    """A process with some sessions, which live and die together. lazy: of its drivers.
+
+    is_local: whether the machine of the others tells that it has ended.
+    """
 
     number: int
     process: UUID
@@ -142,11 +145,18 @@ class ServerProcess:
     lazy: bool = False
     queues: tuple[str, ...] = (QUEUE.name,)
     stopping: bool = False
+    is_local: bool = True
 
     def session(self) -> ServerSession:
         """Returns a session of this process, not yet born."""
         served = tuple(Served(name, "read committed", self.batch) for name in self.queues)
-        return ServerSession(process=self.process, host="here", pid=self.number, served=served)
+        return ServerSession(
+            process=self.process,
+            host="here",
+            pid=self.number,
+            served=served,
+            identity=str(self.process) if self.is_local else None,
+        )
 
 
 def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:

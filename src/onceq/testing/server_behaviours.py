@@ -11,6 +11,7 @@ from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer, RequestOutcome
 from onceq.server.program import Served, ServerSession, serve
 from onceq.testing.ground import (
+    NOBODY,
     OTHER_PROCESS,
     PROCESS,
     Repository,
@@ -135,9 +136,57 @@ def only_what_was_started_is_charged(place: Repository) -> None:
     same(survivor.perform(ops.TakeOver(process=PROCESS)), 0)
     dying.close()
     same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+    same(survivor.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED)), wanted=True)
     rest = live(survivor)
     back = {one.body: one.aborts for _ in bodies for one in claim(survivor, rest)}
     same(back, {b"started": 1, b"claimed": 0})
+
+
+def what_was_started_waits_for_a_verdict(place: Repository) -> None:
+    """Sessions that ended are not a death: a life that comes back acquits; a minute convicts."""
+    connection = declared(place)
+    connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"started", b"claimed"]))
+    survivor = place.session()
+    rest = live(survivor)
+    for process, comes_back in ((OTHER_PROCESS, True), (NOBODY, False)):
+        cut = place.session()
+        opening = ops.OpenIncarnation(process=process, host="here", pid=1, identity="it")
+        life = cut.perform(opening)
+        started, claimed = claim(cut, life, 2, n=2)
+        begin(cut, life, started)
+        cut.close()
+        for _ in range(2):
+            same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+            place.advance(29)
+        same(survivor.perform(ops.FindMissing()), [ops.Missing(process=process, identity="it")])
+        (back,) = claim(survivor, rest, 2, n=2)
+        same((back.eid, back.aborts), (claimed.eid, 0))
+        same(abort(survivor, rest, back, Charge.RELEASE), Fate.RETURNED)
+        if comes_back:
+            live(place.session(), process)
+        place.advance(3)
+        same(survivor.perform(ops.TakeOver(process=PROCESS)), int(not comes_back))
+        both = claim(survivor, rest, 2, n=2)
+        same(sorted(one.aborts for one in both), [0, int(not comes_back)])
+        for one in both:
+            same(abort(survivor, rest, one, Charge.RELEASE), Fate.RETURNED)
+        place.advance(1)
+
+
+def a_verdict_waits_for_the_sessions(place: Repository) -> None:
+    """A supervisor may say that a process has ended before the database knows."""
+    server = declared(place)
+    server.perform(ops.Enqueue(queue="orders", body=b"1"))
+    dying = place.session()
+    life = live(dying, OTHER_PROCESS)
+    (element,) = claim(dying, life)
+    begin(dying, life, element)
+    same(server.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED)), wanted=True)
+    same(server.perform(ops.Judge(process=NOBODY, verdict=ops.Verdict.ENDED)), wanted=False)
+    dying.close()
+    same(server.perform(ops.TakeOver(process=PROCESS)), 1)
+    (again,) = claim(server, live(server))
+    same(again.aborts, 1)
 
 
 def a_broken_connection_is_not_a_death(place: Repository) -> None:
@@ -252,6 +301,7 @@ def a_death_in_a_batch_charges_what_ran(place: Repository) -> None:
         same(dying.perform(ops.Keep()), wanted=True)
     dying.close()
     same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+    survivor.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED))
     dying = place.session(_writes)
     life = live(dying, OTHER_PROCESS)
     claimed = claim(dying, life, n=3, turn=2)
@@ -260,6 +310,7 @@ def a_death_in_a_batch_charges_what_ran(place: Repository) -> None:
     begin(dying, life, claimed[0], several=True)
     dying.close()
     same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+    survivor.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED))
     rest = live(survivor)
     alone = [claim(survivor, rest, n=3) for _ in range(3)]
     same([len(one) for one in alone], [1, 1, 1])

@@ -228,6 +228,7 @@ class Simulation(Misfortune):
             self._actors.remove(one)
         self._told(actor, None, "dies")
         if actor.process is not None:
+            self._gone.add(str(actor.process.process))
             self._add_process(len(dead))
         elif actor.again is not None:
             actor.again()

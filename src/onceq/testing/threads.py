@@ -7,6 +7,7 @@ that is to die gets `Killed` at the Op that it waits for, and all that it still 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,7 +17,7 @@ from onceq.model import ops
 from onceq.testing.steps import Renew
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 T = TypeVar("T")
 
@@ -35,7 +36,7 @@ class Line(ops.Runs):
     """
 
     def __init__(self) -> None:
-        self.lives = 1
+        self._life: ops.Incarnation | None = None
         self.asked: ops.Op[Any] | None = None
         self.answer: Any = None
         self.error: BaseException | None = None
@@ -45,10 +46,17 @@ class Line(ops.Runs):
     @property
     def connection(self) -> Any:
         """What tells one connection from the next: `info.backend_pid`."""
-        return SimpleNamespace(info=SimpleNamespace(backend_pid=self.lives))
+        pid = 0 if self._life is None else self._life.backend_pid
+        return SimpleNamespace(info=SimpleNamespace(backend_pid=pid))
 
-    def perform(self, op: ops.Op[T]) -> T:
+    def run(self, program: ops.Program[T], wait_s: float | None = None) -> T:
+        """Runs a Program; wait_s: as `Links` has it, no link is silent here."""
+        del wait_s
+        return super().run(program)
+
+    def perform(self, op: ops.Op[T], wait_s: float | None = None) -> T:
         """Has an Op performed by the simulator; its answer, or what it raised."""
+        del wait_s
         self.asked = op
         self._stop.release()
         self._go.acquire()
@@ -57,14 +65,28 @@ class Line(ops.Runs):
             if isinstance(error, Killed):
                 self.error = error  # for ever
             raise error
+        if isinstance(op, ops.OpenIncarnation):
+            self._life = self.answer
         return self.answer  # type: ignore[no-any-return] # typed by the Op
+
+    @contextlib.contextmanager
+    def bounded(self, patience: object) -> Generator[None]:
+        """A block like any other: no link is silent here."""
+        del patience
+        yield
 
     def _leave(self) -> None:
         """Nothing: the simulator has what a Program holds."""
 
     def reconnect(self) -> None:
         """Makes the connection anew, if it broke."""
-        self.lives += self.perform(Renew())
+        if self.perform(Renew()):
+            self._life = None
+
+    def connect(self, wait_s: float | None = None) -> None:
+        """The same, as `Links` names it."""
+        del wait_s
+        self.reconnect()
 
     def close(self) -> None:
         """Nothing: the next `reconnect` ends the former connection, as does the process."""

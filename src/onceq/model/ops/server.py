@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from uuid import UUID
 
 from onceq.model.element import Charge, Element, Fate
@@ -20,12 +21,16 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncarnation(Op[Incarnation]):
-    """Begins an incarnation on this connection; takes back the claims of `former`, uncharged."""
+    """Begins an incarnation on this connection; takes back the claims of `former`, uncharged.
+
+    identity: by which a process of the same machine tells whether this one is gone; None: by none.
+    """
 
     process: UUID
     host: str
     pid: int
     former: int | None = None
+    identity: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +42,51 @@ class CloseIncarnation(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver(Op[int]):
-    """Takes over the claims of processes that have died (G7); how many."""
+    """Takes over from the processes that are missing: all their sessions have ended; how many.
+
+    What they had not started comes back at once. The rest waits for a verdict, one minute (G7).
+    """
 
     process: UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missing:
+    """A process that waits for a verdict."""
+
+    process: UUID
+    identity: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindMissing(Op[list[Missing]]):
+    """The processes that wait for a verdict, of those that have an identity."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IsAlive(Op[bool | None]):
+    """Whether the process of this identity lives; None where nobody here can tell."""
+
+    identity: str
+
+
+class Verdict(StrEnum):
+    """What is known of a process that is missing. ENDED: it has died. LIVES: it was cut off."""
+
+    ENDED = "ended"
+    LIVES = "lives"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judge(Op[bool]):
+    """Gives a verdict on a process; whether anything was known of it.
+
+    ENDED: what it had started is charged (G7). LIVES: the environment is to blame; this takes
+    effect when the process was missing for a second, as one may live while it dies.
+    """
+
+    process: UUID
+    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

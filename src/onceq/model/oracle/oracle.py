@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
 from onceq.model import admin_ops, ops
-from onceq.model.oracle import clients, executions, lookups, queues, registrations, replies, servers
+from onceq.model.oracle import (
+    clients,
+    executions,
+    lookups,
+    queues,
+    registrations,
+    replies,
+    servers,
+    takeover,
+)
 from onceq.model.oracle.rows import Blocked, EffectRow, Transaction
 from onceq.model.oracle.state import State
 
@@ -64,9 +73,11 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.WhereIs: lookups.where_is,
     ops.AlertLate: queues.alert_late,
     ops.CancelRequest: clients.cancel_request,
-    ops.OpenIncarnation: servers.open_incarnation,
-    ops.CloseIncarnation: servers.close_incarnation,
-    ops.TakeOver: servers.take_over,
+    ops.OpenIncarnation: takeover.open_incarnation,
+    ops.CloseIncarnation: takeover.close_incarnation,
+    ops.TakeOver: takeover.take_over,
+    ops.FindMissing: takeover.find_missing,
+    ops.Judge: takeover.judge,
     ops.Claim: servers.claim,
     ops.ClaimEid: servers.claim_eid,
     ops.Start: executions.start,

@@ -136,7 +136,11 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot and its incarnation, of the session `backend`, under a start of the database."""
+    """A slot and its incarnation, of the session `backend`, under a start of the database.
+
+    missed_at: when all sessions of its process were first found ended. charges: what that had
+    started by then, which waits for a verdict. ended: the verdict was spoken.
+    """
 
     slot: int
     incarnation: int
@@ -146,6 +150,10 @@ class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
     boot: int
     backend: int
     started_at: datetime
+    identity: str | None = None
+    missed_at: datetime | None = None
+    charges: dict[int, Charge] | None = None
+    ended: bool = False
 
 
 class EffectRow(msgspec.Struct, frozen=True, kw_only=True):

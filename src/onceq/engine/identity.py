@@ -1,0 +1,59 @@
+"""By what a process is told from all others, and whether it has ended: for verdicts (G7).
+
+Used by servers and queue managers, which write their identity beside what they claim, and by those
+of the same machine that find them missing. An identity is worth something in one PID namespace of
+one running kernel; elsewhere, and where the system does not say enough, nobody can tell.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+PROC = Path("/proc")
+STATE, STARTED = 0, 19
+"""Places in /proc/PID/stat after the name of the program."""
+ENDED = "ZX"
+"""States of a process that has ended, and that nobody has waited for yet."""
+
+
+def own_identity() -> str | None:
+    """Returns the identity of this process; None where its end could not be told."""
+    try:
+        if (PROC / "self").readlink() != Path(str(os.getpid())):
+            return None  # of another PID namespace than ours
+        return f"{_place()} {os.getpid()} {_stat(os.getpid())[STARTED]}"
+    except OSError:
+        return None
+
+
+def is_alive(identity: str) -> bool | None:
+    """Returns whether the process of this identity lives; None where nobody here can tell."""
+    own = own_identity()
+    place, pid, started = identity.rsplit(" ", 2)
+    if own is None or place != own.rsplit(" ", 2)[0]:
+        return None
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # another user's: it is there
+    try:
+        fields = _stat(int(pid))
+        threads = len(list((PROC / pid / "task").iterdir()))
+    except OSError:
+        return None  # it may be hidden from us, or be ending just now
+    return fields[STARTED] == started and (fields[STATE] not in ENDED or threads > 1)
+
+
+def _place() -> str:
+    """Returns what is the same where a PID and a start time mean the same, and nowhere else."""
+    boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    spaces = [(PROC / "self/ns" / kind).readlink() for kind in ("pid", "time")]
+    return " ".join([boot, *map(str, spaces)])
+
+
+def _stat(pid: int) -> list[str]:
+    text = (PROC / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    return text.rpartition(")")[2].split()

@@ -1,0 +1,268 @@
+-- Incarnations of servers, their takeover, and verdicts on those that are missing (spec S1, G7; ADR 18).
+-- Tables: server, element. Locks: server slots (advisory), then server rows, then elements by seq.
+
+-- Begins an incarnation in a slot that is free and has no row; this session then holds its lock
+-- for life. p_former names this session's former incarnation, whose connection broke: the
+-- process did not die, so the environment is to blame; of a process that was missing, that acquits.
+-- p_identity: by which its machine tells whether it is gone; null where none can. While a ghost of it lives, which may yet
+-- finish, or commit a claim that nobody sees, its row is left for a later take_over.
+create or replace function onceq.open_incarnation(
+    p_process uuid, p_host text, p_pid integer, p_former bigint, p_identity text,
+    out slot integer, out incarnation bigint, out backend_pid integer
+)
+language plpgsql volatile as $$
+declare
+    class integer := 'onceq.server'::regclass::oid::integer;
+    is_gone boolean;
+begin
+    perform onceq.be_durable();
+    perform onceq.drop_unreadable();
+    select pg_try_advisory_xact_lock(class, x.slot) into is_gone
+        from onceq.server x where x.incarnation = p_former;
+    if onceq.revoke(p_former, onceq.broken_by(p_former)) and is_gone then
+        delete from onceq.server x where x.incarnation = p_former;
+    end if;
+    perform onceq.take_over(p_process);
+    for s in 1 .. 10000 loop
+        if pg_try_advisory_lock(class, s) then
+            if not exists (select from onceq.server x where x.slot = s) then
+                slot := s;
+                exit;
+            end if;
+            perform pg_advisory_unlock(class, s);
+        end if;
+    end loop;
+    if to_regclass('onceq.started_' || slot) is null then
+        execute format('create unlogged sequence onceq.%I minvalue -9223372036854775808 start 0',
+            'started_' || slot);
+        perform onceq.give_to_owner(('onceq.started_' || slot)::regclass);
+    end if;
+    perform setval(('onceq.started_' || slot)::regclass, 0);
+    incarnation := nextval('onceq.incarnation_seq');
+    backend_pid := pg_backend_pid();
+    insert into onceq.server (slot, incarnation, process, host, pid, backend_pid, postmaster_start,
+            queue_ids, bell, identity)
+        values (slot, incarnation, p_process, p_host, p_pid, backend_pid, pg_postmaster_start_time(),
+            '{}', current_setting('onceq_setting.bell', true), p_identity);
+end $$;
+
+-- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
+-- While its session lives, which may be just finishing or claiming, its row is left for a later
+-- take_over.
+create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
+language plpgsql volatile as $$
+declare
+    s onceq.server;
+    is_gone boolean;
+begin
+    perform onceq.be_durable();
+    select * into s from onceq.server where incarnation = p_incarnation;
+    is_gone := pg_try_advisory_xact_lock('onceq.server'::regclass::oid::integer, s.slot);
+    if onceq.revoke(p_incarnation, null) and is_gone then
+        delete from onceq.server where incarnation = p_incarnation;
+    end if;
+    if s.backend_pid = pg_backend_pid() then
+        perform pg_advisory_unlock('onceq.server'::regclass::oid::integer, s.slot);
+    end if;
+    return s.slot is not null;
+end $$;
+
+-- Returns what a dead incarnation holds. p_charges maps the seqs it had started to 'charge' or
+-- 'suspect'; what is not in it comes back uncharged; p_waits: what is in it stays claimed. Safety
+-- comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
+-- wins. False when rows were left that should have come back.
+create or replace function onceq.revoke(p_incarnation bigint, p_charges jsonb, p_waits boolean default false)
+returns boolean
+language plpgsql volatile as $$
+declare
+    e onceq.element;
+    charge text;
+begin
+    for e in select * from onceq.element where claimed_by = p_incarnation
+            and not (p_waits and p_charges ? seq::text) order by seq for update skip locked loop
+        charge := coalesce(p_charges ->> e.seq::text, 'release');
+        perform onceq.return_element(e, charge,
+            case when charge <> 'release' then 'server_died' end,
+            case when charge <> 'release'
+                 then format('incarnation %s ended while it ran', p_incarnation) end,
+            p_incarnation);
+    end loop;
+    return not exists (select from onceq.element where claimed_by = p_incarnation
+        and not (p_waits and p_charges ? seq::text));
+end $$;
+
+-- Takes over from every process that is missing: all its slots' locks are free. Of the caller's own
+-- process it takes over the slots whose connections broke. How many processes were missing.
+create or replace function onceq.take_over(p_process uuid) returns integer
+language plpgsql volatile as $$
+declare
+    class integer := 'onceq.server'::regclass::oid::integer;
+    other uuid;
+    taken integer := 0;
+begin
+    perform onceq.take_over_slot(s.slot, p_process, onceq.broken_by(s.incarnation))
+        from onceq.server s where s.process = p_process and s.backend_pid <> pg_backend_pid()
+          and pg_try_advisory_xact_lock(class, s.slot);
+    for other in select distinct s.process from onceq.server s where s.process <> p_process loop
+        taken := taken + onceq.take_over_process(other)::integer;
+    end loop;
+    perform onceq.adopt(), onceq.tidy_session() where random() < 1.0 / 32;  -- an idle session is here 20 times a second
+    perform onceq.spark_take_over(null, 60);  -- a Spark server of the same name has the first minute
+    return taken;
+end $$;
+
+-- Takes over from another process, if it is missing: whether it is. What it had claimed and not
+-- started comes back at once. That its sessions have ended is not yet its death: what it had started
+-- stays claimed, and waits (G7). A life of it that comes back acquits; `judge` says that it has ended,
+-- and so does a minute of waiting. When the database itself went down there is nothing to wait for.
+create or replace function onceq.take_over_process(p_process uuid) returns boolean
+language plpgsql volatile as $$
+declare
+    started jsonb;
+    is_over boolean;
+begin
+    if exists (select from onceq.server s where s.process = p_process
+            and not pg_try_advisory_xact_lock('onceq.server'::regclass::oid::integer, s.slot)) then
+        return false;
+    end if;
+    select (array_agg(s.charges) filter (where s.charges is not null))[1],
+            coalesce(bool_or(s.ended) or min(s.missed_at) <= onceq.now() - interval '60 seconds', false)
+        into started, is_over from onceq.server s where s.process = p_process;
+    if started is null then
+        started := onceq.started_by(p_process);
+        is_over := is_over or exists (select from onceq.server s
+            where s.process = p_process and onceq.database_fell(s));
+    end if;
+    perform onceq.take_over_slot(s.slot, p_process, started, not is_over)
+        from onceq.server s where s.process = p_process;
+    return true;
+end $$;
+
+-- Takes over one slot of a missing process; its row goes when nothing is left claimed. p_waits: what
+-- p_charges names waits for a verdict, and the row keeps them. After the lock, in a new statement: the
+-- slot may have a new owner, or none, by now.
+create or replace function onceq.take_over_slot(
+    p_slot integer, p_process uuid, p_charges jsonb, p_waits boolean default false
+) returns void
+language plpgsql volatile as $$
+declare
+    s onceq.server;
+    is_clean boolean;
+begin
+    select * into s from onceq.server where slot = p_slot and process = p_process for update;
+    if s.slot is null or (p_waits and s.charges is not null) then
+        return;
+    end if;
+    is_clean := onceq.revoke(s.incarnation, p_charges, p_waits);
+    if is_clean and (not p_waits or p_charges = '{}') then
+        delete from onceq.server where slot = p_slot and incarnation = s.incarnation;
+    elsif p_waits then
+        update onceq.server set missed_at = coalesce(missed_at, onceq.now()),
+            charges = case when is_clean then p_charges end
+            where slot = p_slot and incarnation = s.incarnation;
+    end if;
+end $$;
+
+-- The processes that wait for a verdict, and by what their own machines tell whether they are gone.
+create or replace function onceq.missing() returns table (process uuid, identity text)
+language sql stable as $$
+    select distinct s.process, s.identity from onceq.server s
+        where s.missed_at is not null and s.identity is not null order by 1, 2
+$$;
+
+-- A verdict on a process. 'ended', of whoever knows it: its supervisor, or a server of the same
+-- machine; it takes effect when all its sessions have ended too. 'lives', of a server of the same
+-- machine: the environment is to blame for what was started; not in the first second in which the
+-- process is missing, as one may live while it dies. Whether anything was known of it.
+create or replace function onceq.judge(p_process uuid, p_verdict text) returns boolean
+language plpgsql volatile as $$
+declare class integer := 'onceq.server'::regclass::oid::integer;
+begin
+    perform onceq.be_durable();
+    if p_verdict = 'ended' then
+        update onceq.server set ended = true where process = p_process;
+        perform onceq.take_over_process(p_process) where found;
+        return found;
+    end if;
+    perform onceq.take_over_slot(s.slot, p_process, onceq.broken_by(s.incarnation))
+        from onceq.server s where s.process = p_process
+          and s.missed_at <= onceq.now() - interval '1 second' and pg_try_advisory_xact_lock(class, s.slot);
+    return found;
+end $$;
+
+-- What a dead process had started and not finished, as {seq: charge}. The marker is a sequence,
+-- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. A claim
+-- from before a restart of the database is a suspect, whatever the marker says; one that was a
+-- suspect already, claimed durably and run alone, is charged: it must not do so for ever. A negative
+-- marker names the first of a batch of which none is known to have started: all of it are suspects.
+create or replace function onceq.started_by(p_process uuid) returns jsonb
+language plpgsql volatile as $$
+declare
+    s onceq.server;
+    marker bigint;
+    charges jsonb := '{}';
+    survived boolean := true;
+begin
+    for s in select * from onceq.server where process = p_process loop
+        marker := pg_sequence_last_value(to_regclass('onceq.started_' || s.slot));
+        survived := survived and not onceq.database_fell(s);
+        if marker > 0 and exists (select from onceq.element
+                where seq = marker and claimed_by = s.incarnation) then
+            charges := charges || jsonb_build_object(marker::text, 'charge');
+        elsif marker < 0 and exists (select from onceq.element
+                where seq = -marker and claimed_by = s.incarnation) then
+            charges := charges || (select jsonb_object_agg(seq::text, 'suspect') from onceq.element
+                where claimed_by = s.incarnation);
+        end if;
+    end loop;
+    if not survived then
+        select coalesce(jsonb_object_agg(e.seq::text, onceq.charge_of_crash(e.lane)), '{}') into charges
+            from onceq.element e join onceq.server x on x.incarnation = e.claimed_by
+            where x.process = p_process;
+    elsif (select count(*) from jsonb_object_keys(charges)) > 1 then
+        select jsonb_object_agg(key, 'suspect') into charges from jsonb_object_keys(charges) key;
+    end if;
+    return charges;
+end $$;
+
+-- Whether the database went down since an incarnation began; a crash has emptied its marker too.
+create or replace function onceq.database_fell(s onceq.server) returns boolean
+language sql volatile as $$
+    select s.postmaster_start <> pg_postmaster_start_time()
+        or pg_sequence_last_value(to_regclass('onceq.started_' || s.slot)) is null
+$$;
+
+-- What a crash, shutdown or failover of the database costs what was claimed, by its lane.
+create or replace function onceq.charge_of_crash(p_lane smallint) returns text
+language sql immutable as $$
+    select case p_lane when 11 then 'charge' else 'suspect' end
+$$;
+
+-- What a live process had started when its connection broke: a fault of the environment, of all of
+-- a batch of which none is known to have started; or, when the database itself went down, as above,
+-- unless it had been missed before.
+create or replace function onceq.broken_by(p_incarnation bigint) returns jsonb
+language plpgsql volatile as $$
+declare
+    s onceq.server;
+    marker bigint;
+    charge text;
+begin
+    select * into s from onceq.server where incarnation = p_incarnation;
+    if s.charges is not null then
+        return (select coalesce(jsonb_object_agg(key, 'environment'), '{}') from jsonb_object_keys(s.charges) key);
+    end if;
+    marker := pg_sequence_last_value(to_regclass('onceq.started_' || s.slot));
+    if s.slot is null or marker = 0 then
+        return '{}';
+    elsif not onceq.database_fell(s) then
+        charge := 'environment';
+        if marker > 0 then
+            return jsonb_build_object(marker::text, charge);
+        elsif not exists (select from onceq.element where seq = -marker and claimed_by = s.incarnation) then
+            return '{}';
+        end if;
+    end if;
+    return (select coalesce(jsonb_object_agg(seq::text, coalesce(charge, onceq.charge_of_crash(lane))), '{}')
+            from onceq.element where claimed_by = p_incarnation);
+end $$;
