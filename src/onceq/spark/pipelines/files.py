@@ -8,6 +8,7 @@ see under the same path. Source: spec P4.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import re
 import shutil
@@ -33,6 +34,7 @@ __all__ = [
     "RUN",
     "check_file",
     "check_root",
+    "check_shape",
     "read_files",
     "rehash",
     "spoken",
@@ -44,6 +46,7 @@ __all__ = [
 OF_KIND: Final[dict[Kind, Relation]] = {Kind.HISTORY: HISTORY, Kind.ATTEMPT: ATTEMPTS}
 _SORTED: Final = {Kind.HISTORY: ("rid", "registrant"), Kind.ATTEMPT: ("eid",)}
 """Within a file, so that a look-up of one reads a small part of it."""
+_PARQUET: Final[Any] = importlib.import_module("pyarrow.parquet")  # without types
 _CHUNK_BYTES: Final = 1 << 20
 _HASHED: Final = "path string, bytes bigint, sha256 string"
 RUN: Final = "run="
@@ -186,6 +189,26 @@ def check_file(path: Path, file: ArchivedFile, so: str) -> None:
         raise FileMismatch(f"{path} is not what was archived: {so}")
 
 
+def check_shape(root: Path, file: ArchivedFile) -> None:
+    """Raises FileMismatch, when a file has not the bytes and the rows that the manifest says.
+
+    It reads the end of the file alone: `rehash` and `check_file` read all of it.
+    """
+    path = root / file.path
+    try:
+        size = path.stat().st_size
+        rows = _PARQUET.read_metadata(path).num_rows if size == file.bytes else None
+    except (OSError, pa.ArrowException) as error:
+        raise FileMismatch(
+            f"{path} is in the archive's manifest, and cannot be read: {error}"
+        ) from error
+    if (size, rows) != (file.bytes, file.rows):
+        what = (
+            f"{size} bytes, not {file.bytes}" if rows is None else f"{rows} rows, not {file.rows}"
+        )
+        raise FileMismatch(f"{path} is not what was archived: it has {what}")
+
+
 def sync_directory(path: Path) -> None:
     """Makes the names in a directory last."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
@@ -198,9 +221,15 @@ def sync_directory(path: Path) -> None:
 def read_files(
     session: SparkSession, root: Path, kind: Kind, files: Iterable[ArchivedFile]
 ) -> DataFrame:
-    """Returns what is in files of a kind, by the columns of its relation."""
+    """Returns what is in files of a kind, by the columns of its relation.
+
+    Raises FileMismatch, when one is not there, or has not the bytes and rows that it had.
+    """
     schema = OF_KIND[kind].schema
-    paths = [spoken(root / one.path) for one in files if one.kind is kind]
+    wanted = [one for one in files if one.kind is kind]
+    for one in wanted:
+        check_shape(root, one)
+    paths = [spoken(root / one.path) for one in wanted]
     spark: Any = session  # its types are partial
     found: DataFrame = (
         spark.read.schema(schema).parquet(*paths) if paths else spark.createDataFrame([], schema)

@@ -47,7 +47,7 @@ def records(
     Each once: `records(...).join(rids, "rid")` looks millions of requests up. What an archive that
     runs meanwhile archives and trims at once is missed: keep what is younger than a query lasts.
     Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises InvalidValue, CannotConnect,
-    SchemaMissing.
+    SchemaMissing, FileMismatch (a file of the archive is missing, or not what was archived).
     """
     for name, value in REQUIRED_SETTINGS.items():
         session.conf.set(name, value)
