@@ -12,7 +12,7 @@ import math
 import tomllib
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -138,12 +138,7 @@ def pair(value: Any) -> bool:
 
 def when(value: object) -> bool:
     """A time with a zone."""
-    if not isinstance(value, datetime) or value.tzinfo is None:
-        return False
-    try:
-        return datetime(1, 1, 2, tzinfo=UTC) <= value < datetime(9999, 12, 31, tzinfo=UTC)
-    except OverflowError:
-        return False
+    return isinstance(value, datetime) and value.tzinfo is not None
 
 
 def _depth(value: Any) -> int:

@@ -37,6 +37,8 @@ TIMEOUT_OF_17 = "transaction_timeout"
 """From PostgreSQL 17 on; an older one refuses a session that is to begin with it."""
 ENCODING = "UTF8"
 """Of every session of ours, whatever the environment or the database says; see `cannot_carry`."""
+UNLIMITED = {"statement_timeout": "0", "lock_timeout": "0"}
+"""A default of the role would end a slow handler's statement, which is run again, for ever."""
 DEAD_LINK = {
     "client_connection_check_interval": "5s",
     "tcp_keepalives_idle": "10",
@@ -61,6 +63,7 @@ def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str
     return {
         "synchronous_commit": "on",
         "default_transaction_isolation": "read committed",
+        **UNLIMITED,
         **DEAD_LINK,
         HOST: host_key(),
         **({} if bell is None else {BELL: bell}),
@@ -76,6 +79,7 @@ def offers(conninfo: str, wanted: Mapping[str, str]) -> list[str]:
     fails, or is set, later.
     """
     given = _given_options(conninfo)
+    wanted = {name: v for name, v in wanted.items() if name not in UNLIMITED or name not in given}
     older = {name: value for name, value in wanted.items() if name != TIMEOUT_OF_17}
     tried = [wanted] if len(older) == len(wanted) else [wanted, older]
     plain = make_conninfo(conninfo, client_encoding=ENCODING)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
     from onceq.model.element import Element
     from onceq.model.queue import Handled, Queue
+
+log = logging.getLogger("onceq.server")
 
 C = TypeVar("C")
 
@@ -151,6 +154,17 @@ def said_by(error: BaseException) -> str:
         return f"its text cannot be had: {type(second).__name__}"
 
 
+def _tell(handled: Handled[Any, Any], element: Element, error: BaseException) -> None:
+    """Logs which request the database, or an operation of ours, refused, but for conflicts.
+
+    Such a request may come again for long, uncharged, and no reply tells of it.
+    """
+    if isinstance(error, HandlerSignal) or str(getattr(error, "sqlstate", "")).startswith("40"):
+        return
+    name = handled.queue.name
+    log.warning("request %r (%s) of %r was aborted: %s", element.rid, element.eid, name, error)
+
+
 def _failed(error: BaseException) -> HandlerFailed:
     """Returns what stands in place of whatever a user's code raised."""
     return HandlerFailed(type(error).__name__, said_by(error))
@@ -207,7 +221,8 @@ def sync_call(
         guarded = HandlerConnection(connection)
         try:
             value = handled.handler(request, _context(handled, element, guarded))
-        except passed:
+        except passed as error:
+            _tell(handled, element, error)
             raise
         except Exception as error:  # the server's handler boundary
             raise _failed(error) from error
@@ -230,7 +245,8 @@ def async_call(
         try:
             with _own_cancellation():
                 value = await handled.handler(request, _context(handled, element, guarded))
-        except passed:
+        except passed as error:
+            _tell(handled, element, error)
             raise
         except Exception as error:  # the server's handler boundary
             raise _failed(error) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ log = logging.getLogger("onceq.server")
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_LONGEST_S = 5.0
+GOOD_LIFE_S = 1.0
+"""A shorter life never went well."""
 LIMIT_LONGEST_S = 2_147_483
 """A time-out of PostgreSQL counts milliseconds in 4 bytes."""
 UNMENDABLE = (
@@ -55,20 +58,28 @@ class Site:
 
 @dataclass(slots=True)
 class _Delay:
-    """The wait before the next life: doubled by each loss, short again after a success."""
+    """The wait before the next life: doubled by each loss, short again after a life that went well.
+
+    That is one that was longer than the wait before it: that a connection is made says little, as
+    every statement may be refused on it.
+    """
 
     next_s: float = RECONNECT_FIRST_S
+    _began: float | None = None
+
+    def begin(self) -> None:
+        """Notes that a life begins: there is a connection."""
+        self._began = time.monotonic()
 
     def after(self, error: BaseException) -> float:
         """Returns the seconds to wait now."""
+        began, self._began = self._began, None
+        if began is not None and time.monotonic() - began > max(self.next_s, GOOD_LIFE_S):
+            self.next_s = RECONNECT_FIRST_S
         delay = self.next_s
         self.next_s = min(2 * delay, RECONNECT_LONGEST_S)
         log.warning("session lost, connecting again in %.2f s: %s", delay, error)
         return delay
-
-    def reset(self) -> None:
-        """Notes that a connection was made."""
-        self.next_s = RECONNECT_FIRST_S
 
 
 def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
@@ -79,7 +90,7 @@ def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -
     while not site.stop.is_set():
         try:
             link.reconnect()
-            delay.reset()
+            delay.begin()
             link.run(serve(session))
         except UNMENDABLE:
             raise
@@ -96,7 +107,7 @@ async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, A
     while not site.stop.is_set():
         try:
             await link.reconnect()
-            delay.reset()
+            delay.begin()
             await link.run(serve(session))
         except UNMENDABLE:
             raise

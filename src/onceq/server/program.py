@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.engine.waiting import Wakes
-from onceq.manager.program import show, take_over
+from onceq.manager.program import take_over
 from onceq.model import ops
 from onceq.server.execution import Execution, Width, execute
 
@@ -26,6 +26,8 @@ TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many executions."""
 LOOK_AT_EVERYTHING = 16
 """An idle session looks below the low-water marks too after every so many waits."""
+NO_QUEUE = 0
+"""The number of no queue: nothing is ever claimed from it."""
 LOOK_AGAIN_IDLE = 64
 """An idle session asks after so many waits whether its queues were destroyed and made anew."""
 
@@ -59,7 +61,8 @@ class ServerSession:
     """One of a process's sessions. incarnation: of its present or last life; None: not yet born.
 
     process: of the whole process. identity: as OpenIncarnation has it. fault_in_row: whether the
-    last execution met a fault. wakes: how its waits ended.
+    last execution met a fault. missing: which of its queues are not there. wakes: how its waits
+    ended.
     """
 
     process: UUID
@@ -69,6 +72,7 @@ class ServerSession:
     identity: str | None = None
     incarnation: int | None = None
     fault_in_row: bool = False
+    missing: list[str] = field(default_factory=list[str])
     counts: Counts = field(default_factory=Counts)
     wakes: Wakes = field(default_factory=Wakes)
 
@@ -247,15 +251,22 @@ def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Pr
 
 def _attend(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
     """Notes which queues there are now: one may have been destroyed, and made anew."""
-    found = yield from _queue_ids(session.served)
+    found = yield from _queue_ids(session)
     if found != looks.queue_ids:
+        if looks.asleep is not None:  # on what it served until now
+            yield from ops.Attend(slot=life.slot, queue_ids=looks.queue_ids)
+            looks.asleep, looks.misses = None, 0
         looks.queue_ids = found
         yield from ops.Attend(slot=life.slot, queue_ids=found)
 
 
-def _queue_ids(served: tuple[Served, ...]) -> ops.Program[list[int]]:
+def _queue_ids(session: ServerSession) -> ops.Program[list[int]]:
+    """Returns the queues' numbers; in the place of one that is not there, one that none has."""
     found: list[int] = []
-    for one in served:
-        info = yield from show(one.queue)
-        found.append(info.queue_id)
+    missing: list[str] = []
+    for one in session.served:
+        infos = yield from ops.ListQueues(queue=one.queue)
+        found.append(infos[0].queue_id if infos else NO_QUEUE)
+        missing += [] if infos else [one.queue]
+    session.missing = missing
     return found

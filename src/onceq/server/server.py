@@ -154,7 +154,9 @@ class Server:
         site = Site(located, repository, Gate(), self._stop)
         futures = self._begin(site)
         ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
+        missing: set[str] = set()
         while not self._stop.is_set() and not ended.done:
+            missing = self._tell_missing(missing)
             ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
         self._stop.set()
         ended = wait(futures, timeout=self.stop_timeout_s)
@@ -163,6 +165,15 @@ class Server:
         for future in ended.done:
             future.result()
         return not ended.not_done
+
+    def _tell_missing(self, told: set[str]) -> set[str]:
+        """Logs once which queues are not there; returns which."""
+        missing = {name for session in self._sessions for name in session.missing}
+        for name in sorted(missing - told):
+            log.warning(
+                "queue %r is not there: it was destroyed, and is served when made anew", name
+            )
+        return missing
 
     def _begin(self, site: Site) -> list[Future[None]]:
         """Begins all sessions, each on a thread: sync handlers, then async ones."""
