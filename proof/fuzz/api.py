@@ -5,6 +5,7 @@ The same inputs go to the memory driver and to PostgreSQL.
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 from onceq.clerk.clerk import Clerk
@@ -47,7 +48,7 @@ class Place:
 
     def __init__(self, link: Any, name: str) -> None:
         self.link = link
-        self.qm = OpenQueueManager(link)
+        self.qm = OpenQueueManager(_Kept(link))
         self.name = name
         for queue in (ORDERS, TYPED):
             self.qm.declare(queue)
@@ -64,9 +65,23 @@ class _Kept:
     """A link that stays open."""
 
     def __init__(self, link: Any) -> None:
-        self.run = link.run
-        self.perform = link.perform
+        self._link = link
         self.repository: str = getattr(link, "repository", "memory")  # there it has no name
+
+    def run(self, program: Any, wait_s: float | None = None) -> Any:
+        """Runs a Program; wait_s: as `Links` has it."""
+        del wait_s
+        return self._link.run(program)
+
+    def perform(self, op: Any, wait_s: float | None = None) -> Any:
+        """Performs an Op; wait_s: as `Links` has it."""
+        del wait_s
+        return self._link.perform(op)
+
+    def bounded(self, patience: object) -> contextlib.AbstractContextManager[None]:
+        """A block like any other."""
+        del patience
+        return contextlib.nullcontext()
 
     def reconnect(self) -> None:
         """Nothing."""

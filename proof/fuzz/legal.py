@@ -12,7 +12,7 @@ import math
 import tomllib
 import uuid
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, Final
 
@@ -138,7 +138,12 @@ def pair(value: Any) -> bool:
 
 def when(value: object) -> bool:
     """A time with a zone."""
-    return isinstance(value, datetime) and value.tzinfo is not None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        return False
+    try:
+        return datetime(1, 1, 2, tzinfo=UTC) <= value < datetime(9999, 12, 31, tzinfo=UTC)
+    except OverflowError:
+        return False
 
 
 def _depth(value: Any) -> int:

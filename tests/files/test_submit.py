@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import hashlib
 from decimal import Decimal
@@ -47,6 +48,34 @@ def test_csv_by_line_and_run_twice(cli: Cli, tmp_path: Path) -> None:
     again = cli.json(*words).item
     assert (again["rows"], again["sent"], again["queued"]) == (1201, 0, 1201)
     assert len(sent_rids(cli)) == 1201
+
+
+def test_a_second_submit_of_a_file_is_refused_and_the_first_goes_on(
+    qm: onceq.QueueManager, onceq_url: str, cli: Cli, tmp_path: Path
+) -> None:
+    path = write_csv(tmp_path / "orders.csv", 20)
+    refused: list[str] = []
+
+    def again(*_: int) -> None:
+        with pytest.raises(errors.IllegalState) as second:
+            submit(dataclasses.replace(order, progress=print), onceq_url, qm.repository)
+        refused.append(str(second.value))
+
+    order = SubmitOrder(path=path, queue="orders", rid="id", batch_rows=10, progress=again)
+    assert submit(order, onceq_url, qm.repository).sent == 20
+    assert all("another `onceq submit`" in text for text in refused)
+    assert len(refused) == 3
+    assert len(sent_rids(cli)) == 20
+    assert not list(tmp_path.glob(".*.track"))
+
+
+def test_a_submit_that_is_refused_leaves_no_file(
+    qm: onceq.QueueManager, onceq_url: str, tmp_path: Path
+) -> None:
+    order = SubmitOrder(path=write_csv(tmp_path / "orders.csv", 1), queue="nowhere", rid="id")
+    with pytest.raises(errors.QueueNotFound):
+        submit(order, onceq_url, qm.repository)
+    assert [path.name for path in tmp_path.iterdir()] == ["orders.csv"]
 
 
 def test_by_column(cli: Cli, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ QUEUES: list[tuple[onceq.Queue[Any, Any], Any]] = [
     (onceq.Queue("c", Order, bytes), Order(goods=GOODS)),
     (onceq.Queue("d", Basket, bytes), Basket(orders=[Order(goods=GOODS)], notes={"x": GOODS})),
     (onceq.Queue("e", dict[str, Any], bytes), {"b": [(GOODS, 1)], "a": 2}),
+    (onceq.Queue("g", dict[int, Any], bytes), {2: GOODS, 1: {"x": 1.5, "a": b"z"}}),
     (onceq.Queue("f", list[set[int] | str], bytes), [{10**n for n in range(12)}, "x"]),
 ]
 

@@ -211,10 +211,12 @@ def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -
         reader = closing.enter_context(readers.open_reader(order.path))
         if order.rid != LINE:
             readers.require_column(reader, order.rid, order.path)
-        limit = client.run(lambda life: _prepare(client, order, life, sha256))
         subject = f"{sha256}\0{order.queue}\0{order.client_name}\0{order.rid}"
         digest = hashlib.sha256(subject.encode()).hexdigest()
+        # Before this client's life begins, which ends that of a `submit` under way.
         track = closing.enter_context(Track(order.rejects_path, digest, disk))
+        with track.kept_if_begun():
+            limit = client.run(lambda life: _prepare(client, order, life, sha256))
         seen = None if order.rid == LINE else SeenRids()
         if seen is not None:
             closing.callback(seen.close)

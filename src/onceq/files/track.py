@@ -13,6 +13,7 @@ repository is not used. Hence it is never synced.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ from onceq.errors import IllegalState, InvalidValue
 from onceq.files.disk import DISK
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -95,6 +96,16 @@ class Track:
         """Returns the note that a former run of the same left; None when there is none."""
         note = decode(self._disk.read(self._fd, NOTE_BYTES_MAX, 0))
         return note if note is not None and note.subject == self._subject else None
+
+    @contextlib.contextmanager
+    def kept_if_begun(self) -> Generator[None]:
+        """Removes the track when the block fails and no run has noted anything."""
+        try:
+            yield
+        except BaseException:
+            if not self._disk.size(self._fd):
+                self._disk.remove(self._path)
+            raise
 
     def resume(self, note: Note | None) -> bool:
         """Goes on from a note, or else begins anew. False: the rejects are not what it says."""

@@ -137,10 +137,10 @@ def by_registration(tags: Tags) -> tuple[str, str]:
     """Returns the state of the request sent last, and what it rests on, without a ledger."""
     if tags.s_rid is None:
         return "A", "the registration, which has no send"
-    if tags.s_rid == tags.r_rid:
-        return "D", "the registration: the rid of the last send is that of the last receive"
     if tags.s_state == "done" and tags.was == "disconnected":
         return "D", "the registration: the session had been ended"
+    if tags.s_rid == tags.r_rid:
+        return "D", "the registration: the rid of the last send is that of the last receive"
     if tags.s_state == "done":
         return "D", "the registration: nothing is outstanding, its replies were acknowledged"
     if tags.s_rid in tags.received:

@@ -26,7 +26,8 @@ def encode(kind: Any, value: Any) -> bytes:
     except TypeError:  # it cannot be remembered
         may_hold_sets = True
     if may_hold_sets and _holds_set(value):
-        return msgspec.json.encode(value, order="deterministic")
+        plain = msgspec.to_builtins(value, str_keys=True, order="deterministic")
+        return msgspec.json.encode(plain)
     return body
 
 

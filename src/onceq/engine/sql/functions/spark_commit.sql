@@ -411,7 +411,9 @@ begin
     while exists (select from pg_type where oid = kind and typtype = 'd') loop
         kind := (select typbasetype from pg_type where oid = kind);
     end loop;
-    if p_sample is not null then
+    if kind is null then
+        raise exception 'table % has no column "%"', p_table, p_column using errcode = '42804';
+    elsif p_sample is not null then
         execute format('select %L::%s', p_sample, format_type(kind, -1));
     end if;
 exception when data_exception then
