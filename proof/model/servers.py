@@ -254,7 +254,10 @@ def _by_markers(w: World, held: list[int], marks: list[int]) -> dict[int, int]:
 
 
 def _after_crash(w: World, s: State | Draft, bit: int) -> int:
-    """Judge what was claimed when the database went down; of a suspect that is charged."""
+    """Judge what was claimed when the database went down; of a suspect that is charged.
+
+    At once: that the product waits for several falls in a row only makes the schedules longer.
+    """
     if not w.rules.crash_innocent:
         return CHARGE
     again = s[w.at[bit] + FLAGS] & SUSPECT and w.rules.suspect_crash_counts

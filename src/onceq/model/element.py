@@ -69,12 +69,16 @@ class KillAnswer(enum.Enum):
 
 
 class Charge(enum.Enum):
-    """What an execution that did not finish costs its element (G7)."""
+    """What an execution that did not finish costs its element (G7).
+
+    FELL: the database fell meanwhile; it becomes SUSPECT, or CHARGE after many in a row.
+    """
 
     CHARGE = "charge"
     REJECT = "reject"
     ENVIRONMENT = "environment"
     SUSPECT = "suspect"
+    FELL = "fell"
     RELEASE = "release"
 
 

@@ -322,6 +322,13 @@ def _record_abort(
     state.attempts.put(tx, state.attempts.new_key(), row)
 
 
+def _falls_in_a_row(state: State, tx: Transaction, eid: UUID) -> int:
+    """Returns how often in a row an element was held when the database fell."""
+    codes = [row.code for row in state.attempts.seen(tx) if row.eid == eid]
+    others = [at for at, code in enumerate(codes) if code != "database_fell"]
+    return len(codes) - (others[-1] + 1 if others else 0)
+
+
 def return_element(
     state: State,
     tx: Transaction,
@@ -334,6 +341,9 @@ def return_element(
     queue = queue_of(state, tx, element.queue_id)
     was_suspect = element.lane == SUSPECT_LANE
     faults, aborts, delay = element.faults, element.aborts, 0.0
+    if charge is Charge.FELL:
+        often = _falls_in_a_row(state, tx, element.eid) >= queue.settings.abort_limit
+        charge = Charge.CHARGE if was_suspect and often else Charge.SUSPECT
     if charge is Charge.ENVIRONMENT:
         faults = min(faults + 1, 1000)
         delay = _delay_ms(queue, faults)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from onceq.model import ops
 from onceq.model.element import Charge
-from onceq.model.oracle.rows import SUSPECT_LANE, ServerRow, Transaction
+from onceq.model.oracle.rows import ServerRow, Transaction
 from onceq.model.oracle.state import State, return_element
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ def revoke(
             continue
         charge = charges.get(row.seq, Charge.RELEASE)
         text = f"incarnation {incarnation} ended while it ran"
-        failure = (None, None) if charge is Charge.RELEASE else ("server_died", text)
+        code = "database_fell" if charge is Charge.FELL else "server_died"
+        failure = (None, None) if charge is Charge.RELEASE else (code, text)
         return_element(state, tx, row, charge, failure=failure)
     return not left
 
@@ -194,7 +195,7 @@ def _claims(state: State, tx: Transaction, incarnation: int) -> list[int]:
 def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges:
     """Returns what the dead had started: one is charged, several are suspects (G7).
 
-    When the database went down, all are suspects, and what was one already is charged.
+    When the database went down, that is all that is known.
     """
     started: list[int] = []
     held: Charges = {}
@@ -216,11 +217,7 @@ def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges
 
 def _after_crash(state: State, tx: Transaction, incarnation: int) -> Charges:
     """Returns what a crash of the database costs what an incarnation holds."""
-    return {
-        row.seq: Charge.CHARGE if row.lane == SUSPECT_LANE else Charge.SUSPECT
-        for row in state.elements.seen(tx)
-        if row.claimed_by == incarnation
-    }
+    return dict.fromkeys(_claims(state, tx, incarnation), Charge.FELL)
 
 
 def _batch_of(marker: int | None, claims: list[int]) -> list[int]:

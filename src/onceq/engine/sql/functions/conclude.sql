@@ -114,11 +114,21 @@ language sql volatile as $$
         from (select) one left join onceq.server s on s.incarnation = p_server
 $$;
 
+-- How often in a row an element was held when the database fell, and nothing else became of it.
+create or replace function onceq.falls_in_a_row(p_eid uuid) returns bigint
+language sql stable as $$
+    select count(*) from onceq.attempt where eid = p_eid and code = 'database_fell'
+        and ended_at > coalesce((select max(ended_at) from onceq.attempt
+            where eid = p_eid and code is distinct from 'database_fell'), '-infinity')
+$$;
+
 -- Returns a claimed element, charged as the evidence says (G7):
 --   charge       an abort of its own; the n-th fails it
 --   reject       the handler gave it up; it fails now
 --   environment  the environment failed: uncharged 10 times, then it runs alone and is charged
 --   suspect      it may have killed something: uncharged, runs alone from now on
+--   fell         the database fell while it was claimed: a suspect; one that ran alone is charged
+--                when the database fell as often in a row before as its queue's abort limit
 --   release      nothing is held against it
 -- The caller holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
@@ -132,6 +142,10 @@ declare
     due timestamptz;
 begin
     select * into q from onceq.queue where queue_id = e.queue_id;
+    if p_charge = 'fell' then
+        p_charge := case when is_suspect and onceq.falls_in_a_row(e.eid) >= q.abort_limit
+                         then 'charge' else 'suspect' end;
+    end if;
     if p_charge = 'environment' then
         e.faults := least(e.faults + 1, 1000);
         delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, least(e.faults - 1, 20)));

@@ -67,8 +67,8 @@ begin
     return s.slot is not null;
 end $$;
 
--- Returns what a dead incarnation holds. p_charges maps the seqs it had started to 'charge' or
--- 'suspect'; what is not in it comes back uncharged; p_waits: what is in it stays claimed. Safety
+-- Returns what a dead incarnation holds. p_charges maps the seqs it had started to 'charge',
+-- 'suspect', 'environment' or 'fell'; what is not in it comes back uncharged; p_waits: what is in it stays claimed. Safety
 -- comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
 -- wins. False when rows were left that should have come back.
 create or replace function onceq.revoke(p_incarnation bigint, p_charges jsonb, p_waits boolean default false)
@@ -82,7 +82,7 @@ begin
             and not (p_waits and p_charges ? seq::text) order by seq for update skip locked loop
         charge := coalesce(p_charges ->> e.seq::text, 'release');
         perform onceq.return_element(e, charge,
-            case when charge <> 'release' then 'server_died' end,
+            case charge when 'fell' then 'database_fell' when 'release' then null else 'server_died' end,
             case when charge <> 'release'
                  then format('incarnation %s ended while it ran', p_incarnation) end,
             p_incarnation);
@@ -191,9 +191,9 @@ begin
 end $$;
 
 -- What a dead process had started and not finished, as {seq: charge}. The marker is a sequence,
--- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. A claim
--- from before a restart of the database is a suspect, whatever the marker says; one that was a
--- suspect already, claimed durably and run alone, is charged: it must not do so for ever. A negative
+-- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. To a claim
+-- from before a restart of the database that is all that is known, whatever the marker says: the
+-- database fell while it was claimed (`return_element`). A negative
 -- marker names the first of a batch of which none is known to have started: all of it are suspects.
 create or replace function onceq.started_by(p_process uuid) returns jsonb
 language plpgsql volatile as $$
@@ -216,7 +216,7 @@ begin
         end if;
     end loop;
     if not survived then
-        select coalesce(jsonb_object_agg(e.seq::text, onceq.charge_of_crash(e.lane)), '{}') into charges
+        select coalesce(jsonb_object_agg(e.seq::text, 'fell'), '{}') into charges
             from onceq.element e join onceq.server x on x.incarnation = e.claimed_by
             where x.process = p_process;
     elsif (select count(*) from jsonb_object_keys(charges)) > 1 then
@@ -230,12 +230,6 @@ create or replace function onceq.database_fell(s onceq.server) returns boolean
 language sql volatile as $$
     select s.postmaster_start <> pg_postmaster_start_time()
         or pg_sequence_last_value(to_regclass('onceq.started_' || s.slot)) is null
-$$;
-
--- What a crash, shutdown or failover of the database costs what was claimed, by its lane.
-create or replace function onceq.charge_of_crash(p_lane smallint) returns text
-language sql immutable as $$
-    select case p_lane when 11 then 'charge' else 'suspect' end
 $$;
 
 -- What a live process had started when its connection broke: a fault of the environment, of all of
@@ -263,6 +257,6 @@ begin
             return '{}';
         end if;
     end if;
-    return (select coalesce(jsonb_object_agg(seq::text, coalesce(charge, onceq.charge_of_crash(lane))), '{}')
+    return (select coalesce(jsonb_object_agg(seq::text, coalesce(charge, 'fell')), '{}')
             from onceq.element where claimed_by = p_incarnation);
 end $$;
