@@ -311,7 +311,7 @@ class OracleMachine(RuleBasedStateMachine):
                 self.end(at, commits=True)
             elif how in {3, 8}:
                 self.end(at, commits=False)
-                self.abort(1, (Charge.CHARGE, Charge.ENVIRONMENT)[n % 2])
+                self.abort(1, (Charge.CHARGE, Charge.ENVIRONMENT, Charge.RETRY)[n % 3])
             elif how in {4, 9}:
                 self.die(at)
 

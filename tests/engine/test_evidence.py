@@ -113,16 +113,17 @@ def test_a_cut_connection_charges_nobody(
         die(conninfo, life)
         with living(conninfo, repository, process, life.incarnation):
             assert held()[0] == (AGAIN, 0, False)
-    assert scalar(conninfo, f"select sum(faults) from {repository}.element") == 1
+    assert scalar(conninfo, f"select sum(faults) from {repository}.element") == 0  # no others done
+    assert rows(conninfo, f"select charge from {repository}.attempt") == [("environment",)]
 
 
-def test_the_eleventh_fault_makes_a_suspect_and_the_next_is_charged(
+def test_the_eleventh_retry_makes_a_suspect_and_the_next_is_charged(
     conninfo: str, repository: str, held: Callable[[], list[tuple[int, int, bool]]]
 ) -> None:
     with living(conninfo, repository) as life:
         (element,) = life.claim("raw")
         for fault in range(1, 13):
-            assert life.abort(element, Charge.ENVIRONMENT) is Fate.RETURNED
+            assert life.abort(element, Charge.RETRY) is Fate.RETURNED
             assert held()[0][:2] == (SUSPECT if fault > 10 else AGAIN, int(fault > 11))
             again = ops.ClaimEid(
                 incarnation=life.incarnation, queue_id=element.queue_id, eid=element.eid

@@ -16,14 +16,16 @@ ALL = [
     for _, kind in inspect.getmembers(errors, inspect.isclass)
     if issubclass(kind, errors.OnceqError)
 ]
-UNCHARGED = {"ClaimLost", "Retry", "EnvironmentFault", "DeadlineExceeded"}
+UNCHARGED = {"ClaimLost", "EnvironmentFault", "DeadlineExceeded"}
 REJECTED = {"Reject", "HandlerMisuse", "InvalidValue"}
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
 def test_every_error_has_its_charge(kind: type[errors.OnceqError]) -> None:
     charge = CHARGES.get(kind, Charge.CHARGE)
-    if kind.__name__ in UNCHARGED:
+    if kind is errors.Retry:
+        assert charge is Charge.RETRY
+    elif kind.__name__ in UNCHARGED:
         assert charge is Charge.ENVIRONMENT
     elif kind.__name__ in REJECTED:
         assert charge is Charge.REJECT

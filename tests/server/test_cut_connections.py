@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from onceq.server.processes import Event
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
-CUTS = 6
+CUTS = 12
 
 
 def echo(request: bytes, context: onceq.Context) -> bytes:

@@ -78,7 +78,7 @@ def abort_inside_the_transaction(state: State, tx: Transaction, op: ops.AbortEle
 
 def never_suspicious(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """Every fault of the environment is charged."""
-    charge = Charge.CHARGE if op.charge is Charge.ENVIRONMENT else op.charge
+    charge = Charge.CHARGE if op.charge is Charge.RETRY else op.charge
     return executions.abort_element(state, tx, dataclasses.replace(op, charge=charge))
 
 

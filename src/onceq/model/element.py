@@ -71,12 +71,14 @@ class KillAnswer(enum.Enum):
 class Charge(enum.Enum):
     """What an execution that did not finish costs its element (G7).
 
-    FELL: the database fell meanwhile; it becomes SUSPECT, or CHARGE after many in a row.
+    RETRY: ENVIRONMENT, as the handler says. FELL: the database fell meanwhile; it becomes SUSPECT,
+    or CHARGE after many in a row.
     """
 
     CHARGE = "charge"
     REJECT = "reject"
     ENVIRONMENT = "environment"
+    RETRY = "retry"
     SUSPECT = "suspect"
     FELL = "fell"
     RELEASE = "release"

@@ -29,7 +29,7 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
     errors.HandlerMisuse: Charge.REJECT,
     errors.InvalidValue: Charge.REJECT,
     errors.ClaimLost: Charge.ENVIRONMENT,
-    errors.Retry: Charge.ENVIRONMENT,
+    errors.Retry: Charge.RETRY,
     errors.EnvironmentFault: Charge.ENVIRONMENT,
     errors.DeadlineExceeded: Charge.ENVIRONMENT,
 }
@@ -298,7 +298,8 @@ def _account(
         session.counts.failed += fate is Fate.FAILED
         session.counts.returned += fate is Fate.RETURNED
         session.counts.claims_lost += fate is Fate.LOST
-        faulty = faulty or (charge is Charge.ENVIRONMENT and fate is not Fate.LOST)
+        excused = charge in {Charge.ENVIRONMENT, Charge.RETRY}
+        faulty = faulty or (excused and fate is not Fate.LOST)
     if faulty:
         yield from ops.Wait(key="environment", first=not session.fault_in_row)
         session.fault_in_row = True

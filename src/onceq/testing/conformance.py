@@ -51,6 +51,7 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
     window_behaviours.a_one_way_send_is_a_send,
     server_behaviours.the_last_abort_fails_an_element,
     server_behaviours.charges_follow_the_evidence,
+    server_behaviours.faults_count_where_others_are_done,
     server_behaviours.fresh_returned_and_suspects_take_turns,
     server_behaviours.a_kill_decides,
     server_behaviours.a_revoked_claim_never_finishes,

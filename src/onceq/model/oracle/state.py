@@ -322,9 +322,25 @@ def _record_abort(
     state.attempts.put(tx, state.attempts.new_key(), row)
 
 
+def _attempts(state: State, tx: Transaction, eid: UUID) -> list[AttemptRow]:
+    return [row for row in state.attempts.seen(tx) if row.eid == eid]
+
+
+def _others_committed(state: State, tx: Transaction, element: ElementRow) -> bool:
+    """Returns whether its server has finished others of its queue since its last abort."""
+    attempts = _attempts(state, tx, element.eid)
+    return bool(attempts) and any(
+        row.outcome == "done"
+        and row.server == element.claimed_by
+        and row.element.queue_id == element.queue_id
+        and row.finished_at > attempts[-1].ended_at
+        for row in state.history.seen(tx)
+    )
+
+
 def _falls_in_a_row(state: State, tx: Transaction, eid: UUID) -> int:
     """Returns how often in a row an element was held when the database fell."""
-    codes = [row.code for row in state.attempts.seen(tx) if row.eid == eid]
+    codes = [row.code for row in _attempts(state, tx, eid)]
     others = [at for at, code in enumerate(codes) if code != "database_fell"]
     return len(codes) - (others[-1] + 1 if others else 0)
 
@@ -344,10 +360,13 @@ def return_element(
     if charge is Charge.FELL:
         often = _falls_in_a_row(state, tx, element.eid) >= queue.settings.abort_limit
         charge = Charge.CHARGE if was_suspect and often else Charge.SUSPECT
-    if charge is Charge.ENVIRONMENT:
-        faults = min(faults + 1, 1000)
-        delay = _delay_ms(queue, faults)
-        if faults > FAULTS_UNCHARGED:
+    if charge in {Charge.ENVIRONMENT, Charge.RETRY}:
+        counted = charge is Charge.RETRY or _others_committed(state, tx, element)
+        charge = Charge.ENVIRONMENT
+        faults = min(faults + counted, 1000)
+        attempts = _attempts(state, tx, element.eid)
+        delay = _delay_ms(queue, 1 + sum(row.charge is charge for row in attempts))
+        if counted and faults > FAULTS_UNCHARGED:
             charge = Charge.CHARGE if was_suspect else Charge.SUSPECT
     if charge is not Charge.RELEASE:
         _record_abort(state, tx, element, charge, failure=failure)

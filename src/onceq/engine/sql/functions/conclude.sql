@@ -114,6 +114,15 @@ language sql volatile as $$
         from (select) one left join onceq.server s on s.incarnation = p_server
 $$;
 
+-- Whether a server has finished others of an element's queue since the element was aborted last: then a
+-- fault of the environment that befell it before and after befalls it alone.
+create or replace function onceq.others_committed(e onceq.element, p_server bigint) returns boolean
+language sql stable as $$
+    select exists (select from onceq.history h
+        where h.queue_id = e.queue_id and h.outcome = 'done' and h.server = p_server
+          and h.finished_at > (select max(a.ended_at) from onceq.attempt a where a.eid = e.eid))
+$$;
+
 -- How often in a row an element was held when the database fell, and nothing else became of it.
 create or replace function onceq.falls_in_a_row(p_eid uuid) returns bigint
 language sql stable as $$
@@ -125,7 +134,9 @@ $$;
 -- Returns a claimed element, charged as the evidence says (G7):
 --   charge       an abort of its own; the n-th fails it
 --   reject       the handler gave it up; it fails now
---   environment  the environment failed: uncharged 10 times, then it runs alone and is charged
+--   environment  the environment failed; counted only if this server has finished others since the
+--                last abort: uncharged 10 times, then it runs alone and is charged
+--   retry        the handler says that the environment failed: the same, and always counted
 --   suspect      it may have killed something: uncharged, runs alone from now on
 --   fell         the database fell while it was claimed: a suspect; one that ran alone is charged
 --                when the database fell as often in a row before as its queue's abort limit
@@ -138,6 +149,7 @@ language plpgsql volatile as $$
 declare
     q onceq.queue;
     is_suspect boolean := e.lane = 11;
+    is_counted boolean;
     delay_ms double precision := 0;
     due timestamptz;
 begin
@@ -146,10 +158,13 @@ begin
         p_charge := case when is_suspect and onceq.falls_in_a_row(e.eid) >= q.abort_limit
                          then 'charge' else 'suspect' end;
     end if;
-    if p_charge = 'environment' then
-        e.faults := least(e.faults + 1, 1000);
-        delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, least(e.faults - 1, 20)));
-        if e.faults > 10 then
+    if p_charge in ('environment', 'retry') then
+        is_counted := p_charge = 'retry' or onceq.others_committed(e, p_server);
+        p_charge := 'environment';
+        e.faults := least(e.faults + is_counted::integer, 1000);
+        delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, (select count(*) from (
+            select from onceq.attempt where eid = e.eid and charge = 'environment' limit 20) former)));
+        if is_counted and e.faults > 10 then
             p_charge := case when is_suspect then 'charge' else 'suspect' end;
         end if;
     end if;

@@ -268,7 +268,7 @@ begin
     select * into e from onceq.element where seq = p_seq and claimed_by = p_incarnation for update;
     perform setval(('onceq.started_' || slot)::regclass, 0) from onceq.server
         where incarnation = p_incarnation;
-    if p_charge = 'environment' then
+    if p_charge in ('environment', 'retry') then
         perform onceq.tidy_session();
     end if;
     if e.seq is null then

@@ -264,7 +264,7 @@ declare
 begin
     failed := 0; returned := 0;
     for bad in select x.seq, x.claimed_by, left(min(r.error), 4000) as error, left(min(r.code), 200) as code,
-                case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'environment' else 'charge' end as fate
+                case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'retry' else 'charge' end as fate
             from onceq.spark_reply r join onceq.element x on x.eid = r.eid
             where r.attempt = any (p_attempts) and (r.error is not null or r.eid = any (p_doubled))
               and x.claimed_by = any (onceq.spark_own(s)) group by x.seq order by x.seq loop
