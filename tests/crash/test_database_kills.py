@@ -67,11 +67,11 @@ def receive(clerk: RecordedClerk[Order, Receipt]) -> str:
     return found[0]
 
 
-@pytest.mark.parametrize(("concurrency", "charged"), [(1, {2}), (3, {1, 2})])
+@pytest.mark.parametrize("concurrency", [1, 3])
 def test_three_kills_of_postgresql_during_one_request_do_not_fail_it(
-    cluster: EmbeddedServer, tmp_path: Path, concurrency: int, charged: set[int]
+    cluster: EmbeddedServer, tmp_path: Path, concurrency: int
 ) -> None:
-    """The first makes it a suspect. Beside others, the second may: a crash can undo a claim."""
+    """They make it a suspect, and as long as they are fewer than its limit, charge nobody."""
     url = f"embedded:{cluster.directory}"
     files = tmp_path / "files"
     files.mkdir()
@@ -101,4 +101,4 @@ def test_three_kills_of_postgresql_during_one_request_do_not_fail_it(
         aborts = scalar(cluster.conninfo, "select max(aborts) from kills.history")
         effects = scalar(cluster.conninfo, "select count(*) from kills.effects")
         assert effects == 3
-        assert aborts in charged
+        assert aborts == 0

@@ -75,6 +75,8 @@ def test_what_is_finishing_while_its_incarnation_is_closed_is_never_stuck(
         end_as(server, end)
         wait_nothing_claimed(qm, other)
         assert qm.show("raw").depth == (0 if end == "commit" else 1)
+    charged = f"select count(*) from {repository}.attempt"
+    assert scalar(conninfo, charged) == 0  # a stop is nobody's fault
 
 
 def test_a_revoked_claim_never_finishes(

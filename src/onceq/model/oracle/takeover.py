@@ -72,6 +72,8 @@ def close_incarnation(state: State, tx: Transaction, op: ops.CloseIncarnation) -
         revoke(state, tx, op.incarnation, {})
         return False
     _take_over_slot(state, tx, row, {})
+    if state.servers.get(tx, row.slot) is not None and row.slot in state.markers:
+        state.markers[row.slot] = 0
     if row.backend == tx.backend:
         state.slots.pop(row.slot, None)
     return True

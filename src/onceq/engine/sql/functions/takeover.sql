@@ -48,7 +48,7 @@ end $$;
 
 -- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
 -- While its session lives, which may be just finishing or claiming, its row is left for a later
--- take_over.
+-- take_over, to which nothing of it was started.
 create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
 language plpgsql volatile as $$
 declare
@@ -60,6 +60,8 @@ begin
     is_gone := pg_try_advisory_xact_lock('onceq.server'::regclass::oid::integer, s.slot);
     if onceq.revoke(p_incarnation, null) and is_gone then
         delete from onceq.server where incarnation = p_incarnation;
+    else
+        perform setval(marker, 0) from to_regclass('onceq.started_' || s.slot) marker where marker is not null;
     end if;
     if s.backend_pid = pg_backend_pid() then
         perform pg_advisory_unlock('onceq.server'::regclass::oid::integer, s.slot);
