@@ -33,6 +33,7 @@ Spec = Annotated[
 LOOK_EVERY_S: Final = 0.2
 TEXTS: Final = {
     "ready": "process {pid} serves",
+    "hung": "process {pid} has a handler that hangs: it is charged, and the process killed",
     "died": "process {pid} ended with {code}; starting another in {delay_s:.1f} s",
     "killed": "process {pid} did not stop in time: revoked, uncharged, and killed",
 }

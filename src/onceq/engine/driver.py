@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 from psycopg.generators import execute, fetch_many
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, PGconn, Ping
 
 from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.binding import BINDINGS, Binding, Row
@@ -87,6 +87,11 @@ def _made_ours(
     again = session.set_text(settings, connection.info.server_version)
     connection.execute(again.encode())
     return again
+
+
+def is_rejecting(conninfo: str) -> bool:
+    """Returns whether PostgreSQL is there and takes no connections yet, or none any more."""
+    return PGconn.ping(conninfo.encode()) == Ping.REJECT
 
 
 def _connect(offers: list[str]) -> psycopg.Connection[Any]:

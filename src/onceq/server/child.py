@@ -8,8 +8,10 @@ JSON, to the pipe whose number it is given.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
+import signal
 import sys
 import threading
 import uuid
@@ -18,10 +20,11 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from onceq import errors
-from onceq.server.lives import UNMENDABLE
+from onceq.server.lives import UNMENDABLE, limit_s
 from onceq.server.loading import load
 from onceq.server.server import Server
 
+PR_SET_PDEATHSIG: Final = 1
 FINISHED: Final = 0
 ABANDONED: Final = 3
 """Exit code: something still ran at the deadline; it was revoked, uncharged."""
@@ -41,15 +44,18 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
     )
+    _thaw_with_parent()
+    loading = True
     try:
         server = loaded(spec)
+        loading = False
         threading.Thread(target=_stop_with_parent, args=(server,), daemon=True).start()
         with server.signals():
-            _report(fd, {"stop_timeout_s": server.stop_timeout_s})
+            _report(fd, {"stop_timeout_s": server.stop_timeout_s, "limits": limits_of(server)})
             finished = server.run(None, repository=repository, process=uuid.UUID(process))
     except errors.OnceqError as error:
-        final = isinstance(error, FINAL)
-        _report(fd, {"error": type(error).__name__, "text": str(error), "final": final})
+        said = {"error": type(error).__name__, "text": str(error), "loading": loading}
+        _report(fd, {**said, "final": isinstance(error, FINAL)})
         return FAILED
     return FINISHED if finished else ABANDONED
 
@@ -65,12 +71,23 @@ def loaded(spec: str) -> Server:
     return server
 
 
+def limits_of(server: Server) -> dict[str, int]:
+    """Returns how long a transaction may last for each queue, which the supervisor sees to."""
+    return {one.queue.name: limit_s(one) for one in server.handled}
+
+
 def _stop_with_parent(server: Server) -> None:
     while os.read(sys.stdin.fileno(), 4096):  # ends with the parent
         pass
     server.stop()
     threading.Event().wait(server.stop_timeout_s + PARENT_GONE_GRACE_S)
     os._exit(ABANDONED)  # nobody is left who would end us
+
+
+def _thaw_with_parent() -> None:
+    """Has this process go on when its parent dies while it is frozen by it; on Linux."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT))
 
 
 def _report(fd: int, content: dict[str, Any]) -> None:

@@ -32,6 +32,8 @@ RECONNECT_FIRST_S = 0.05
 RECONNECT_LONGEST_S = 5.0
 GOOD_LIFE_S = 1.0
 """A shorter life never went well."""
+SUPERVISED_GRACE_S = 10
+"""What a supervisor has time for, before the database ends an execution that hangs."""
 LIMIT_LONGEST_S = 2_147_483
 """A time-out of PostgreSQL counts milliseconds in 4 bytes."""
 UNMENDABLE = (
@@ -48,12 +50,16 @@ LOST = (errors.OperatingError, DatabaseError)
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a process serves: the database, the repository, its gate, its stop."""
+    """Where a process serves: the database, the repository, its gate, its stop.
+
+    grace_s: how much longer than its limit the database lets an execution be, for the supervisor.
+    """
 
     located: Located
     repository: str
     gate: Gate
     stop: threading.Event
+    grace_s: int = 0
 
 
 @dataclass(slots=True)
@@ -122,7 +128,7 @@ def live_async(site: Site, session: ServerSession, handled: list[Handled[Any, An
     asyncio.run(_live(site, session, handled))
 
 
-def _limit_s(one: Handled[Any, Any]) -> int:
+def limit_s(one: Handled[Any, Any]) -> int:
     """Returns the longest transaction: as many executions as may share it (G12)."""
     return min(one.queue.settings.execution_limit_s * one.batch, LIMIT_LONGEST_S)
 
@@ -133,6 +139,6 @@ def _options(
     return {
         "stop": site.stop,
         "gate": site.gate,
-        "limit_s": max(_limit_s(one) for one in handled),
+        "limit_s": min(max(limit_s(one) for one in handled) + site.grace_s, LIMIT_LONGEST_S),
         "wakes": session.wakes,
     }

@@ -24,9 +24,11 @@ import msgspec
 from onceq import errors
 from onceq.engine import migrate
 from onceq.engine.connection import Link
+from onceq.engine.driver import is_rejecting
 from onceq.engine.locate import locate
 from onceq.model import admin_ops, names, ops
 from onceq.server.child import ABANDONED
+from onceq.server.hanging import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -49,7 +51,10 @@ REPORT_BYTES_MAX: Final = 65_536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What became of a child. kind: started, ready, died, killed. code: minus a signal, or exit."""
+    """What became of a child. kind: started, ready, hung, died, killed.
+
+    code: minus a signal, or exit.
+    """
 
     kind: str
     pid: int
@@ -71,11 +76,15 @@ def backoff_s(deaths: int) -> float:
 
 
 class Child:
-    """A process that serves: one life. process: the id under which the repository knows it."""
+    """A process that serves: one life. process: the id under which the repository knows it.
+
+    limits: how long an execution of each queue may last, in seconds; none before it is ready.
+    """
 
     def __init__(self, spec: str, repository: str, environment: dict[str, str]) -> None:
         self.process = uuid.uuid4()
         self.began = time.monotonic()
+        self.limits: dict[str, float] = {}
         self._said = b""
         self._fd, theirs = os.pipe()
         os.set_blocking(self._fd, False)
@@ -163,7 +172,8 @@ class Processes:
         with self._signals(), contextlib.closing(locate(url)) as located:
             if located.embedded is not None:
                 migrate.apply_with(located.conninfo, names.check_repository(repository))
-            migrate.verify_with(located.conninfo, repository)
+            self._verify(located, repository)
+            watch = Watch(located, repository, self._living, self._hangs)
             try:
                 while not self._stop.is_set():
                     for place in self._places:
@@ -171,8 +181,33 @@ class Processes:
                             self._judge(ended, located, repository)
                     self._stop.wait(LOOK_EVERY_S)
             finally:
+                watch.close()
                 self._end_all(located, repository)
         return Ended(restarts=self._restarts, abandoned=self._abandoned)
+
+    def _verify(self, located: Located, repository: str) -> None:
+        """Checks the repository; waits for a database that goes down, or comes up, meanwhile."""
+        tries = 0
+        was_there = False
+        while not self._stop.is_set():
+            try:
+                migrate.verify_with(located.conninfo, repository)
+            except (errors.ConnectionLost, errors.EnvironmentFault, errors.CannotConnect) as error:
+                was_there = was_there or not isinstance(error, errors.CannotConnect)
+                if not (was_there or is_rejecting(located.conninfo)):
+                    raise
+                tries += 1
+                log.warning("PostgreSQL is not ready, trying again: %s", error)
+                self._stop.wait(backoff_s(tries))
+            else:
+                return
+
+    def _living(self) -> list[Child]:
+        """Returns the children of now; for another thread."""
+        return [place.child for place in self._places if place.child is not None]
+
+    def _hangs(self, child: Child) -> None:
+        self._told(Event(kind="hung", pid=child.pid))
 
     @contextlib.contextmanager
     def _signals(self) -> Generator[None]:
@@ -207,14 +242,18 @@ class Processes:
 
     def _heed(self, child: Child, report: dict[str, Any]) -> None:
         if "error" in report and report["final"]:
+            if report["loading"] and self._was_ready:  # as in the middle of a deployment
+                log.warning("process %s could not be loaded: %s", child.pid, report["text"])
+                return
             raise _error(report)
         if "stop_timeout_s" in report:
             self._was_ready = True
             self._stop_timeout_s = report["stop_timeout_s"]
+            child.limits = report["limits"]
             self._told(Event(kind="ready", pid=child.pid))
 
     def _died(self, place: Place, child: Child, code: int) -> None:
-        if not self._was_ready:
+        if not self._was_ready and code > 0:  # a signal says nothing of the program
             raise errors.InvalidValue(
                 f"{self._spec} could not be loaded: its process ended with {code} while it was "
                 "imported; what it said stands above"

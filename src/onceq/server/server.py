@@ -25,7 +25,7 @@ from onceq.engine.migrate import apply_with
 from onceq.manager.program import declare
 from onceq.model import names, ops
 from onceq.server.handlers import is_async
-from onceq.server.lives import Site, live, live_async
+from onceq.server.lives import SUPERVISED_GRACE_S, Site, live, live_async
 from onceq.server.program import Served, ServerSession
 
 if TYPE_CHECKING:
@@ -110,7 +110,8 @@ class Server:
     ) -> bool:
         """Serves until `stop`; declares its queues first. True: everything that ran, finished.
 
-        process: an id that no other run has, for who must revoke this one; by default a new one.
+        process: an id that no other run has, for a supervisor, which revokes and charges by it; by
+        default a new one.
         Survives the loss of its connections and of the database; raises what no later attempt
         mends: SchemaMissing, SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
         """
@@ -118,7 +119,8 @@ class Server:
         try:
             self._declare(located, repository)
             self._process = process or uuid.uuid4()
-            finished = self._run(located, repository)
+            grace_s = 0 if process is None else SUPERVISED_GRACE_S
+            finished = self._run(Site(located, repository, Gate(), self._stop, grace_s))
             if finished:  # else an abandoned handler's thread must still see the stop
                 self._stop.clear()
             return finished
@@ -150,8 +152,7 @@ class Server:
         finally:
             link.close()
 
-    def _run(self, located: Located, repository: str) -> bool:
-        site = Site(located, repository, Gate(), self._stop)
+    def _run(self, site: Site) -> bool:
         futures = self._begin(site)
         ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
         missing: set[str] = set()

@@ -1,0 +1,124 @@
+"""What the supervisor does about a handler that hangs: its process is ended, and it is charged.
+
+Used by `server.processes`, on a thread of its own. The process is frozen first, so that nothing in
+it says something else meanwhile; then the database is told; then the process is killed, and its
+place taken by another. What beside the hung one ran there comes back uncharged. Source: spec G7.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from typing import TYPE_CHECKING, Final
+
+from onceq import errors
+from onceq.engine import hung, silence
+from onceq.engine.connection import Link
+from onceq.model import admin_ops, ops
+from onceq.model.element import Charge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from uuid import UUID
+
+    from onceq.engine.hung import Hung
+    from onceq.engine.locate import Located
+    from onceq.server.processes import Child
+
+log = logging.getLogger("onceq.server")
+
+LOOK_S: Final = 1.0
+PATIENCE_S: Final = 10.0
+CODE: Final = "hung"
+
+
+class Watch:
+    """Looks after the children of a service. children: those of now, with their limits.
+
+    What hangs was seen twice: after a pause of the whole machine the first look says nothing.
+    told: of a child whose handler hangs, before it is killed.
+    """
+
+    def __init__(
+        self,
+        located: Located,
+        repository: str,
+        children: Callable[[], list[Child]],
+        told: Callable[[Child], None],
+    ) -> None:
+        self._link = Link(located, repository)
+        self._children = children
+        self._told = told
+        self._over = threading.Event()
+        self._seen: set[tuple[int, int]] = set()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Ends the watch, after what it is about."""
+        self._over.set()
+        self._thread.join(2 * PATIENCE_S)
+
+    def _run(self) -> None:
+        while not self._over.wait(LOOK_S):
+            try:
+                with self._link.bounded(silence.within(PATIENCE_S)):
+                    self._link.reconnect()
+                    self._look()
+            except errors.OnceqError as error:
+                log.info("could not look for handlers that hang: %s", error)
+        self._link.close()
+
+    def _look(self) -> None:
+        children = {child.process: child for child in self._children() if child.limits}
+        if not children:
+            return
+        limits: dict[str, float] = {}
+        for child in children.values():
+            limits |= child.limits
+        found = self._find(list(children), limits)
+        seen, self._seen = self._seen, {(one.incarnation, one.seq) for one in found}
+        again = [one for one in found if (one.incarnation, one.seq) in seen]
+        for process in dict.fromkeys(one.process for one in again):
+            self._end(children[process], limits)
+
+    def _find(self, processes: list[UUID], limits: Mapping[str, float]) -> list[Hung]:
+        return hung.find(self._link.connection, self._link.repository, processes, limits)
+
+    def _end(self, child: Child, limits: Mapping[str, float]) -> None:
+        """Charges what hangs in a child, revokes the rest, and kills it, whatever comes of that."""
+        child.signal(signal.SIGSTOP)
+        try:
+            found = self._find([child.process], limits)  # it may have gone on meanwhile
+            if not found:
+                child.signal(signal.SIGCONT)
+                return
+            self._told(child)
+            for backend_pid in {one.backend_pid for one in found}:
+                hung.end_session(self._link.connection, backend_pid)
+            for one in found:
+                self._charge(one, limits[one.queue])
+            for server in self._link.perform(admin_ops.ListServers()):
+                if server.process == child.process:
+                    self._link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
+        except errors.OnceqError as error:
+            log.warning("could not say what hangs in process %s: %s", child.pid, error)
+        child.signal(signal.SIGKILL)
+
+    def _charge(self, one: Hung, limit_s: float) -> None:
+        whose = "its handler" if one.is_named else "a handler of its batch"
+        text = (
+            f"{whose} ran for {one.ran_s:.0f} s, and the limit is {limit_s:g} s; "
+            "its process was ended"
+        )
+        log.warning("an element of %r hangs: %s", one.queue, text)
+        self._link.perform(
+            ops.AbortElement(
+                seq=one.seq,
+                incarnation=one.incarnation,
+                charge=Charge.CHARGE if one.is_named else Charge.SUSPECT,
+                code=CODE,
+                error=text,
+            )
+        )

@@ -1,0 +1,90 @@
+"""`onceq serve` goes on: a handler hangs, a child or PostgreSQL is gone at its start."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+
+import pytest
+
+import onceq
+from onceq.testing.proxy import Cut, Proxy, Side
+from tests.cli.parts import Cli
+from tests.cli.serve_hung_app import LONG, QUICK
+from tests.cli.test_serve import service
+from tests.parts import LIMIT_S, wait_until
+
+APP = "tests.cli.serve_hung_app"
+
+
+@pytest.mark.parametrize("where", ["python", "sql", "c"])
+def test_a_handler_that_hangs_is_charged_and_nothing_beside_it(
+    cli: Cli, qm: onceq.QueueManager, tmp_path: Path, where: str
+) -> None:
+    qm.declare(QUICK)
+    qm.declare(LONG)
+    mine = tmp_path / "long"
+    with (
+        service(cli, f"{APP}:server") as running,
+        qm.clerk("long", LONG) as long,
+        qm.clerk("till", QUICK) as clerk,
+    ):
+        long.send("innocent", str(mine))
+        wait_until(Path(f"{mine}.begun").exists)
+        clerk.send("hangs", where)
+        reply = clerk.receive(timeout_s=2 * LIMIT_S)
+        assert (reply.outcome, reply.attempts, reply.code) == (
+            onceq.RequestOutcome.FAILED,
+            2,
+            "hung",
+        )
+        assert reply.text is not None
+        assert "the limit is 1 s" in reply.text
+        Path(f"{mine}.goes_on").touch()
+        assert long.receive(timeout_s=LIMIT_S).value == "well"
+        assert {one.aborts for one in qm.lookup("innocent")} == {0}
+        clerk.send("next", "well")
+        assert clerk.receive(timeout_s=LIMIT_S).value.startswith("well")
+        assert running.stop() == 0
+        assert running.wait_for("stopped")["restarts"] == 2
+    assert [one["event"] for one in running.seen].count("hung") == 2
+
+
+def test_of_a_batch_the_one_that_hangs_is_found(cli: Cli, qm: onceq.QueueManager) -> None:
+    qm.declare(QUICK)
+    with qm.clerk("till", QUICK, window=5) as clerk:
+        clerk.send_many([("1", "well"), ("2", "python"), ("3", "well")])
+        with service(cli, f"{APP}:batches"):
+            found = {}
+            for _ in range(3):
+                reply = clerk.receive(timeout_s=3 * LIMIT_S)
+                found[reply.rid] = (reply.outcome, reply.code)
+    done = (onceq.RequestOutcome.DONE, None)
+    assert found == {"1": done, "2": (onceq.RequestOutcome.FAILED, "hung"), "3": done}
+
+
+def test_a_child_that_is_killed_while_it_imports_is_started_again(
+    cli: Cli, qm: onceq.QueueManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ONCEQ_TEST_DIES", str(tmp_path / "died"))
+    qm.declare(QUICK)
+    with service(cli, f"{APP}:server") as running, qm.clerk("till", QUICK) as clerk:
+        assert [one["event"] for one in running.seen].count("died") == 1
+        clerk.send("1", "well")
+        assert clerk.receive(timeout_s=LIMIT_S).value.startswith("well")
+        assert running.stop() == 0
+
+
+def test_postgresql_that_goes_while_it_starts_is_waited_for(
+    cli: Cli, qm: onceq.QueueManager, conninfo: str
+) -> None:
+    qm.declare(QUICK)
+    with (
+        tempfile.TemporaryDirectory(prefix="oq-") as directory,
+        Proxy(conninfo, Path(directory)) as proxy,
+    ):
+        proxy.plan(Cut(side=Side.BEFORE, pattern=re.compile("schema_version")))
+        with service(Cli(proxy.conninfo, cli.repository), f"{APP}:server") as running:
+            assert len(proxy.made) == 1
+            assert running.stop() == 0
