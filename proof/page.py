@@ -1,4 +1,4 @@
-"""The page docs/proof.md, made of a record and of nothing else, so that a test can compare them."""
+"""The page of the proof, made of a record and of nothing else, so that a test can compare them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from proof.record import Record, Shown
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
+DOCS = Path(__file__).resolve().parents[1] / "docs" / "maintainers"
 COMMANDS = {
     Size.PROOF: "WRITE=1 make proof",
     Size.LONG: "SIZE=long WRITE=1 make proof",
@@ -21,7 +21,7 @@ HEAD = """\
 # What the proof reached
 
 This page is written by the proof itself, when `WRITE=1` is set; do not edit it. How the layers work
-is in [reliability.md](reliability.md), what they hold onceq to in [guarantees.md](guarantees.md).
+is in [reliability.md](reliability.md); [guarantees.md](../guarantees.md) says what they test.
 """
 
 

@@ -27,7 +27,9 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m proof.mutants", description=__doc__)
     parser.add_argument("--list", action="store_true", help="say which there are, and end")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these mutants")
-    parser.add_argument("--write", action="store_true", help="run all, and write docs/mutants.md")
+    parser.add_argument(
+        "--write", action="store_true", help="run all, and write docs/maintainers/mutants.md"
+    )
     options = parser.parse_args(arguments)
     if options.write and options.only:
         parser.error("--write is of all mutants")

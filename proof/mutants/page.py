@@ -1,4 +1,4 @@
-"""docs/mutants.md: each mutant, what it breaks, and what caught it how fast; and the summary.
+"""The page of the mutants: what each breaks, and what caught it how fast; and the summary.
 
 Written by `python -m proof.mutants --write`, after a run of all. A tidy test holds that the page
 lists the mutants of the tables, no more and no less.
@@ -14,7 +14,7 @@ from proof.mutants.verdict import Fate, Verdict
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-PATH = ROOT / "docs" / "mutants.md"
+PATH = ROOT / "docs" / "maintainers" / "mutants.md"
 SHOWN_UNDER = ("src/onceq/engine/sql/functions/", "src/onceq/")
 
 HEAD = """\

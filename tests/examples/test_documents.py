@@ -15,7 +15,7 @@ DOCUMENTS = sorted(path for path in files() if path.suffix == ".md")
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-SOURCES = ROOT / "docs" / "sources.md"
+SOURCES = ROOT / "docs" / "maintainers" / "sources.md"
 STATUSES = {"yes", "part", "planned"}
 ROWS = {"G": 12, "Q": 19, "C": 19, "S": 10, "P": 9}
 

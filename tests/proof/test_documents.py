@@ -49,13 +49,13 @@ def test_the_files_named_are_there(named: str) -> None:
 
 
 def test_every_part_of_the_proof_is_explained() -> None:
-    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "maintainers" / "reliability.md").read_text(encoding="utf-8")
     explained = re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE)
     assert {part.name for part in PARTS} <= set(explained)
 
 
 def test_the_evidence_names_parts_that_are_explained() -> None:
-    text = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "maintainers" / "reliability.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^\| `([\w-]+)` \|", text, re.MULTILINE))
     for found in SECTION.finditer(PAGE):
         named = re.search(r"Parts:((?:\s+`[\w-]+`[^`.]*)+)\.", found[0])

@@ -66,7 +66,7 @@ def test_what_is_not_found_is_a_violation(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_page_says_how_many_ways_there_are_to_break_each_guarantee() -> None:
     told: Counter[str] = Counter()
     guarantee = ""
-    for line in (ROOT / "docs" / "history.md").read_text().splitlines():
+    for line in (ROOT / "docs" / "maintainers" / "history.md").read_text().splitlines():
         row = re.fullmatch(r"\| ?(?:\*\*(G\d+)\*\*)? ?\|.*\| ?(\d*) ?\|", line)
         if row:
             guarantee = row[1] or guarantee

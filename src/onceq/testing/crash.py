@@ -1,8 +1,8 @@
 """A crash at a place that has a name: a callable runs in a child process, and dies there.
 
-Used by the pytest plugin. The places are those of `onceq.engine.faultpoints`; docs/fault-points.md
-lists them. The child is forked, so that the callable may be any; it must open its own connections,
-and never uses the parent's.
+Used by the pytest plugin. The places are those of `onceq.engine.faultpoints`, listed in
+docs/maintainers/fault-points.md. The child is forked, so any callable will do; it must open
+connections of its own, and never use the parent's.
 """
 
 from __future__ import annotations
