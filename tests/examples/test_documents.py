@@ -14,6 +14,7 @@ from tests.tidy.source_tree import ROOT, files
 DOCUMENTS = sorted(path for path in files() if path.suffix == ".md")
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+SPAN = re.DOTALL | re.MULTILINE
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 SOURCES = ROOT / "docs" / "maintainers" / "sources.md"
 STATUSES = {"yes", "part", "planned"}
@@ -102,3 +103,21 @@ def test_decisions_are_numbered_without_a_gap_and_listed() -> None:
         assert f"]({path.name})" in listed
         for part in ("Context", "Decision", "Evidence", "Consequences"):
             assert f"\n## {part}\n" in text, f"{path.name} has no {part}"
+
+
+def test_the_readme_is_short_and_names_the_first_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 200
+    assert [command for command in ("make run", "make test") if f"`{command}`" not in text] == []
+
+
+def test_the_scoreboard_of_the_readme_is_that_of_the_record() -> None:
+    """Whoever records the scoreboard anew copies the table from the page into the README."""
+    tables = [
+        found[0]
+        for path in (ROOT / "README.md", ROOT / "docs" / "maintainers" / "proof.md")
+        for found in [re.search(r"^\| system, setting .*?\n\n", path.read_text("utf-8"), SPAN)]
+        if found is not None
+    ]
+    assert len(tables) == 2
+    assert tables[0] == tables[1]

@@ -1,11 +1,11 @@
-"""The README's quickstarts, word for word, in an empty directory, with the built wheel installed.
+"""The quickstart and the next steps, in an empty directory, with the built wheel installed.
 
 The wheel is built from this checkout and installed by pip into a new environment. What onceq
 depends on is not downloaded again: it comes from the environment that runs the tests, by a .pth
 file, which puts it behind the new environment's own packages. That onceq itself comes from the
 wheel is checked.
 
-In the README, a python block whose first line names a file is that file. The bash blocks are one
+A python block whose first line names a file is that file. The bash blocks are one
 script; the text blocks after them are what it prints, exactly.
 """
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 README = text_of("README.md")
+NEXT_STEPS = text_of("docs/next-steps.md")
 SCRIPT_S = 200
 
 
-def section(title: str) -> str:
-    """Return the text of one section of the README, up to the next of its level."""
-    found = re.search(rf"^## {re.escape(title)}.*?(?=^## |\Z)", README, re.DOTALL | re.MULTILINE)
-    assert found is not None, f"README.md has no section {title!r}"
+def section(title: str, page: str = README) -> str:
+    """Return the text of one section of a page, up to the next of its level."""
+    found = re.search(rf"^## {re.escape(title)}.*?(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    assert found is not None, f"there is no section {title!r}"
     return found.group()
 
 
@@ -53,12 +54,12 @@ def run(*command: str) -> str:
     return done.stdout
 
 
-def run_sections(titles: Sequence[str], directory: Path, prefix: Path) -> None:
-    """Run the sections' script in a directory, compare what it prints.
+def run_sections(sections: Sequence[str], directory: Path, prefix: Path) -> None:
+    """Run the script of some sections in a directory, compare what it prints.
 
     They are one script, as the reader has one shell.
     """
-    text = "".join(map(section, titles))
+    text = "".join(sections)
     assert len(write_files(text, directory)) == text.count("```python")
     found = blocks(text)
     printed, complaints = shell(found["bash"], directory, environment(prefix), SCRIPT_S)
@@ -100,10 +101,11 @@ def test_onceq_comes_from_the_wheel(prefix: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_the_native_server(tmp_path: Path, prefix: Path) -> None:
-    run_sections(["Quickstart", "A file of requests"], tmp_path, prefix)
+    sections = [section("Quickstart"), section("A file of requests", NEXT_STEPS)]
+    run_sections(sections, tmp_path, prefix)
 
 
 @pytest.mark.timeout(240)
 def test_spark(tmp_path: Path, prefix: Path) -> None:
     write_files(section("Quickstart"), tmp_path)
-    run_sections(["Spark"], tmp_path, prefix)
+    run_sections([section("Spark", NEXT_STEPS)], tmp_path, prefix)
