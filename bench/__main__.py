@@ -26,6 +26,7 @@ from bench import (
     record,
     recovery,
     rows,
+    simulator,
     spark_rows,
 )
 from bench.cases import CASES, targeted
@@ -47,6 +48,7 @@ QUESTIONS = {
     "recovery": recovery,
     "flatness": flatness,
     "old-requests": old_requests,
+    "simulator": simulator,
     "spark": spark_rows,
 }
 QUICK = Pace(rounds=3, slice_s=0.3)

@@ -157,14 +157,17 @@ class QueueOperations:
         pause, first = Pause(), True
         patience = silence.waiting(timeout_s)
         while (taken := self._take(on, queue, eid, patience)) is None:
-            delay_s = pause.next(
-                ops.Wait(key="claim", first=first, timeout_s=timeout_s), time.monotonic()
-            )
-            if delay_s is None:
+            if not self._wait(ops.Wait(key="claim", first=first, timeout_s=timeout_s), pause):
                 return None
-            self._closed.wait(delay_s)
             first = False
         return taken
+
+    def _wait(self, op: ops.Wait, pause: Pause) -> bool:
+        """Waits a little, or until this is closed; False: the deadline has passed."""
+        delay_s = pause.next(op, time.monotonic())
+        if delay_s is not None:
+            self._closed.wait(delay_s)
+        return delay_s is not None
 
     def _take(
         self,

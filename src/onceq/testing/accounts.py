@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from onceq.history import Violation
 from onceq.model.oracle.state import SERVED_ROLES
+from onceq.model.oracle.takeover import VERDICT_WITHIN
 from onceq.model.queue import JSON
 from onceq.testing.callers import SCRATCH
 from onceq.testing.participants import EXPECTS, World, kind_of
@@ -61,6 +62,26 @@ def is_drained(oracle: Oracle) -> bool:
     return not any(
         row.role in SERVED_ROLES and queues[row.queue_id].name != SCRATCH.name
         for row in oracle.state.elements.rows.values()
+    )
+
+
+def next_due_s(oracle: Oracle) -> float | None:
+    """Returns in how many seconds something becomes due that only time makes so; None: nothing."""
+    state = oracle.state
+    now = state.now()
+    dues = [
+        due
+        for row in state.elements.rows.values()
+        if row.role in SERVED_ROLES
+        for due in (row.not_before, row.expires_at)
+    ]
+    dues += [
+        row.missed_at + VERDICT_WITHIN
+        for row in state.servers.rows.values()
+        if row.missed_at is not None
+    ]
+    return min(
+        ((due - now).total_seconds() for due in dues if due is not None and due > now), default=None
     )
 
 

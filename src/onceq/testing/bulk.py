@@ -22,8 +22,8 @@ from onceq.files.submit import SubmitOrder, submit_by
 from onceq.history import events as ev
 from onceq.model import names, ops
 from onceq.testing.disk import ProcessDisk, SimulatedDisk
+from onceq.testing.functions import Line
 from onceq.testing.participants import EXPECTS, QUEUE, World, kind_of, reply_event
-from onceq.testing.threads import Line
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from onceq.engine.driver import PostgresDriver
+    from onceq.engine.waiting import Pause
     from onceq.model.element import Element, RequestState
-    from onceq.testing.threads import Line
+    from onceq.testing.functions import Line
 
 SCRATCH: Queue[bytes, bytes] = Queue("scratch", bytes, bytes)
 NEVER = (None, None, None)
@@ -63,6 +64,10 @@ class SimulatedQueueManager(QueueOperations):
 
     def _caller(self, connection: CallerConnection) -> PostgresDriver:
         return cast("PostgresDriver", cast("object", connection))
+
+    def _wait(self, op: ops.Wait, pause: Pause) -> bool:
+        del pause  # the simulator has its own, and its time
+        return self._link.perform(op)
 
 
 @dataclass(slots=True)

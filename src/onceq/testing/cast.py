@@ -16,6 +16,7 @@ from onceq.server.program import serve
 from onceq.testing.bulk import BulkLine, Shop, trade
 from onceq.testing.callers import Operator, Producer, Tagger, Taker, operate, produce, tag, take
 from onceq.testing.disk import SimulatedDisk
+from onceq.testing.functions import Line, as_program
 from onceq.testing.memory import MemoryDriver, memory_repository
 from onceq.testing.participants import (
     FLASH,
@@ -30,7 +31,6 @@ from onceq.testing.participants import (
     handler,
     killer,
 )
-from onceq.testing.threads import Line, as_program
 from onceq.testing.windowed import WindowedLife
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Actor:
     again: adds its next life, when its process died; None: it is a server's. awaited: the schedule
     is not over before it is. fences: its next life may begin while it lives. caller: the
     connection of a caller's own. machine: its disk.
-    waits_at: the version of the repository at which it found nothing to do; None: it is ready.
+    rung_at: the version of the repository that wakes it, which waits; 0: it is ready.
     wakes_at: when it looks again by itself, in seconds; None: a change alone wakes it.
     blocked_s: since when it waits for another's transaction.
     """
@@ -83,7 +83,7 @@ class Actor:
     machine: SimulatedDisk | None = None
     program: ops.Program[None] | None = None
     op: ops.Op[Any] | None = None
-    waits_at: int | None = None
+    rung_at: int = 0
     wakes_at: float | None = None
     blocked_s: float | None = None
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from onceq.testing.threads import Line
+    from onceq.testing.functions import Line
 
 
 @dataclass(slots=True, eq=False)

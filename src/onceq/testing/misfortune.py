@@ -61,6 +61,17 @@ INSIDE = (
 )
 """Ops of a transaction that others end: a ghost of one never commits."""
 
+STARTING = (ops.Begin, ops.Start, ops.Take)
+STEPS = frozenset(
+    (
+        steps.Caller,
+        steps.CallerBegins,
+        steps.CallerWrites,
+        steps.DiskStep,
+        steps.Renew,
+    )
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -122,6 +133,8 @@ class Misfortune(Cast):
 
     def _do(self, actor: Actor, op: ops.Op[Any]) -> Any:
         """Performs an Op, or a step, of a participant."""
+        if type(op) not in STEPS:  # most are of a participant's own connection
+            return actor.driver.perform_once(op)
         match op:
             case steps.Renew():
                 return self._renew(actor)
@@ -163,19 +176,23 @@ class Misfortune(Cast):
     def _perform(self, actor: Actor, op: ops.Op[Any]) -> Any:
         answer = self._do(actor, op)
         inner = plain(op)
-        self.coverage.ops[type(inner).__name__] += 1
-        if isinstance(inner, (ops.Begin, ops.Start, ops.Take)):
+        kind = type(inner)
+        self.coverage.ops[kind.__name__] += 1
+        if isinstance(inner, STARTING):
             self._started(inner)
-        if isinstance(inner, ops.Connect):
+        elif isinstance(inner, ops.Connect):
             self._epochs[answer.registrant_id] = answer.epoch
         elif isinstance(inner, ops.Register):
             self._epochs[answer[0].registrant_id] = answer[0].epoch
-        epoch = getattr(inner, "epoch", None)
-        registrant_id: int = getattr(inner, "registrant_id", None) or 0
-        if epoch is not None and epoch < self._epochs.get(registrant_id, 0):
-            text = f"{type(inner).__name__} of an old epoch took effect"
-            self.world.broken.append(("G6", getattr(inner, "rid", None), text))
+        elif hasattr(kind, "epoch"):
+            self._judge_epoch(inner)
         return answer
+
+    def _judge_epoch(self, op: Any) -> None:
+        """Notes that an Op of an epoch that is over has taken effect."""
+        if op.epoch is not None and op.epoch < self._epochs.get(op.registrant_id, 0):
+            text = f"{type(op).__name__} of an old epoch took effect"
+            self.world.broken.append(("G6", getattr(op, "rid", None), text))
 
     def _started(self, op: ops.Begin | ops.Start | ops.Take) -> None:
         row = self.oracle.state.elements.rows.get(op.seq)
@@ -224,10 +241,10 @@ class Misfortune(Cast):
 
         While that acknowledges what it wrote it is a power cut; else any.
         """
-        name = type(plain(op)).__name__
-        if actor.machine is None or name not in self._kept:
+        if actor.machine is None:
             return None
-        if not self.world.likely(KEPT_FOR[name]):
+        name = type(plain(op)).__name__
+        if name not in self._kept or not self.world.likely(KEPT_FOR[name]):
             return None
         self._kept.discard(name)
         if isinstance(op, ops.Acknowledge):
@@ -347,7 +364,7 @@ class Misfortune(Cast):
             if alone:
                 self.oracle.rollback(session)
             raise
-        if isinstance(inner, (ops.Begin, ops.Start, ops.Take)):
+        if isinstance(inner, STARTING):
             self._started(inner)
         self._ghosts.append((session, commits))
 

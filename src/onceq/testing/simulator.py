@@ -20,7 +20,7 @@ from onceq.history import FinalState, Place, Violation, check
 from onceq.history import events as ev
 from onceq.model import ops
 from onceq.model.oracle import Blocked
-from onceq.testing.accounts import check_accounts, is_drained
+from onceq.testing.accounts import check_accounts, is_drained, next_due_s
 from onceq.testing.callers import SCRATCH
 from onceq.testing.cast import Actor, Variant
 from onceq.testing.misfortune import Coverage, Misfortune
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 STEPS_MAX = 20_000
 IDLE_ROUNDS_MAX = 3000
+DUE = 0.8
+"""How likely the time moves on to what is due next, when nobody has anything to do."""
+CHANGES_SLEPT_MAX = (1, 4, 16)
+"""Who waits is woken by a change of the repository, of so many at most: one of these a schedule."""
 DOUBLINGS_MAX = 26
 """After so many rounds in which nothing happened, each wait is for years."""
 
@@ -62,6 +66,7 @@ class Simulation(Misfortune):
         self.seed = seed
         self._say = say
         self._idle_rounds = 0
+        self._rings = self._chance.choice(CHANGES_SLEPT_MAX)
         self._quiet = (0, 0)
 
     # --- the schedule -------------------------------------------------------------------------
@@ -93,9 +98,13 @@ class Simulation(Misfortune):
         if self.world.likely(0.02):
             self.world.clock.advance(self._chance.choice((0.001, 0.05, 1.1)))
         version, now = self.oracle.version, self.world.clock.seconds
-        ready = [actor for actor in self._actors if _is_ready(actor, version, now)]
+        ready = [
+            actor
+            for actor in self._actors
+            if actor.rung_at <= version or (actor.wakes_at is not None and actor.wakes_at <= now)
+        ]
         if ready:
-            busy = [actor for actor in ready if actor.waits_at is None]
+            busy = [actor for actor in ready if not actor.rung_at]
             chosen = busy if busy and self.world.likely(0.75) else ready
             self._step(self._chance.choice(chosen))
         elif self._ghosts:
@@ -104,7 +113,10 @@ class Simulation(Misfortune):
             self._idle(version)
 
     def _idle(self, version: int) -> None:
-        """Moves the time on: to what somebody waits for, and further the longer nothing happens."""
+        """Moves the time on: to what is next due, or a little, the more the longer nothing happens.
+
+        To what is due in most cases: else everybody looks often at what nothing but time changes.
+        """
         self._idle_rounds += 1
         before, rounds = self._quiet
         rounds = rounds + 1 if before == version else 0
@@ -112,6 +124,9 @@ class Simulation(Misfortune):
         wakes = [actor.wakes_at for actor in self._actors if actor.wakes_at is not None]
         until_s = max(0.0, min(wakes, default=0.0) - self.world.clock.seconds)
         jump_s = self._chance.choice((0.0, 0.02, 0.2)) * 2 ** min(rounds, DOUBLINGS_MAX)
+        due_s = next_due_s(self.oracle)
+        if due_s is not None and self.world.likely(DUE):
+            jump_s = due_s
         self.world.clock.advance(max(until_s, jump_s) + 1e-6)
 
     def _step(self, actor: Actor) -> None:
@@ -140,11 +155,11 @@ class Simulation(Misfortune):
         self._resume(actor, op, answer)
 
     def _answered(self, actor: Actor, op: ops.Op[Any], fault: str | None) -> Any:
-        actor.waits_at = actor.wakes_at = None
+        actor.rung_at, actor.wakes_at = 0, None
         if isinstance(op, ops.Wait):
             delay_s = actor.driver.wait_s(op)
             if delay_s is not None:
-                actor.waits_at = self.oracle.version
+                actor.rung_at = self.oracle.version + self._chance.randint(1, self._rings)
                 actor.wakes_at = self.world.clock.seconds + delay_s
             return delay_s is not None
         return self._perform(actor, op) if fault is None else self._suffer(actor, op, fault)
@@ -152,14 +167,14 @@ class Simulation(Misfortune):
     def _block(self, actor: Actor, op: ops.Op[Any]) -> None:
         """Lets an actor wait for another's transaction; a kill's wait has a deadline."""
         now = self.world.clock.seconds
-        actor.waits_at = self.oracle.version
+        actor.rung_at = self.oracle.version + 1
         if not isinstance(op, (ops.Kill, ops.CancelRequest)):
             return
         if actor.blocked_s is None:
             actor.blocked_s = now
         actor.wakes_at = actor.blocked_s + op.timeout_s
         if now >= actor.wakes_at:
-            actor.waits_at = actor.wakes_at = actor.blocked_s = None
+            actor.rung_at, actor.wakes_at, actor.blocked_s = 0, None, None
             self._resume(actor, op, errors.DeadlineExceeded("another's transaction did not end"))
 
     def _resume(self, actor: Actor, op: ops.Op[Any], answer: Any) -> None:
@@ -209,7 +224,7 @@ class Simulation(Misfortune):
         self._end_sessions(actor)
         actor.driver, actor.caller = self._driver(actor.process), None
         actor.program = actor.op = None
-        actor.waits_at = actor.wakes_at = None
+        actor.rung_at, actor.wakes_at = 0, None
 
     def _die(self, actor: Actor, *, machine: bool = False) -> None:
         """Kills the process of an actor: with a server's, all of its sessions; or the machine's."""
@@ -296,10 +311,6 @@ class Simulation(Misfortune):
 def _subject(event: ev.Event) -> str:
     """Returns the eid of what an event is about; of a fault, whom it befell."""
     return event.target if isinstance(event, ev.Fault) else getattr(event, "eid", "")
-
-
-def _is_ready(actor: Actor, version: int, now: float) -> bool:
-    return actor.waits_at != version or (actor.wakes_at is not None and actor.wakes_at <= now)
 
 
 def _dies_with(one: Actor, other: Actor, *, machine: bool) -> bool:

@@ -123,9 +123,12 @@ class Oracle:
         self._sessions: set[Session] = set()
         self._xids = 0
         self._opened = 0
-        self._ending: dict[type[Any], Callable[[Session], None]] = {
-            ops.Commit: self.commit,
-            ops.Rollback: self.rollback,
+        self._of_transactions: dict[type[Any], Callable[[Session, Any], Any]] = {
+            ops.BeginWork: lambda session, _: self.begin(session),
+            ops.Begin: self._begin,
+            ops.Finish: self._finish,
+            ops.Commit: lambda session, _: self.commit(session),
+            ops.Rollback: lambda session, _: self.rollback(session),
         }
 
     def session(self) -> Session:
@@ -142,25 +145,25 @@ class Oracle:
         """
         if session.is_over:
             raise ConnectionLost("this session is over")
-        ending = self._ending.get(type(op))
-        if ending is not None:
-            return cast("T", ending(session))
-        if isinstance(op, ops.BeginWork):
-            return cast("T", self.begin(session))
-        if isinstance(op, ops.Begin):
-            self.begin(session, token=op.token)
-            self.state.markers[op.slot] = op.seq
-            return cast("T", None)
-        answer = cast("T", self._answer(session, op))
-        if isinstance(op, ops.Finish) and op.commit:
+        answer: Callable[[Session, Any], Any]
+        answer = self._of_transactions.get(type(op), self._answer)
+        return cast("T", answer(session, op))
+
+    def _begin(self, session: Session, op: ops.Begin) -> None:
+        self.begin(session, token=op.token)
+        self.state.markers[op.slot] = op.seq
+
+    def _finish(self, session: Session, op: ops.Finish) -> ops.Finished:
+        finished: ops.Finished = self._answer(session, op)
+        if op.commit:
             self.commit(session)
-        return answer
+        return finished
 
     def _answer(self, session: Session, op: ops.Op[Any]) -> Any:
         tx = session.transaction
-        if tx is None and isinstance(op, (ops.Start, ops.Keep, ops.Undo)):
-            raise HandlerMisuse("the handler ended the transaction that it was given")
         if tx is None:
+            if isinstance(op, (ops.Start, ops.Keep, ops.Undo)):
+                raise HandlerMisuse("the handler ended the transaction that it was given")
             return self._alone(session, op)
         if tx.failed and not isinstance(op, ops.Undo):
             raise StatementRefused("the transaction has failed: roll it back", "25P02")
