@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from typing import Any, Self
 
-    from onceq.engine.binding import Binding
+    from onceq.engine.statement import Binding
     from onceq.history.events import Event, FinalState
     from proof.fault_programs import Orders
     from proof.fault_scenes import Scene

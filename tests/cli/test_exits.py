@@ -22,6 +22,7 @@ from tests.cli.parts import ROOT, Cli, run_here
         (errors.SettingsDiffer("x"), 1),
         (errors.RidReused("x"), 1),
         (errors.QueueNotEmpty("x"), 1),
+        (errors.IllegalState("x"), 1),
         (errors.QueueStopped("x"), 1),
         (errors.SchemaMismatch("x"), 1),
         (errors.Fenced("x"), 1),

@@ -1,4 +1,4 @@
-"""The machine of test_oracle with what clients do with replies (spec C15)."""
+"""The machine of test_oracle with what clients do with replies (spec C15), and who is forgotten."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
 
-from onceq.model import ops
-from tests.conformance.machine import PICK, RIDS, SERVERS, OracleMachine
+from onceq.model import admin_ops, ops
+from tests.conformance.machine import NAMES, PICK, RIDS, SERVERS, OracleMachine
 
 
 class ProcessingMachine(OracleMachine):
@@ -29,3 +29,10 @@ class ProcessingMachine(OracleMachine):
         if ends > 2:
             self.give(ops.SettleReply, xid=xid, counts=ends > 3, **reply)
         self.give(ops.LookUp, rid=rid)
+
+    @rule(name=NAMES, pick=PICK, thread=st.sampled_from([None, "", "t"]))
+    def forget(self, name: str, pick: int, thread: str | None) -> None:
+        self.give(admin_ops.ListClients)
+        self.give(admin_ops.ForgetClient, name=name, thread=thread, forced=pick % 3 == 0)
+        self.give(admin_ops.ListClients, name=name)
+        self.give(admin_ops.MeasureRates, over_s=0.5)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.conformance.drivers import PostgresRepository, SyncSession
 
 NUMBERED = frozenset({"seq", "registrant_id", "incarnation", "queue_id", "slot", "xid"})
-IGNORED = frozenset({"backend_pid", "created_at", "error"})
+IGNORED = frozenset({"backend_pid", "created_at", "error", "received_at"})
 """Given by PostgreSQL's own clock or processes, or words for people."""
 
 BLOCKED = object()

@@ -30,6 +30,7 @@ NOT_SIMULATED = {
     **dict.fromkeys(
         ["FindRequests", "ListAttempts"], "they only read what is past: tests/conformance"
     ),
+    "ForgetClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(["Post", "Posted"], "a Send whose answer is read later: test_one_way"),
     "Wait": "moves the time instead of being performed: no fault can hit it",

@@ -29,6 +29,7 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
     (errors.RidReused, VIOLATION),
     (errors.QueueNotEmpty, VIOLATION),
     (errors.StatementRefused, VIOLATION),
+    (errors.IllegalState, VIOLATION),
     (errors.UsageError, USAGE),
     (errors.SchemaMismatch, VIOLATION),
     (errors.SchemaTooNew, VIOLATION),

@@ -10,6 +10,7 @@ import typer
 from onceq.cli import (
     auditing,
     bulk,
+    clients,
     enqueueing,
     pipelines,
     queues,
@@ -49,6 +50,7 @@ def make_app() -> typer.Typer:
     command(app, "submit")(bulk.submit_file)
     command(app, "collect")(bulk.collect_replies)
     app.add_typer(queues.app, name="queue")
+    app.add_typer(clients.app, name="client")
     app.add_typer(requests.request_app, name="request")
     app.add_typer(requests.error_app, name="error")
     command(app, "redrive")(requests.redrive)

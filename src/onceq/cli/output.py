@@ -27,6 +27,7 @@ PROSE: Final = {"error", "found", "advice", "text"}
 """Columns that hold sentences, which may be folded."""
 PROSE_WIDTH_MIN: Final = 30
 GAP: Final = 2
+UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,16 +90,24 @@ class Output:
 def _width(columns: Sequence[str], cells: list[list[str]]) -> int:
     """Returns how wide a table is printed on a terminal: only prose is folded into its column.
 
-    Where ids, names and times do not fit, the terminal folds the line: nobody can copy half an eid.
+    Where ids, names and times do not fit, the terminal folds the line: nobody can copy half an eid,
+    or half a path that stands in a sentence.
     """
-    fixed = sum(
-        max([len(name), *(len(line[at]) for line in cells)])
-        for at, name in enumerate(columns)
-        if name not in PROSE
-    )
-    gaps = GAP * (len(columns) - 1)
-    prose = sum(name in PROSE for name in columns)
-    return max(Console().width, fixed + gaps + prose * PROSE_WIDTH_MIN)
+    needed = GAP * (len(columns) - 1)
+    for at, name in enumerate(columns):
+        found = [line[at] for line in cells]
+        if name in PROSE:
+            words = [len(word) for text in found for word in text.split()]
+            needed += max([PROSE_WIDTH_MIN, *words])
+        else:
+            needed += max(len(text) for text in (name, *found))
+    return max(Console().width, needed)
+
+
+def duration(seconds: float) -> str:
+    """Returns a length of time as a person reads it, in its largest unit."""
+    unit, name = next((one for one in UNITS if seconds >= one[0]), UNITS[-1])
+    return f"{seconds / unit:.1f} {name}"
 
 
 def hint(text: str) -> None:

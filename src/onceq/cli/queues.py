@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from onceq.cli.command import Place, command
+from onceq.cli.output import duration
 from onceq.model import ops
 from onceq.model.queue import Queue, QueueSettings
 
 if TYPE_CHECKING:
+    from onceq.model.admin_ops import Rates
     from onceq.model.queue import QueueInfo
 
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: what there is, and changes to it.")
@@ -28,7 +30,10 @@ NOTES: Final = {
     "error_queue": "Where failed elements go; default: NAME.error.",
 }
 
-COLUMNS: Final = ("name", "kind", "depth", "ready", "claimed", "waiting", "suspect", "held", "open")
+COLUMNS: Final = (
+    *("name", "kind", "depth", "ready", "claimed", "waiting", "suspect", "held"),
+    *("oldest", "done/min", "open"),
+)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")]
 Enqueue = Annotated[bool, typer.Option("--enqueue", help="Only for enqueue.")]
@@ -73,21 +78,42 @@ def as_row(info: QueueInfo) -> dict[str, Any]:
 def list_queues(
     place: Place,
     *,
-    replies: Annotated[bool, typer.Option(help="Also the private reply queues.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also the private reply queues of clients.")
+    ] = False,
 ) -> None:
-    """List the queues and how many elements are where."""
+    """List the queues: how many elements are where, the oldest's age, requests done in a minute."""
     with place.open() as qm:
-        found = [as_row(info) for info in qm.queues() if replies or info.kind != "reply"]
-    place.output.rows(COLUMNS, found)
+        found = [info for info in qm.queues() if every or info.kind != "reply"]
+        rates = qm.rates()
+    rows = [as_row(info) | _of_late(info, rates) for info in found]
+    if not place.as_json:
+        rows = [row | _for_people(row) for row in rows]
+    place.output.rows(COLUMNS, rows)
+
+
+def _of_late(info: QueueInfo, rates: Rates) -> dict[str, Any]:
+    """Returns how old a queue's oldest element is, by the database's clock, and its rate."""
+    age = None if info.oldest_at is None else max(0.0, (rates.at - info.oldest_at).total_seconds())
+    return {"oldest_age_s": age, "done_per_minute": rates.per_minute.get(info.name)}
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    age, rate = row["oldest_age_s"], row["done_per_minute"]
+    return {
+        "oldest": None if age is None else duration(age),
+        "done/min": None if rate is None else f"{rate:.0f}",
+    }
 
 
 @command(app, "show")
 def show(place: Place, queue: Name) -> None:
     """Show a queue: its settings, and how many elements are where."""
     with place.open() as qm:
-        row = as_row(qm.show(queue))
+        info = qm.show(queue)
+        row = as_row(info) | _of_late(info, qm.rates())
     if not place.as_json:
-        row.update(row.pop("settings"))
+        row |= row.pop("settings")
     place.output.item(row)
 
 

@@ -16,13 +16,14 @@ import psycopg
 from psycopg.generators import execute, fetch_many
 
 from onceq.engine import faultpoints, forking, left_open, session, silence
-from onceq.engine.binding import BINDINGS, Binding, Row
+from onceq.engine.binding import BINDINGS
 from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
 from onceq.engine.gate import Gate
 from onceq.engine.identity import is_alive
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts
 from onceq.engine.silence import OwnAsyncConnection
+from onceq.engine.statement import Binding, Row
 from onceq.engine.waiting import Pause
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import ops

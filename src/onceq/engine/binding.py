@@ -6,42 +6,39 @@ manager is a class in `model.ops`, a function in `sql/functions`, and a row here
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any
-
-from psycopg.types.json import Jsonb
 
 from onceq.engine.decoding import (
     ATTEMPT_COLUMNS,
+    CLIENT_COLUMNS,
     ELEMENT_COLUMNS,
+    FORGOTTEN_COLUMNS,
     OLD_REQUEST_COLUMNS,
     QUEUE_COLUMNS,
     REQUEST_COLUMNS,
     SERVER_COLUMNS,
     attempt,
+    client_info,
     connection,
     element,
+    forgotten,
     old_request,
     outstanding,
     queue_info,
+    rates,
     registered,
     request_state,
     server_info,
     thread_tags,
     whereabouts,
 )
+from onceq.engine.statement import Binding, Row, call
 from onceq.model import admin_ops, ops
 from onceq.model.element import Fate, KillAnswer
 from onceq.model.end_user import end_user_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-Row = tuple[Any, ...]
-
-BINARY_ARRAYS = frozenset({"bytea[]", "bigint[]"})
-"""Lists that may be long: psycopg would escape and send them as text."""
 
 
 def _scalar(rows: Sequence[Row]) -> Any:
@@ -84,72 +81,8 @@ def _finish_bells(rows: Sequence[Row]) -> list[str]:
     return [row[2] for row in rows if row[0] is None and row[2] is not None]
 
 
-def _no_bells(_: Sequence[Row]) -> list[str]:
-    return []
-
-
 def _value(row: Row) -> Any:
     return row[0]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Binding:
-    """How an Op is said in SQL.
-
-    sql: with {schema}. and one %s a parameter. parameters: (field of the Op, SQL type).
-    decode: rows to answer. writes: a lost connection leaves its effect unknown. bells: rows to the
-    bells to ring once what the statement did has committed.
-    """
-
-    sql: str
-    parameters: tuple[tuple[str, str], ...]
-    decode: Callable[[Sequence[Row]], Any]
-    writes: bool = True
-    bells: Callable[[Sequence[Row]], list[str]] = _no_bells
-    getters: tuple[Callable[[Any], Any], ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        getters = tuple(_getter(name, kind) for name, kind in self.parameters)
-        object.__setattr__(self, "getters", getters)
-
-    def text(self, schema: str) -> str:
-        """Returns the statement for a repository."""
-        marks = ", ".join(
-            f"{'%b' if kind in BINARY_ARRAYS else '%s'}::{kind}" for _, kind in self.parameters
-        )
-        return self.sql.format(schema=schema, marks=marks)
-
-    def arguments(self, op: ops.Op[Any]) -> list[Any]:
-        """Returns the Op's fields as parameters."""
-        return [get(op) for get in self.getters]
-
-
-def _getter(name: str, kind: str) -> Callable[[Any], Any]:
-    """Returns what takes a field out of an Op, as psycopg wants it for this SQL type."""
-    get = attrgetter(name)
-    if kind == "jsonb":
-        return lambda op: None if get(op) is None else Jsonb(get(op))
-    return (lambda op: get(op).value) if name == "charge" else get
-
-
-def call(
-    function: str,
-    parameters: str,
-    decode: Callable[[Sequence[Row]], Any],
-    columns: str = "*",
-    *,
-    writes: bool = True,
-    bells: Callable[[Sequence[Row]], list[str]] = _no_bells,
-) -> Binding:
-    """Returns the binding to a function. parameters: 'field type, field type, ...'."""
-    pairs = [part.split(maxsplit=1) for part in parameters.split(",") if part.strip()]
-    return Binding(
-        sql=f"select {columns} from {{schema}}.{function}({{marks}})",
-        parameters=tuple((name, kind) for name, kind in pairs),
-        decode=decode,
-        writes=writes,
-        bells=bells,
-    )
 
 
 _WHO = "registrant_id integer, epoch bigint, "
@@ -378,6 +311,22 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         parameters=(),
         decode=_each(server_info),
         writes=False,
+    ),
+    admin_ops.MeasureRates: Binding(
+        sql="select at, queue, done * 60 / %s::double precision"
+        " from {schema}.count_done(%s::double precision)",
+        parameters=(("over_s", "double precision"),) * 2,
+        decode=rates,
+        writes=False,
+    ),
+    admin_ops.ListClients: call(
+        "list_clients", "name text", _each(client_info), CLIENT_COLUMNS, writes=False
+    ),
+    admin_ops.ForgetClient: call(
+        "forget_client",
+        "name text, thread text, forced boolean, timeout_s double precision",
+        _each(forgotten),
+        FORGOTTEN_COLUMNS,
     ),
     admin_ops.Identify: Binding(
         sql="select repository_id from {schema}.repository",

@@ -6,7 +6,7 @@ Private to the binding.
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onceq.engine.cursors import Unreadable
 from onceq.model import admin_ops, ops
@@ -20,6 +20,9 @@ from onceq.model.element import (
     Whereabouts,
 )
 from onceq.model.queue import QueueInfo, QueueSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Row = tuple[Any, ...]
 
@@ -46,6 +49,13 @@ REQUEST_COLUMNS = (
     " enqueued_at, not_before, expires_at, finished_at, server_host, server_pid,"
     " correlation_id, body_bytes"
 )
+
+CLIENT_COLUMNS = (
+    "name, thread, state, epoch, s_rid, s_state, r_rid, requests, replies, kept, waits,"
+    " created_at, connected_at, sent_at, received_at"
+)
+
+FORGOTTEN_COLUMNS = "thread, epoch, s_rid, r_rid, cancelled, replies, kept, registrations"
 
 SERVER_COLUMNS = "slot, incarnation, process, host, pid, backend_pid, started_at, alive, claims"
 
@@ -168,6 +178,22 @@ def outstanding(row: Row) -> ops.OutstandingRequest:
 def request_state(row: Row) -> RequestState:
     """Returns where a rid is."""
     return RequestState(**_by_name(REQUEST_COLUMNS, row))
+
+
+def client_info(row: Row) -> admin_ops.ClientInfo:
+    """Returns what is known of a client."""
+    return admin_ops.ClientInfo(**_by_name(CLIENT_COLUMNS, row))
+
+
+def forgotten(row: Row) -> admin_ops.Forgotten:
+    """Returns a thread of a client that is forgotten."""
+    return admin_ops.Forgotten(**_by_name(FORGOTTEN_COLUMNS, row))
+
+
+def rates(rows: Sequence[Row]) -> admin_ops.Rates:
+    """Returns how much was done of late. There is a row at least: of no queue, with the time."""
+    done = {name: count for _, name, count in rows if name is not None}
+    return admin_ops.Rates(at=rows[0][0], per_minute=done)
 
 
 def server_info(row: Row) -> admin_ops.ServerInfo:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.pq.abc import PGresult
 
-    from onceq.engine.binding import Binding, Row
+    from onceq.engine.statement import Binding, Row
     from onceq.model import ops
 
 MARK = re.compile(rb"%[sb]")

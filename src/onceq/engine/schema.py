@@ -26,6 +26,7 @@ MIGRATIONS = (
     "0005_spark_number",
     "0006_mend",
     "0007_verdicts",
+    "0008_connected",
 )
 FUNCTION_FILES = (
     "base",
@@ -40,6 +41,7 @@ FUNCTION_FILES = (
     "server",
     "takeover",
     "registration",
+    "client",
     "spark",
     "spark_commit",
     "views",

@@ -13,7 +13,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.pq import TransactionStatus
 
-from onceq.engine import binding, faults, forking
+from onceq.engine import faults, forking, statement
 from onceq.engine.bell import host_key
 from onceq.errors import (
     CannotConnect,
@@ -165,10 +165,10 @@ class Statements:
 
     __slots__ = ("_table",)
 
-    def __init__(self, repository: str, table: dict[type[Any], binding.Binding]) -> None:
+    def __init__(self, repository: str, table: dict[type[Any], statement.Binding]) -> None:
         self._table = {kind: (row, row.text(repository).encode()) for kind, row in table.items()}
 
-    def of(self, op: ops.Op[Any]) -> tuple[binding.Binding, bytes]:
+    def of(self, op: ops.Op[Any]) -> tuple[statement.Binding, bytes]:
         """Returns the binding of an Op and its SQL."""
         return self._table[type(op)]
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onceq.engine.binding import Binding, call
+from onceq.engine.statement import Binding, call
 from onceq.model import archive_ops as archive
 from onceq.model import spark_ops as ops
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onceq.engine.binding import Row
+    from onceq.engine.statement import Row
     from onceq.model.ops import Op
 
 _WHO = "server_id integer, epoch bigint, "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from onceq import errors
-from onceq.model import names, ops
+from onceq.model import admin_ops, names, ops
 from onceq.model.element import Charge, Fate, OldRequest, RequestOutcome
 from onceq.model.queue import content_type_of
 
@@ -160,6 +160,27 @@ def kill_op(eid: UUID, timeout_s: float) -> ops.Kill:
     wait_s = names.check_timeout(timeout_s)
     return ops.Kill(
         eid=names.check_eid(eid), timeout_s=names.TIMEOUT_S_MAX if wait_s is None else wait_s
+    )
+
+
+def rates_op(over_s: float) -> admin_ops.MeasureRates:
+    """Returns the checked Op that measures rates. InvalidValue."""
+    window_s = names.check_timeout(over_s)
+    if not window_s:
+        raise errors.InvalidValue(f"over_s is a number of seconds above 0, not {over_s!r}")
+    return admin_ops.MeasureRates(over_s=window_s)
+
+
+def forget_op(
+    name: str, thread: str | None, *, forced: bool, timeout_s: float
+) -> admin_ops.ForgetClient:
+    """Returns the checked Op that forgets a client. InvalidName, InvalidValue."""
+    wait_s = names.check_timeout(timeout_s)
+    return admin_ops.ForgetClient(
+        name=names.check_id("registrant", name),
+        thread=names.check_id("thread", thread) if thread else thread,
+        forced=names.check_flag("forced", forced),
+        timeout_s=names.TIMEOUT_S_MAX if wait_s is None else wait_s,
     )
 
 

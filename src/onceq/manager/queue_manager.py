@@ -21,7 +21,8 @@ from onceq.engine.unwrap import Callers
 from onceq.engine.waiting import Pause
 from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
-from onceq.model import names, ops
+from onceq.manager.registrations import RegistrationOperations
+from onceq.model import admin_ops, names, ops
 from onceq.model.queue import Queue, QueueInfo, content_type_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class QueueOperations:
+class QueueOperations(RegistrationOperations):
     """The operations on a repository, for any number of threads: see `onceq.engine.links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
@@ -97,6 +98,10 @@ class QueueOperations:
     def queues(self) -> list[QueueInfo]:
         """Returns all queues, by name."""
         return self._link.perform(ops.ListQueues())
+
+    def rates(self, over_s: float = 60.0) -> admin_ops.Rates:
+        """Returns how many requests of each queue are done a minute, by the last over_s seconds."""
+        return self._link.perform(program.rates_op(over_s))
 
     def destroy(self, queue: str) -> None:
         """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
@@ -249,93 +254,6 @@ class QueueOperations:
         found = self._link.perform(op)
         self._link.perform(ops.Settle())
         return found
-
-    # --- registrations ----------------------------------------------------------------------
-
-    def register(
-        self,
-        queue: str,
-        registrant: str,
-        *,
-        thread: str = "",
-        stable: bool = True,
-        life: ops.Registered | None = None,
-    ) -> list[ops.Registered]:
-        """Registers with a queue, durably: the first is this registration, then its siblings'.
-
-        Each tells the last operation: kind, tag, eid. life: a registration of this same life of
-        the registrant, with another queue; without it a new life begins and fences the former.
-        stable: False keeps no record of operations. Source: BHM90 4.3.
-        """
-        return self._link.perform(
-            ops.Register(
-                queue=names.check_queue(queue),
-                name=names.check_id("registrant", registrant),
-                thread=names.check_id("thread", thread) if thread != "" else "",
-                stable=names.check_flag("stable", stable),
-                epoch=None if life is None else life.epoch,
-            )
-        )
-
-    def threads(self, registrant: str) -> list[ops.ThreadTags]:
-        """Returns the tags of every thread of a client, by thread; it fences nobody (C7).
-
-        Each tells what it sent and received last, its checkpoint and its state; a client that has
-        lost all connects them one by one. Source: BHM90 5.
-        """
-        return self._link.perform(ops.Threads(name=names.check_id("registrant", registrant)))
-
-    def deregister(self, queue: str, handle: ops.Registered) -> bool:
-        """Destroys the registration of a handle with a queue. Fenced."""
-        return self._link.perform(
-            ops.Deregister(
-                registrant_id=handle.registrant_id,
-                epoch=handle.epoch,
-                queue=names.check_queue(queue),
-            )
-        )
-
-    def enqueue_tagged(
-        self, queue: str, handle: ops.Registered, body: bytes, tag: bytes | None = None
-    ) -> UUID:
-        """Enqueues, recording kind, eid, tag and a copy of the element. Fenced, TooLarge."""
-        return self._link.perform(
-            ops.EnqueueTagged(
-                registrant_id=handle.registrant_id,
-                epoch=handle.epoch,
-                queue=names.check_queue(queue),
-                body=names.check_bytes("body", body),
-                tag=names.check_tag(tag),
-            )
-        )
-
-    def dequeue_tagged(
-        self,
-        queue: str,
-        handle: ops.Registered,
-        tag: bytes | None = None,
-        *,
-        timeout_s: float | None = 0.0,
-    ) -> Element | None:
-        """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
-        op = ops.Dequeue(
-            queue=names.check_queue(queue),
-            registrant_id=handle.registrant_id,
-            epoch=handle.epoch,
-            tag=names.check_tag(tag),
-        )
-        timeout_s = names.check_timeout(timeout_s)
-        return self._link.run(program.dequeue(op, timeout_s), timeout_s)
-
-    def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
-        """Reads the copy of the element last operated upon, whoever dequeued it since."""
-        return self._link.perform(
-            ops.ReadLast(
-                registrant_id=handle.registrant_id,
-                epoch=handle.epoch,
-                queue=names.check_queue(queue),
-            )
-        )
 
     # --- lifetime ---------------------------------------------------------------------------
 

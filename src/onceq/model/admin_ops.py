@@ -1,4 +1,4 @@
-"""Ops for operators and bulk programs: who serves, and which rids a registrant has used.
+"""Ops for operators and bulk programs: who serves, who sends, which rids a registrant has used.
 
 Values like those in `ops`; performed by the same drivers.
 """
@@ -46,3 +46,91 @@ class RidRange(Op["tuple[str, str] | None"]):
 
     registrant_id: int
     prefix: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientInfo:
+    """A registrant, or a thread of one, as operators see it.
+
+    state: "new", "connected", "disconnected"; a client that died is connected. s_rid, s_state,
+    r_rid: as connect says them. requests: sent, and not ended. replies: not acknowledged. kept:
+    acknowledged, and kept by its wish. waits: a session of it waits for a reply now. connected_at:
+    since when it has its epoch. sent_at, received_at: as far as history tells.
+    """
+
+    name: str
+    thread: str
+    state: str
+    epoch: int
+    s_rid: str | None
+    s_state: str
+    r_rid: str | None
+    requests: int
+    replies: int
+    kept: int
+    waits: bool
+    created_at: datetime
+    connected_at: datetime | None
+    sent_at: datetime | None
+    received_at: datetime | None
+
+    @property
+    def seen_at(self) -> datetime:
+        """When it was heard of last: it connected, sent, or recorded what it had received."""
+        heard = (self.created_at, self.connected_at, self.sent_at, self.received_at)
+        return max(one for one in heard if one is not None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListClients(Op["list[ClientInfo]"]):
+    """Every registrant by name and thread, or those of one name. It fences nobody."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forgotten:
+    """A thread of a client that is forgotten, and what it left. epoch: its life is over with this.
+
+    s_rid, r_rid: what a later connect says that it sent and received last. cancelled: requests.
+    replies, kept: removed, as in ClientInfo. registrations: with queues, beside its own.
+    """
+
+    thread: str
+    epoch: int
+    s_rid: str | None
+    r_rid: str | None
+    cancelled: int
+    replies: int
+    kept: int
+    registrations: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetClient(Op["list[Forgotten]"]):
+    """Frees what a client has left that does not come back; a tombstone stays (finding 3).
+
+    thread: None is each of them. Nothing for a name that is not known. IllegalState (it is
+    connected, or has something outstanding, and is not forced; or a request of it is in the state
+    of a Spark query), DeadlineExceeded: nothing happened. forced: its requests are cancelled.
+    """
+
+    name: str
+    thread: str | None = None
+    forced: bool = False
+    timeout_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How much was done of late. at: the database's time. per_minute: requests, by queue."""
+
+    at: datetime
+    per_minute: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRates(Op["Rates"]):
+    """How many requests of each queue took effect, by what history holds of the last over_s."""
+
+    over_s: float = 60.0

@@ -355,6 +355,8 @@ def _look(world: World, qm: QueueOperations, line: Line) -> None:
         qm.read(eid)
         qm.resolve(eid)
     qm.queues()
+    qm.clients()
+    qm.rates()
     for server in line.perform(admin_ops.ListServers()):
         if server.claims < 0:
             world.broken.append(("G4", None, f"{server}"))

@@ -46,6 +46,8 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
     window_behaviours.fewer_are_kept_from_the_next_life_on,
     window_behaviours.a_late_reply_is_found_behind_those_handed_out,
     window_behaviours.threads_have_tags_of_their_own,
+    window_behaviours.a_client_that_is_forgotten_leaves_a_tombstone,
+    window_behaviours.a_registrant_is_forgotten_with_its_registrations,
     window_behaviours.a_request_is_found_where_it_is,
     window_behaviours.a_late_request_is_alerted_once,
     window_behaviours.a_one_way_send_is_a_send,

@@ -41,7 +41,16 @@ CHANCES = {
     **dict.fromkeys(
         (
             *("Acknowledge", "ClaimEid", "CloseIncarnation", "Deregister", "DestroyQueue"),
-            *("EnqueueMany", "ListServers", "ReadElement", "Redrive", "ReplyTaken", "RidRange"),
+            *(
+                "EnqueueMany",
+                "ListClients",
+                "ListServers",
+                "MeasureRates",
+                "ReadElement",
+                "Redrive",
+                "ReplyTaken",
+                "RidRange",
+            ),
             *("Settle", "Undo"),
         ),
         0.5,

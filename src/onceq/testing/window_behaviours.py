@@ -8,7 +8,7 @@ from onceq import errors
 from onceq.clerk import program as clerk
 from onceq.clerk import receiving
 from onceq.clerk.recovery import recover
-from onceq.model import ops
+from onceq.model import admin_ops, ops
 from onceq.model.element import RequestOutcome
 from onceq.model.queue import Queue
 from onceq.testing.ground import (
@@ -23,6 +23,7 @@ from onceq.testing.ground import (
     refuses,
     same,
     send,
+    where,
 )
 
 if TYPE_CHECKING:
@@ -205,3 +206,58 @@ def a_one_way_send_is_a_send(place: Repository) -> None:
     except errors.QueueStopped:
         client.run(clerk.connect(session))
     same((session.s_rid, session.r_rid, list(session.outstanding)), ("3", "2", ["3"]))
+
+
+def a_client_that_is_forgotten_leaves_a_tombstone(place: Repository) -> None:
+    """It is fenced, nothing is left of it, and no rid of it is run again (finding 3)."""
+    declared(place)
+    operator, server = place.session(), place.session()
+    client, session = client_of(place, window=10)
+    life = live(server)
+    send(client, session, "1")
+    execute(server, life, claim(server, life)[0])
+    receive(client, session, b"checkpoint")
+    send(client, session, "2")
+    execute(server, life, claim(server, life)[0])
+    send(client, session, "3")
+    refuses(operator, errors.IllegalState, admin_ops.ForgetClient(name="till-7"))
+    (before,) = operator.perform(admin_ops.ListClients())
+    same((before.state, before.s_rid, before.requests, before.replies), ("connected", "3", 1, 2))
+    (gone,) = operator.perform(admin_ops.ForgetClient(name="till-7", forced=True))
+    same((gone.s_rid, gone.r_rid, gone.cancelled, gone.replies), ("3", "1", 1, 2))
+    same(where(operator, "3"), {("finished", "cancelled")})
+    (after,) = operator.perform(admin_ops.ListClients(name="till-7"))
+    same((after.state, after.requests, after.replies, after.waits), ("disconnected", 0, 0, False))
+    same(operator.perform(admin_ops.ForgetClient(name="nobody")), [])
+    old = {"registrant_id": session.registrant_id, "epoch": session.epoch}
+    refuses(client, errors.Fenced, ops.Outstanding(**old))
+    again, renewed = client_of(place)
+    same((renewed.was, renewed.s_rid, renewed.r_rid), ("disconnected", "3", "1"))
+    same((renewed.ckpt, len(renewed.outstanding)), (None, 0))
+    same(send(again, renewed, "2").state, "done")
+    again.run(clerk.connect(renewed))
+    again.run(clerk.disconnect(renewed))
+    (unforced,) = operator.perform(admin_ops.ForgetClient(name="till-7", thread=""))
+    same((unforced.cancelled, unforced.replies), (0, 0))
+
+
+def a_registrant_is_forgotten_with_its_registrations(place: Repository) -> None:
+    """It registers anew, as one that was never there, and the thread beside it stays."""
+    declared(place)
+    operator = place.session()
+    (one,) = operator.perform(ops.Register(queue="orders", name="device"))
+    operator.perform(ops.Register(queue="orders", name="device", thread="t"))
+    operator.perform(
+        ops.EnqueueTagged(
+            registrant_id=one.registrant_id, epoch=one.epoch, queue="orders", body=b"", tag=b"t"
+        )
+    )
+    forget = admin_ops.ForgetClient(name="device", thread="", forced=True)
+    (gone,) = operator.perform(forget)
+    same((gone.registrations, gone.cancelled), (1, 0))
+    old = {"registrant_id": one.registrant_id, "epoch": one.epoch}
+    refuses(operator, errors.Fenced, ops.ReadLast(queue="orders", **old))
+    states = [one.state for one in operator.perform(admin_ops.ListClients(name="device"))]
+    same(states, ["disconnected", "connected"])
+    anew = operator.perform(ops.Register(queue="orders", name="device"))[0]
+    same((anew.kind, anew.tag), (None, None))

@@ -49,7 +49,7 @@ def own_rows(state: State, tx: Transaction, registrant_id: int) -> list[ElementR
     ]
 
 
-def _kept(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
+def kept_replies(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
     """Returns the replies kept after their acknowledgement, in the order of that."""
     kept = [
         row
@@ -67,7 +67,13 @@ def connect(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
     reply_queue = who.reply_queue_id
     if reply_queue is None:
         reply_queue = queues.new_queue(state, tx, name, "reply").queue_id
-    now = replace(who, epoch=who.epoch + 1, state="connected", reply_queue_id=reply_queue)
+    now = replace(
+        who,
+        epoch=who.epoch + 1,
+        state="connected",
+        reply_queue_id=reply_queue,
+        connected_at=state.now(),
+    )
     state.registrants.put(tx, who.registrant_id, now)
     if op.keep is not None:
         _trim_kept(state, tx, who.registrant_id, op.keep)
@@ -76,11 +82,11 @@ def connect(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
         epoch=now.epoch,
         reply_queue=name,
         was=who.state,
-        **_session_tags(state, tx, now),
+        **session_tags(state, tx, now),
     )
 
 
-def _session_tags(state: State, tx: Transaction, who: RegistrantRow) -> dict[str, Any]:
+def session_tags(state: State, tx: Transaction, who: RegistrantRow) -> dict[str, Any]:
     """Returns what a thread of a client sent and received last."""
     found = last(state, tx, who.registrant_id, who.reply_queue_id)
     received = RegistrationRow(registrant_id=0, queue_id=0) if found is None else found[1]
@@ -103,7 +109,7 @@ def threads(state: State, tx: Transaction, op: ops.Threads) -> list[ops.ThreadTa
     found = [row for row in state.registrants.seen(tx) if row.name == op.name]
     answer: list[ops.ThreadTags] = []
     for who in sorted(found, key=lambda row: row.thread):
-        tags = _session_tags(state, tx, who)
+        tags = session_tags(state, tx, who)
         del tags["s_no"]
         own = own_rows(state, tx, who.registrant_id)
         answer.append(
@@ -177,6 +183,7 @@ def record_receive(
         rid=rid,
         sent_rid=sent[0],
         sent_no=sent[1],
+        recorded_at=state.now(),
     )
     record(state, tx, row)
 
@@ -187,7 +194,7 @@ def _free_replies(
     gone = [
         row for row in own_rows(state, tx, registrant_id) if row.role == "reply" and row.rid in rids
     ]
-    kept_no = max((row.kept_no for row in _kept(state, tx, registrant_id)), default=0)
+    kept_no = max((row.kept_no for row in kept_replies(state, tx, registrant_id)), default=0)
     for row in gone:
         place = rids.index(row.rid)
         kept = replace(row, lane=KEPT_LANE, kept_no=kept_no + place + 1)
@@ -198,7 +205,7 @@ def _free_replies(
 
 
 def _trim_kept(state: State, tx: Transaction, registrant_id: int, keep: int) -> None:
-    kept = _kept(state, tx, registrant_id)
+    kept = kept_replies(state, tx, registrant_id)
     for row in kept[: max(0, len(kept) - keep)]:
         state.elements.put(tx, row.seq, None)
 
@@ -322,7 +329,7 @@ def _expire_requests(state: State, tx: Transaction, registrant_id: int) -> None:
 
 def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]:
     if op.rid is not None:
-        own = own_rows(state, tx, op.registrant_id) + _kept(state, tx, op.registrant_id)
+        own = own_rows(state, tx, op.registrant_id) + kept_replies(state, tx, op.registrant_id)
         named = [row for row in own if row.rid == op.rid and row.role == "reply"]
         return [row for row in named if row.rid not in op.skip]
     replies = [

@@ -5,8 +5,11 @@ Private to the oracle; the twin of `views.sql`.
 
 from __future__ import annotations
 
+from collections import Counter
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from onceq.model import admin_ops
 from onceq.model.admin_ops import ServerInfo
 from onceq.model.element import (
     Attempt,
@@ -21,7 +24,7 @@ from onceq.model.oracle.state import check_epoch, queue_of
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from onceq.model import admin_ops, ops
+    from onceq.model import ops
     from onceq.model.oracle.rows import ElementRow, HistoryRow, Transaction
     from onceq.model.oracle.state import State
 
@@ -245,3 +248,16 @@ def rid_range(state: State, tx: Transaction, op: admin_ops.RidRange) -> tuple[st
         if row.registrant_id == op.registrant_id and row.rid.startswith(op.prefix)
     ]
     return (min(used), max(used)) if used else None
+
+
+def measure_rates(state: State, tx: Transaction, op: admin_ops.MeasureRates) -> admin_ops.Rates:
+    """Answers MeasureRates."""
+    now = state.now()
+    queues = [one for one in state.queues.seen(tx) if one.kind == "request" and not one.destroyed]
+    ended = Counter(
+        row.element.queue_id
+        for row in state.history.seen(tx)
+        if row.outcome == "done" and row.finished_at > now - timedelta(seconds=op.over_s)
+    )
+    done = {one.name: ended[one.queue_id] * 60 / op.over_s for one in queues}
+    return admin_ops.Rates(at=now, per_minute=done)

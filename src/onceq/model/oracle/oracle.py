@@ -10,6 +10,7 @@ from onceq.model.oracle import (
     clients,
     executions,
     lookups,
+    operators,
     queues,
     registrations,
     replies,
@@ -90,6 +91,9 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     admin_ops.ListServers: lookups.list_servers,
     admin_ops.Identify: lookups.identify,
     admin_ops.RidRange: lookups.rid_range,
+    admin_ops.MeasureRates: lookups.measure_rates,
+    admin_ops.ListClients: operators.list_clients,
+    admin_ops.ForgetClient: operators.forget_client,
 }
 """What answers each Op; a test may give an Oracle another table, to see it caught."""
 

@@ -67,7 +67,7 @@ def register(state: State, tx: Transaction, op: ops.Register) -> list[ops.Regist
     queue = find_queue(state, tx, op.queue)
     who = anchor(state, tx, op.name, op.thread)
     if op.epoch is None:
-        who = replace(who, epoch=who.epoch + 1, state="connected")
+        who = replace(who, epoch=who.epoch + 1, state="connected", connected_at=state.now())
         state.registrants.put(tx, who.registrant_id, who)
     else:
         check_epoch(state, tx, who.registrant_id, op.epoch)

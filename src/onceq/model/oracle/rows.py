@@ -55,6 +55,7 @@ class RegistrantRow(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     state: str = "new"
     reply_queue_id: int | None = None
+    connected_at: datetime | None = None
 
 
 class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,6 +103,7 @@ class RegistrationRow(msgspec.Struct, frozen=True, kw_only=True):
     user: EndUser | None = None
     sent_rid: str | None = None
     sent_no: int | None = None
+    recorded_at: datetime | None = None
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,8 @@ begin
     id := onceq.anchor(p_name, p_thread);
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, id);
     if p_epoch is null then
-        update onceq.registrant r set epoch = r.epoch + 1, state = 'connected' where r.registrant_id = id;
+        update onceq.registrant r set epoch = r.epoch + 1, state = 'connected', connected_at = onceq.now()
+            where r.registrant_id = id;
     else
         perform onceq.check_epoch(id, p_epoch);
     end if;

@@ -44,7 +44,8 @@ begin
             returning queue_id into who.reply_queue_id;
     end if;
     update onceq.registrant r set epoch = who.epoch + 1, state = 'connected',
-        reply_queue_id = who.reply_queue_id, bell = current_setting('onceq_setting.bell', true)
+        reply_queue_id = who.reply_queue_id, bell = current_setting('onceq_setting.bell', true),
+        connected_at = onceq.now()
         where r.registrant_id = connect.registrant_id;
     epoch := who.epoch + 1;
     reply_queue := 'reply-' || registrant_id;

@@ -18,6 +18,18 @@ set enable_seqscan = off as $$
     from onceq.element where queue_id = p_queue_id
 $$;
 
+-- How many requests of each queue were done in the last p_over_s, and the time by which that is. Each is
+-- counted by the index of its queue: as a join it might read all of history.
+create or replace function onceq.count_done(p_over_s double precision)
+returns table (at timestamptz, queue text, done bigint)
+language sql stable
+set enable_seqscan = off as $$
+    with moment as materialized (select onceq.now() as at)
+    select m.at, q.name, (select count(*) from onceq.history h where h.queue_id = q.queue_id
+        and h.outcome = 'done' and h.finished_at > m.at - make_interval(secs => p_over_s))
+    from moment m left join onceq.queue q on q.kind = 'request' and q.destroyed_at is null
+$$;
+
 create or replace view onceq.queues as
 select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durable, q.abort_limit,
        q.backoff_ms, q.backoff_max_ms, q.execution_limit_s, q.body_bytes_max, q.tag_bytes_max,

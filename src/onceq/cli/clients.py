@@ -1,0 +1,92 @@
+"""`onceq client list` and `onceq client forget`: who sends, and what is left of who does not."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from onceq.cli.command import Place, command
+from onceq.cli.exits import NOT_FOUND, OK
+from onceq.cli.output import hint
+
+if TYPE_CHECKING:
+    from onceq.model.admin_ops import ClientInfo
+
+app: Final = typer.Typer(no_args_is_help=True, help="Clients: who there is, and to forget one.")
+
+COLUMNS: Final = (
+    *("name", "thread", "state", "epoch", "outstanding", "replies", "waits", "last sent"),
+    *("last received", "last seen"),
+)
+FORGOTTEN: Final = ("thread", "cancelled", "replies", "kept", "registrations", "s_rid", "r_rid")
+
+
+def as_row(info: ClientInfo) -> dict[str, Any]:
+    """Returns a client as the command line shows it."""
+    return {**asdict(info), "outstanding": info.requests, "seen_at": info.seen_at}
+
+
+def _for_people(row: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **row,
+        "thread": row["thread"] or None,
+        "last sent": row["s_rid"],
+        "last received": row["r_rid"],
+        "last seen": row["seen_at"],
+    }
+
+
+@command(app, "list")
+def list_clients(
+    place: Place,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only of this name.")] = None,
+) -> int:
+    """List the clients: how far each is, requests outstanding, replies not collected, last seen.
+
+    A client that died is as connected as one that lives; `waits` is one that waits for a reply now.
+    Exit 3 when there is none of a name.
+    """
+    with place.open() as qm:
+        rows = [as_row(info) for info in qm.clients(name)]
+    place.output.rows(COLUMNS, rows if place.as_json else [_for_people(row) for row in rows])
+    if name is not None and not rows:
+        hint(f"onceq: no client {name!r} was ever here")
+        return NOT_FOUND
+    return OK
+
+
+@command(app, "forget")
+def forget(
+    place: Place,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The client, as `list` names it.")],
+    *,
+    thread: Annotated[
+        str | None, typer.Option(help="Only this thread of it; '' is the one without a name.")
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force", help="Even when connected: its requests are cancelled, it is fenced."
+        ),
+    ] = False,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for who holds it.")
+    ] = 10.0,
+) -> int:
+    """Forget a client that does not come back: its replies, checkpoint and registrations go.
+
+    Refused (exit 2) while it is connected or has something outstanding; with --force its life is
+    over and its requests are cancelled. What failed and is held in error queues stays. Should it
+    connect again, it is told what it had sent last, and no rid of it is run twice. Exit 3: there
+    is no such client.
+    """
+    with place.open() as qm:
+        gone = qm.forget(name, thread=thread, forced=force, timeout_s=timeout_s)
+    rows = [{"name": name, **asdict(one)} for one in gone]
+    if not rows:
+        hint(f"onceq: no client {name!r} is here: `onceq client list` shows them")
+        return NOT_FOUND
+    place.output.rows(("name", *FORGOTTEN), rows)
+    return OK

@@ -1,0 +1,132 @@
+"""Registrations of the queue manager, and clients as operators see them.
+
+A part of `QueueOperations`; its twin for asyncio is `async_registrations.py`. Source: BHM90 4.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from onceq.manager import program
+from onceq.model import admin_ops, names, ops
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from onceq.engine.links import Links
+    from onceq.model.element import Element
+
+
+class RegistrationOperations:
+    """What is done with registrations, and with clients."""
+
+    _link: Links
+
+    def register(
+        self,
+        queue: str,
+        registrant: str,
+        *,
+        thread: str = "",
+        stable: bool = True,
+        life: ops.Registered | None = None,
+    ) -> list[ops.Registered]:
+        """Registers with a queue, durably: the first is this registration, then its siblings'.
+
+        Each tells the last operation: kind, tag, eid. life: a registration of this same life of
+        the registrant, with another queue; without it a new life begins and fences the former.
+        stable: False keeps no record of operations. Source: BHM90 4.3.
+        """
+        return self._link.perform(
+            ops.Register(
+                queue=names.check_queue(queue),
+                name=names.check_id("registrant", registrant),
+                thread=names.check_id("thread", thread) if thread != "" else "",
+                stable=names.check_flag("stable", stable),
+                epoch=None if life is None else life.epoch,
+            )
+        )
+
+    def threads(self, registrant: str) -> list[ops.ThreadTags]:
+        """Returns the tags of every thread of a client, by thread; it fences nobody (C7).
+
+        Each tells what it sent and received last, its checkpoint and its state; a client that has
+        lost all connects them one by one. Source: BHM90 5.
+        """
+        return self._link.perform(ops.Threads(name=names.check_id("registrant", registrant)))
+
+    def clients(self, name: str | None = None) -> list[admin_ops.ClientInfo]:
+        """Returns every client, a row a thread, or those of one name: how far each is, and has."""
+        wanted = None if name is None else names.check_id("registrant", name)
+        return self._link.perform(admin_ops.ListClients(name=wanted))
+
+    def forget(
+        self,
+        name: str,
+        *,
+        thread: str | None = None,
+        forced: bool = False,
+        timeout_s: float = 10.0,
+    ) -> list[admin_ops.Forgotten]:
+        """Forgets a client that does not come back: its replies, checkpoint and registrations go.
+
+        thread: one of it; None: each. An empty answer: it is not known. What stays tells a later
+        connect that it is disconnected, and what it sent last, so that no rid is run twice.
+        IllegalState: it is connected, or has something outstanding, and is not forced; forced, its
+        life is over, and its requests are cancelled. DeadlineExceeded: nothing happened.
+        """
+        return self._link.perform(
+            program.forget_op(name, thread, forced=forced, timeout_s=timeout_s), timeout_s
+        )
+
+    def deregister(self, queue: str, handle: ops.Registered) -> bool:
+        """Destroys the registration of a handle with a queue. Fenced."""
+        return self._link.perform(
+            ops.Deregister(
+                registrant_id=handle.registrant_id,
+                epoch=handle.epoch,
+                queue=names.check_queue(queue),
+            )
+        )
+
+    def enqueue_tagged(
+        self, queue: str, handle: ops.Registered, body: bytes, tag: bytes | None = None
+    ) -> UUID:
+        """Enqueues, recording kind, eid, tag and a copy of the element. Fenced, TooLarge."""
+        return self._link.perform(
+            ops.EnqueueTagged(
+                registrant_id=handle.registrant_id,
+                epoch=handle.epoch,
+                queue=names.check_queue(queue),
+                body=names.check_bytes("body", body),
+                tag=names.check_tag(tag),
+            )
+        )
+
+    def dequeue_tagged(
+        self,
+        queue: str,
+        handle: ops.Registered,
+        tag: bytes | None = None,
+        *,
+        timeout_s: float | None = 0.0,
+    ) -> Element | None:
+        """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
+        op = ops.Dequeue(
+            queue=names.check_queue(queue),
+            registrant_id=handle.registrant_id,
+            epoch=handle.epoch,
+            tag=names.check_tag(tag),
+        )
+        timeout_s = names.check_timeout(timeout_s)
+        return self._link.run(program.dequeue(op, timeout_s), timeout_s)
+
+    def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
+        """Reads the copy of the element last operated upon, whoever dequeued it since."""
+        return self._link.perform(
+            ops.ReadLast(
+                registrant_id=handle.registrant_id,
+                epoch=handle.epoch,
+                queue=names.check_queue(queue),
+            )
+        )
