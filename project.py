@@ -38,7 +38,7 @@ TESTED = ((3, 11), (3, 12), (3, 13))
 VENV_BYTES_MIN = 2_000_000_000  # .venv takes 1.5 GB, most of it PySpark and PostgreSQL
 BUILD_BYTES_MIN = 2_000_000_000  # PySpark comes as a source archive and is unpacked twice
 KEYED = ("requirements.txt", "requirements-data.txt", "pyproject.toml", "src/onceq/version.py")
-CHECKED = ("src", "tests", "examples", "bench", "proof")  # those that hold Python, and this file
+CHECKED = ("src", "tests", "examples", "bench", "proof", "docs")  # with Python; and this file
 FAST_TESTS = ("tests/tidy", "tests/model", "tests/simulation")
 FAST_SCHEDULES = "3000"  # simulated crash schedules in `check`
 TELLING = {"Collecting": 2, "Downloading": 2, "Building": 4, "Installing": 3}
@@ -497,6 +497,12 @@ def target_torture() -> int:
     become(*arguments)
 
 
+def target_docs() -> int:
+    """Build the documentation into build/docs; a link that leads nowhere is an error."""
+    set_up()
+    become("-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs", ".", "build/docs")
+
+
 def target_clean() -> int:
     """Remove .venv, .data and what the tools left."""
     with setup_lock():
@@ -516,6 +522,7 @@ TARGETS = {
     "bench": target_bench,
     "torture": target_torture,
     "proof": target_proof,
+    "docs": target_docs,
     "setup": target_setup,
     "clean": target_clean,
 }

@@ -105,6 +105,16 @@ def test_decisions_are_numbered_without_a_gap_and_listed() -> None:
             assert f"\n## {part}\n" in text, f"{path.name} has no {part}"
 
 
+def test_the_first_page_of_the_documentation_lists_all_others() -> None:
+    """What it lists is the sidebar of `make docs`."""
+    docs = ROOT / "docs"
+    text = (docs / "README.md").read_text(encoding="utf-8")
+    pages = {page.relative_to(docs).as_posix() for page in DOCUMENTS if docs in page.parents}
+    decisions = {page for page in pages if page.startswith("adr/") and page != "adr/README.md"}
+    unlisted = pages - decisions - {"README.md"}
+    assert [page for page in sorted(unlisted) if f"]({page})" not in text] == []
+
+
 def test_the_readme_is_short_and_names_the_first_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert len(text.splitlines()) <= 200
