@@ -66,7 +66,12 @@ def test_show_tells_every_abort(cli: Cli, failed: uuid.UUID) -> None:
     last = finished["aborted"][-1]
     assert (last["code"], last["charge"]) == ("ValueError", "charge")
     assert last["pid"] or last["server"]
-    assert "abort 1" in cli("request", "show", str(failed)).out
+    assert 'File "' in last["traceback"]
+    shown = cli("request", "show", str(failed)).out
+    assert "abort 1" in shown
+    assert shown.count('    raise ValueError("it is bad")') == len(
+        rows
+    )  # once each, not once an abort
 
 
 def test_find_pages_through_what_has_ended(
@@ -113,6 +118,10 @@ def test_show_tells_the_server_of_what_runs(cli: Cli, qm: onceq.QueueManager) ->
 def test_errors_are_listed_and_redriven(cli: Cli, failed: uuid.UUID) -> None:
     (held,) = cli.json("error", "list").lines
     assert (held["eid"], held["queue"], held["code"]) == (str(failed), "orders.error", "ValueError")
+    assert held["where"].startswith("test_requests.py:")
+    assert held["where"].endswith(" in handler")
+    assert held["where"] in cli("error", "list").out
+    assert held["traceback"].endswith("ValueError: it is bad\n")
     assert cli.json("error", "list", "--queue", "orders").lines == [held]
     assert cli.json("error", "list", "--queue", "orders.error").lines == [held]
     (new,) = cli.json("redrive", str(failed)).lines

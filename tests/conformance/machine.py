@@ -382,7 +382,7 @@ class OracleMachine(RuleBasedStateMachine):
         elif self.claims:
             one = self.claims[-1 - pick % len(self.claims)]
             held: dict[str, Any] = {"seq": one["seq"], "incarnation": one["life"], "charge": charge}
-            self.give(ops.AbortElement, code="Bad", error="no", **held)
+            self.give(ops.AbortElement, code="Bad", error="no", traceback=f"at {pick}", **held)
 
     # --- all of it
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -28,8 +30,9 @@ OLD_COLUMNS: Final = (
     *("rid", "registrant", "queue", "outcome", "attempts", "code", "enqueued_at", "finished_at"),
     *("waited_s", "service_s"),
 )
-ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "error")
+ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "where", "error")
 BODIES: Final = {"body", "reply"}
+FRAME: Final = re.compile(r'^ *File "(?:.*[/\\])?([^/\\"]+)", line (\d+), in (.+)$', re.MULTILINE)
 REDRIVES: Final = {(True, False, False), (False, True, True)}
 """What may be given together: an EID alone, or --queue with --all."""
 
@@ -75,11 +78,29 @@ def _code(missed: str | None) -> int:
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:
     """Returns a row of `show` without its list of aborts, which become a line each."""
     aborts = row.pop("aborted")
+    shown: str | None = None
     for number, one in enumerate(aborts, 1):
         where = f"{one['host']} {one['pid']}" if one["host"] else f"incarnation {one['server']}"
         said = f"{one['charge'].value}: {one['code']}: {one['error']} ({where})"
         row[f"abort {number}"] = f"{plain(one['ended_at'])} {said}"
+        trace: str | None = one["traceback"]
+        if trace is not None and trace != shown:  # one that is as before is not shown again
+            row[f"abort {number}"] += "\n" + textwrap.indent(trace, "    ").rstrip()
+            shown = trace
     return row
+
+
+def place_in(traceback: str | None) -> str | None:
+    """Returns where an exception was raised: the last place that its traceback names."""
+    found = FRAME.findall(traceback or "")
+    return "{}:{} in {}".format(*found[-1]) if found else None
+
+
+def _held(qm: QueueManager, state: RequestState) -> dict[str, Any]:
+    """Returns what failed as `error list` shows it: with the traceback of its last abort."""
+    aborts = qm.attempts(state.eid)
+    traceback = aborts[-1].traceback if aborts else None
+    return as_row(state) | {"where": place_in(traceback), "traceback": traceback}
 
 
 @command(request_app, "show")
@@ -181,10 +202,13 @@ def list_errors(
     queue: Annotated[str | None, typer.Option(help="Only of this queue, or error queue.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
 ) -> None:
-    """List what failed and is held in error queues, the latest first."""
+    """List what failed and is held in error queues, the latest first.
+
+    WHERE is the line of the handler that raised; --json has the whole traceback.
+    """
     with place.open() as qm:
         held = qm.lookup(state="held", queue=_error_queue(qm, queue), limit=limit)
-        place.output.rows(ERROR_COLUMNS, [as_row(state) for state in held])
+        place.output.rows(ERROR_COLUMNS, [_held(qm, state) for state in held])
 
 
 def redrive(

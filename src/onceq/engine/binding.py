@@ -303,7 +303,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ),
     ops.AbortElement: call(
         "abort",
-        "seq bigint, incarnation bigint, charge text, code text, error text",
+        "seq bigint, incarnation bigint, charge text, code text, error text, traceback text",
         lambda rows: Fate(rows[0][0]),
     ),
     admin_ops.ListServers: Binding(

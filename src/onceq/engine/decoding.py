@@ -42,7 +42,7 @@ OLD_REQUEST_COLUMNS = (
     " started_at, finished_at, server, correlation_id, redriven_as, body, reply"
 )
 
-ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid"
+ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid, traceback"
 
 REQUEST_COLUMNS = (
     "rid, registrant, thread, eid, state, role, outcome, queue, aborts, code, error,"

@@ -27,6 +27,7 @@ MIGRATIONS = (
     "0006_mend",
     "0007_verdicts",
     "0008_connected",
+    "0009_traceback",
 )
 FUNCTION_FILES = (
     "base",

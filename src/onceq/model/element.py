@@ -249,7 +249,10 @@ class OldRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """How an execution was aborted (Q4). server: the incarnation; host, pid: its process."""
+    """How an execution was aborted (Q4). server: the incarnation; host, pid: its process.
+
+    traceback: where in the handler; None where nothing was raised there, and in the archive.
+    """
 
     ended_at: datetime
     charge: Charge
@@ -258,3 +261,4 @@ class Attempt:
     server: int | None
     host: str | None
     pid: int | None
+    traceback: str | None = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from onceq import errors
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
+from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -288,12 +289,14 @@ def _account(
     faulty = False
     for element, error in failed:
         charge = CHARGES.get(type(error), Charge.CHARGE)
+        trace = traced(error)
         fate = yield from ops.AbortElement(
             seq=element.seq,
             incarnation=life.incarnation,
             charge=charge,
             code=storable(code_of(error)),
             error=storable(text_of(error)[:ERROR_CHARS_MAX]),
+            traceback=None if trace is None else trace.text,
         )
         session.counts.failed += fate is Fate.FAILED
         session.counts.returned += fate is Fate.RETURNED
@@ -313,8 +316,3 @@ def code_of(error: errors.OnceqError) -> str:
 def text_of(error: errors.OnceqError) -> str:
     """Returns what the handler said, without the class that is the abort code."""
     return error.text if isinstance(error, errors.HandlerFailed) else str(error)
-
-
-def storable(text: str) -> str:
-    """Returns text that PostgreSQL takes: an exception may say anything, and must be recorded."""
-    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()

@@ -172,7 +172,12 @@ def execute(connection: Connection, life: ops.Incarnation, element: Element) -> 
 def abort(connection: Connection, life: ops.Incarnation, element: Element, charge: Charge) -> Fate:
     """Ends an execution that failed."""
     op = ops.AbortElement(
-        seq=element.seq, incarnation=life.incarnation, charge=charge, code="Bad", error="no"
+        seq=element.seq,
+        incarnation=life.incarnation,
+        charge=charge,
+        code="Bad",
+        error="no",
+        traceback="line 1",
     )
     return connection.perform(op)
 

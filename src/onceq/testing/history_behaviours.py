@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def aborts_are_recorded(place: Repository) -> None:
-    """Each with its charge, code, text, time and process; what was released leaves none (Q4)."""
+    """Each with its charge, code, text, traceback, time and process; a release leaves none (Q4)."""
     server = declared(place)
     life = live(server)
     client, session = client_of(place)
@@ -44,7 +44,7 @@ def aborts_are_recorded(place: Repository) -> None:
     same(abort(server, life, claim(server, life, 2)[0], Charge.CHARGE), Fate.FAILED)
     found = client.perform(ops.ListAttempts(eid=eid))
     same([one.charge for one in found], [Charge.ENVIRONMENT, Charge.CHARGE, Charge.CHARGE])
-    same({(one.code, one.error) for one in found}, {("Bad", "no")})
+    same({(one.code, one.error, one.traceback) for one in found}, {("Bad", "no", "line 1")})
     same({(one.server, one.host, one.pid) for one in found}, {(life.incarnation, "here", 1)})
     hours = [round((one.ended_at - first).total_seconds() / 3600) for one in found]
     same(hours, [0, 1, 2])

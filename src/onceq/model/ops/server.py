@@ -253,13 +253,17 @@ class Finish(Op[Finished]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortElement(Op[Fate]):
-    """Ends an execution that failed, in a transaction of its own (finding 4)."""
+    """Ends an execution that failed, in a transaction of its own (finding 4).
+
+    traceback: where in the handler it failed, for whoever looks for the reason; no reply has it.
+    """
 
     seq: int
     incarnation: int
     charge: Charge
     code: str | None
     error: str | None
+    traceback: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

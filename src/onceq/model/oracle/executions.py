@@ -79,6 +79,7 @@ def abort(
     *,
     charge: Charge,
     failure: tuple[str | None, str | None],
+    traceback: str | None = None,
 ) -> Fate:
     """Ends an execution of (seq, incarnation) that failed, and clears the started marker."""
     seq, incarnation = held
@@ -89,10 +90,11 @@ def abort(
     mark(state, tx, incarnation, 0)
     if row is None or not mine:
         return Fate.LOST
-    return return_element(state, tx, row, charge, failure=failure)
+    return return_element(state, tx, row, charge, failure=failure, traceback=traceback)
 
 
 def abort_element(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """Answers AbortElement."""
     held = (op.seq, op.incarnation)
-    return abort(state, tx, held, charge=op.charge, failure=(op.code, op.error))
+    failure = (op.code, op.error)
+    return abort(state, tx, held, charge=op.charge, failure=failure, traceback=op.traceback)

@@ -172,6 +172,7 @@ def list_attempts(state: State, tx: Transaction, op: ops.ListAttempts) -> list[A
             server=row.server,
             host=row.host,
             pid=row.pid,
+            traceback=row.traceback,
         )
         for row in state.attempts.seen(tx)
         if row.eid == op.eid

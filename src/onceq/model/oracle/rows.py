@@ -135,6 +135,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     server: int | None
     host: str | None
     pid: int | None
+    traceback: str | None
 
 
 class ServerRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -305,6 +305,7 @@ def _record_abort(
     charge: Charge,
     *,
     failure: tuple[str | None, str | None],
+    traceback: str | None,
 ) -> None:
     server = next(
         (one for one in state.servers.seen(tx) if one.incarnation == element.claimed_by), None
@@ -318,6 +319,7 @@ def _record_abort(
         server=element.claimed_by,
         host=None if server is None else server.host,
         pid=None if server is None else server.pid,
+        traceback=traceback,
     )
     state.attempts.put(tx, state.attempts.new_key(), row)
 
@@ -352,6 +354,7 @@ def return_element(
     charge: Charge,
     *,
     failure: tuple[str | None, str | None],
+    traceback: str | None = None,
 ) -> Fate:
     """Returns a claimed element to its queue, or fails it, charged as the evidence says (G7)."""
     queue = queue_of(state, tx, element.queue_id)
@@ -369,7 +372,7 @@ def return_element(
         if counted and faults > FAULTS_UNCHARGED:
             charge = Charge.CHARGE if was_suspect else Charge.SUSPECT
     if charge is not Charge.RELEASE:
-        _record_abort(state, tx, element, charge, failure=failure)
+        _record_abort(state, tx, element, charge, failure=failure, traceback=traceback)
     if charge in {Charge.CHARGE, Charge.REJECT}:
         aborts += 1
         if charge is Charge.REJECT or aborts >= queue.settings.abort_limit:

@@ -104,13 +104,13 @@ begin
     insert into onceq.element overriding system value values (e.*);
 end $$;
 
--- Records how an execution was aborted (Q4).
+-- Records how an execution was aborted (Q4). p_traceback: where in the handler, if it was there.
 create or replace function onceq.record_abort(
-    p_eid uuid, p_charge text, p_code text, p_error text, p_server bigint
+    p_eid uuid, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text
 ) returns void
 language sql volatile as $$
-    insert into onceq.attempt (ended_at, server, pid, eid, charge, code, error, host)
-        select onceq.now(), p_server, s.pid, p_eid, p_charge, p_code, p_error, s.host
+    insert into onceq.attempt (ended_at, server, pid, eid, charge, code, error, host, traceback)
+        select onceq.now(), p_server, s.pid, p_eid, p_charge, p_code, p_error, s.host, p_traceback
         from (select) one left join onceq.server s on s.incarnation = p_server
 $$;
 
@@ -143,7 +143,7 @@ $$;
 --   release      nothing is held against it
 -- The caller holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
-    e onceq.element, p_charge text, p_code text, p_error text, p_server bigint
+    e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null
 ) returns text
 language plpgsql volatile as $$
 declare
@@ -169,7 +169,7 @@ begin
         end if;
     end if;
     if p_charge <> 'release' then
-        perform onceq.record_abort(e.eid, p_charge, p_code, p_error, p_server);
+        perform onceq.record_abort(e.eid, p_charge, p_code, p_error, p_server, p_traceback);
     end if;
     if p_charge in ('charge', 'reject') then
         e.aborts := e.aborts + 1;

@@ -1,0 +1,108 @@
+"""Where in a handler an execution failed: the traceback that is kept with the attempt.
+
+Used by the server's Program. Frames of onceq are left out, local variables are never looked at.
+What an exception says is in it: the handler chose those words. The source files that it names are
+read.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+from onceq import errors
+from onceq.server import handlers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import CodeType, TracebackType
+
+TRACEBACK_BYTES_MAX: Final = 16_384
+HEAD_BYTES: Final = 4_096
+"""Of one that is too long so much of its beginning is kept, and more of its end."""
+GAP: Final = "\n  ... {} bytes are left out here ...\n"
+GAP_BYTES: Final = 64
+CAUSES_MAX: Final = 20
+OURS: Final = os.path.join(os.path.dirname(errors.__file__), "")  # noqa: PTH118, PTH120 # as it stands in frames
+BOUNDARY: Final = handlers.sync_call.__code__.co_filename
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A traceback. is_handlers: the handler was running, and no request being decoded."""
+
+    text: str
+    is_handlers: bool
+
+
+def raised(error: BaseException) -> BaseException:
+    """Returns what user's code raised, behind the error that the server was given."""
+    found = error
+    for _ in range(CAUSES_MAX):
+        is_whole = not isinstance(found, errors.HandlerFailed) and any(_foreign(found))
+        if found.__cause__ is None or is_whole:
+            break
+        found = found.__cause__
+    return found
+
+
+def traced(error: BaseException) -> Trace | None:
+    """Returns the traceback of what user's code raised; None: none of it was running."""
+    origin = raised(error)
+    if not any(_foreign(origin)):
+        return None
+    try:
+        whole = traceback.TracebackException.from_exception(origin)
+        _strip(whole)
+        text = "".join(whole.format())
+    except Exception as second:  # noqa: BLE001 # the server's handler boundary: an exception may do anything
+        text = f"the traceback of {type(origin).__name__} cannot be had: {type(second).__name__}"
+    return Trace(cut(storable(text)), _is_handlers(origin))
+
+
+def cut(text: str) -> str:
+    """Returns a traceback of at most TRACEBACK_BYTES_MAX bytes: its middle is left out."""
+    whole = text.encode()
+    if len(whole) <= TRACEBACK_BYTES_MAX:
+        return text
+    tail_bytes = TRACEBACK_BYTES_MAX - HEAD_BYTES - GAP_BYTES
+    head = whole[:HEAD_BYTES].decode(errors="ignore")
+    tail = whole[-tail_bytes:].decode(errors="ignore")
+    head = head.rpartition("\n")[0] or head
+    tail = tail.partition("\n")[2] or tail
+    return head + GAP.format(len(whole) - len(head.encode()) - len(tail.encode())) + tail
+
+
+def storable(text: str) -> str:
+    """Returns text that PostgreSQL takes: an exception may say anything, and must be recorded."""
+    return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
+
+
+def _codes(trace: TracebackType | None) -> Iterator[CodeType]:
+    while trace is not None:
+        yield trace.tb_frame.f_code
+        trace = trace.tb_next
+
+
+def _foreign(error: BaseException) -> Iterator[bool]:
+    """Yields of each frame that an error passed whether it is none of onceq."""
+    return (not code.co_filename.startswith(OURS) for code in _codes(error.__traceback__))
+
+
+def _is_handlers(error: BaseException) -> bool:
+    """Returns whether an error passed from a handler into what calls it."""
+    calls = pairwise(code.co_filename for code in _codes(error.__traceback__))
+    return any(caller == BOUNDARY != called for caller, called in calls)
+
+
+def _strip(whole: traceback.TracebackException) -> None:
+    """Removes the frames of onceq from an exception and from those behind it."""
+    left = [whole]
+    while left:
+        one = left.pop()
+        one.stack[:] = [frame for frame in one.stack if not frame.filename.startswith(OURS)]
+        left += [other for other in (one.__cause__, one.__context__) if other is not None]
+        left += one.exceptions or ()
