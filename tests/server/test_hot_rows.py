@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ import psycopg
 import pytest
 
 import onceq
+from onceq.engine.parts import LOCK_WAIT_MS
 from onceq.errors import EnvironmentFault
 from onceq.model import ops
 from onceq.model.element import Element, Fate
@@ -201,3 +203,47 @@ def test_a_batch_that_came_to_nothing_grows_back_from_one(isolation: str) -> Non
             step = functools.partial(program.throw, error)
     program.close()
     assert database.wanted == [10, 1, 2, 1, 2, 4, 8, 10, 10]
+
+
+def test_a_finish_that_waits_for_a_lock_is_waited_for_and_its_batch_is_not_run_again(
+    qm: onceq.QueueManager, conninfo: str, accounts: Accounts
+) -> None:
+    """The short patience is for the parts; by the finish it would throw all of them away."""
+    barring: list[threading.Thread] = []
+    called: list[bytes] = []
+    waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+
+    def bar(eid: uuid.UUID) -> None:
+        """Holds the row of a request that used no connection until the finish waits for it."""
+        with psycopg.connect(conninfo) as connection:
+            element = f"select from {qm.repository}.element where eid = %s for update"
+            connection.execute(element.encode(), [eid])
+            held.set()
+            wait_until(lambda: scalar(conninfo, waiting) > 0)
+            time.sleep(4 * LOCK_WAIT_MS / 1000)  # its patience, were it a part's, would be over
+
+    def handle(body: bytes, context: onceq.Context) -> bytes:
+        called.append(body)
+        if body != b"0":
+            return accounts.book(body, context)
+        thread = threading.Thread(target=bar, args=[context.eid])
+        barring.append(thread)
+        thread.start()
+        assert held.wait(LIMIT_S)
+        return b""
+
+    held = threading.Event()
+    qm.declare(RAW)
+    qm.enqueue_many(RAW, [b"0", b"1", b"2"])
+    server = onceq.Server([RAW.handled_by(handle, batch=3)])
+    thread = threading.Thread(
+        target=server.run, args=(conninfo,), kwargs={"repository": qm.repository}
+    )
+    thread.start()
+    try:
+        wait_until(lambda: qm.show("raw").depth == 0)
+    finally:
+        server.stop()
+        thread.join(LIMIT_S)
+    assert called == [b"0", b"1", b"2"]
+    barring[0].join(LIMIT_S)

@@ -218,6 +218,7 @@ begin
             p_content_type, p_rings => true);
     else  -- of a batch every handler has ended: should its server die now, no one of them is charged
         perform setval(('onceq.started_' || p_slot)::regclass, -p_seqs[1]);
+        perform set_config('lock_timeout', '0', true);  -- that was for its parts: here nobody waits for us
         select * into done from onceq.conclude_batch(p_seqs, p_incarnation, p_replies, p_content_type);
     end if;
     if done.concluded < p_must then
