@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -17,6 +19,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LIMIT_S = 150
+
+
+def free_ports(number: int) -> list[str]:
+    """Returns ports of the loopback that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(number)
+        ]
+        return [str(one.getsockname()[1]) for one in sockets]
 
 
 @pytest.mark.timeout(200)
@@ -74,3 +85,15 @@ def test_files_of_requests_and_of_replies(tmp_path: Path) -> None:
     lines = f"{{\n{before}}} >&2\n{script}python {program}\n"
     printed, complaints = shell(lines, tmp_path, reader(), LIMIT_S)
     assert f"```text\n{printed}```" in page, complaints
+
+
+@pytest.mark.timeout(240)
+def test_in_a_web_application(tmp_path: Path) -> None:
+    """Two web processes killed under load: each booking has its receipt, and the reverse."""
+    page = text_of("docs/web-application.md")
+    for written, free in zip(("8711", "8712"), free_ports(2), strict=True):
+        page = page.replace(written, free)
+    assert len(write_files(page, tmp_path)) == page.count("```python")
+    printed, complaints = shell(blocks(page)["bash"], tmp_path, reader(), LIMIT_S)
+    assert f"```text\n{printed}```" in page, complaints
+    assert complaints.count("Killed") == 6, complaints
