@@ -27,4 +27,5 @@ def handle(request: str, context: onceq.Context) -> str:
 
 
 server = onceq.Server([ORDERS.handled_by(handle)], stop_timeout_s=0.5)
+several = onceq.Server([ORDERS.handled_by(handle)], concurrency=3)
 patient = onceq.Server([ORDERS.handled_by(handle)], stop_timeout_s=60)

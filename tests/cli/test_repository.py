@@ -153,6 +153,8 @@ def test_doctor_fails(cli: Cli, conninfo: str, repository: str, tmp_path: Path) 
     assert (nothing.code, "onceq init" in nothing.out) == (4, True)
     assert not (tmp_path / "none").exists()
     nowhere = run_here("doctor", "--url", "postgresql://127.0.0.1:1/x")
+    assert "check the URL and that the server is running" in nowhere.out
+    assert "onceq doctor" not in answer.out + nothing.out + nowhere.out
     assert nowhere.code == 4
 
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -196,13 +197,53 @@ def test_what_cannot_be_served_is_said(cli: Cli, spec: str, said: str) -> None:
     assert said in answer.err
 
 
-def test_a_module_that_fails_shows_its_own_traceback(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "broken.py").write_text("raise RuntimeError('of the user')\n")
-    process = cli.start("serve", "broken:server", cwd=tmp_path)
-    _, said = process.communicate(timeout=LIMIT_S)
+FAILING = {
+    "raise": (
+        "def build():\n    raise KeyError('of the user')\nbuild()\n",
+        "KeyError: 'of the user'",
+        2,
+    ),
+    "import": ("import not_there_at_all\n", "ModuleNotFoundError: No module named", 1),
+    "syntax": ("def f(:\n", "SyntaxError: invalid syntax", 0),
+    "ours": (
+        "import onceq\nQ = onceq.Queue('q', bytes, bytes, abort_limit=-1)\n",
+        "InvalidValue: abort_limit is",
+        1,
+    ),
+}
+"""A module that fails, what is said of it, and how many frames of it there are."""
+
+
+@pytest.mark.parametrize("command", [("serve",), ("spark", "serve")], ids=" ".join)
+@pytest.mark.parametrize("kind", FAILING)
+def test_a_module_that_fails_shows_its_own_traceback_and_not_ours(
+    cli: Cli, tmp_path: Path, kind: str, command: tuple[str, ...]
+) -> None:
+    text, said, frames = FAILING[kind]
+    (tmp_path / "broken.py").write_text(text)
+    process = cli.start(*command, "broken:server", cwd=tmp_path)
+    _, told = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 2
-    assert "RuntimeError: of the user" in said
-    assert "could not be loaded" in said
+    assert "module 'broken' could not be loaded:" in told
+    assert said in told
+    named = [line.strip() for line in told.splitlines() if line.strip().startswith("File ")]
+    assert len(named) == max(1, frames)
+    assert all(str(tmp_path / "broken.py") in one for one in named)
+    assert "defect" not in told
+
+
+def test_a_service_has_as_many_connections_as_the_docs_say(
+    ledger: Cli, qm: onceq.QueueManager
+) -> None:
+    """One a session, one a process that waits, and one of the supervisor's: docs/operations.md."""
+    qm.declare(ORDERS)
+    counted = replace(ledger, url=f"{ledger.url} application_name={ledger.repository}")
+    name = (ledger.repository,)
+    query = "select count(*) from pg_stat_activity where application_name = %s"
+    waits = f"{query} and query like 'listen %%'"
+    with service(counted, f"{APP}:several", processes=2):
+        wait_until(lambda: scalar(ledger.url, waits, *name) == 2)
+        wait_until(lambda: scalar(ledger.url, query, *name) == 2 * 3 + 2 + 1)
 
 
 def test_a_missing_schema_and_other_settings_end_it(

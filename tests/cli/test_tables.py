@@ -50,7 +50,7 @@ def test_no_table_cuts_or_folds_what_is_copied(
 ) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setattr(sys, "stdout", Terminal() if is_terminal else io.StringIO())
-    sentence = f"nothing of it is in {PATH}, which was looked at just now; {EID} neither"
+    sentence = f"nothing of it is in {PATH}, which was looked at just now;\n\t{EID} neither"
     columns = TABLES[table]
     row = {name: sentence if name in PROSE else f"{name[:3]}-{EID}" for name in columns}
     text = shown(columns, row)

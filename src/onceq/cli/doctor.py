@@ -16,6 +16,7 @@ from onceq.engine.connection import Link
 from onceq.engine.driver import connect
 from onceq.engine.embedded import embedded_status
 from onceq.engine.locate import EMBEDDED, locate
+from onceq.engine.session import DOCTOR_TELLS
 from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.admin_ops import ListServers
@@ -62,7 +63,7 @@ def _examine(target: Target) -> Iterator[Finding]:
         try:
             made = embedded_status(directory).version is not None
         except OnceqError as error:
-            yield Finding("connection", "fail", str(error))
+            yield _failed("connection", error)
             return
         if not made:
             yield Finding(
@@ -73,7 +74,7 @@ def _examine(target: Target) -> Iterator[Finding]:
     try:
         located = locate(target.url)
     except OnceqError as error:
-        yield Finding("connection", "fail", str(error))
+        yield _failed("connection", error)
         return
     try:
         yield from _examine_database(located, target.repository)
@@ -85,7 +86,7 @@ def _examine_database(located: Located, repository: str) -> Iterator[Finding]:
     try:
         connection = connect(located.conninfo)
     except OnceqError as error:
-        yield Finding("connection", "fail", str(error))
+        yield _failed("connection", error)
         return
     try:
         began = time.monotonic()
@@ -96,7 +97,7 @@ def _examine_database(located: Located, repository: str) -> Iterator[Finding]:
         try:
             migrate.verify(connection, repository)
         except OnceqError as error:
-            yield Finding("schema", "fail", str(error))
+            yield _failed("schema", error)
             return
         yield Finding("schema", "ok", f"{repository}: version {schema.newest()}")
         yield ownership(health.foreign_sequences(connection, repository))
@@ -139,6 +140,11 @@ def _examine_repository(located: Located, repository: str, orphaned: int) -> Ite
     )
     held = sum(one.held for one in queues)
     yield _when(held > 0, "errors", f"{held} failed element(s) held", "`onceq error list`")
+
+
+def _failed(check: str, error: OnceqError) -> Finding:
+    """Returns what an error says, which sends nobody to the doctor who is there already."""
+    return Finding(check, "fail", str(error).replace(DOCTOR_TELLS, ""))
 
 
 def _when(bad: bool, check: str, found: str, advice: str, *, verdict: str = "warn") -> Finding:  # noqa: FBT001 # a fact, not an option

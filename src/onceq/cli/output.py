@@ -51,7 +51,7 @@ class Output:
             for row in rows:
                 self.line(row)
             return
-        cells = [[plain(row.get(name)) for name in columns] for row in rows]
+        cells = [[_cell(name, row.get(name)) for name in columns] for row in rows]
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in columns:
             table.add_column(name, no_wrap=name not in PROSE, overflow="fold")
@@ -85,6 +85,11 @@ class Output:
                 "onceq: whether it took effect is unknown: look before trying again",
                 file=sys.stderr,
             )
+
+
+def _cell(name: str, value: object) -> str:
+    """Returns what stands in a table: of a sentence, its words, whatever its lines were."""
+    return " ".join(plain(value).split()) if name in PROSE else plain(value)
 
 
 def _width(columns: Sequence[str], cells: list[list[str]]) -> int:

@@ -135,11 +135,16 @@ def commit_text(again: str) -> bytes:
     return f"commit; {CLEAN}{'; ' if again else ''}{again}".encode()
 
 
+DOCTOR_TELLS = " (`onceq doctor` tells more)"
+"""What an error says to all but the doctor."""
+
+
 def cannot_connect(error: psycopg.Error) -> CannotConnect:
     """Returns the error for a connection that could not be made."""
+    said = "; ".join(line.strip() for line in str(error).strip().splitlines())
     return CannotConnect(
-        f"cannot connect to PostgreSQL: {str(error).strip()}; "
-        "check the URL and that the server is running (`onceq doctor` tells more)"
+        f"cannot connect to PostgreSQL: {said}; "
+        f"check the URL and that the server is running{DOCTOR_TELLS}"
     )
 
 

@@ -1,7 +1,7 @@
 """Finds a user's server or queue: `module:attribute`, the module imported from this directory.
 
-Used by the child processes of `onceq serve`, and by `onceq spark serve`. Only what can be said
-better than Python does is caught: an exception inside the user's module stays the user's.
+Used by the child processes of `onceq serve`, and by the command line. What the user's module raises
+is shown as Python shows it, without the frames of who imported it.
 """
 
 from __future__ import annotations
@@ -10,30 +10,49 @@ import importlib
 import os
 import sys
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from onceq.errors import InvalidValue
+from onceq.errors import InvalidValue, OperatingError
+from onceq.server.traces import cut, shown
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+HIDDEN: Final = ("<frozen importlib", str(importlib.__file__), "<string>")
+"""What imports, and what a dataclass generates."""
 
 
 def load(spec: str, what: str = "server") -> Any:
-    """Returns the object that `module:attribute` names. InvalidValue when there is none."""
+    """Returns the object that `module:attribute` names. InvalidValue when there is none.
+
+    InvalidValue, too, when its module fails, with the traceback; but what the environment is to
+    blame for stays what it is.
+    """
     module_name, colon, attribute = spec.partition(":")
     if not (colon and module_name and attribute):
         raise InvalidValue(f"{spec!r} names no {what}: give MODULE:ATTRIBUTE, as in app:server")
     if os.getcwd() not in sys.path:  # noqa: PTH109 # as it stands in sys.path
         sys.path.insert(0, os.getcwd())  # noqa: PTH109 # likewise
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        if not module_name.startswith(error.name or module_name + "."):
-            raise
-        raise InvalidValue(
-            f"there is no module {error.name!r} in {os.getcwd()} or on Python's path: "  # noqa: PTH109 # likewise
-            "run this where your module is"
-        ) from None
+    module = _imported(module_name)
     try:
         return reduce(getattr, attribute.split("."), module)
     except AttributeError:
         raise InvalidValue(
             f"module {module_name!r} has no {attribute!r}: name the variable that holds the {what}"
         ) from None
+
+
+def _imported(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except OperatingError:
+        raise
+    except Exception as error:  # noqa: BLE001 # the user's program, as a handler is
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise InvalidValue(
+                f"there is no module {missing!r} in {os.getcwd()} or on Python's path: "  # noqa: PTH109 # as above
+                "run this where your module is"
+            ) from None
+        told = cut(shown(error, HIDDEN)).rstrip()
+        raise InvalidValue(f"module {name!r} could not be loaded:\n{told}") from None

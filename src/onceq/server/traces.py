@@ -55,12 +55,17 @@ def traced(error: BaseException) -> Trace | None:
     if not any(_foreign(origin)):
         return None
     try:
-        whole = traceback.TracebackException.from_exception(origin)
-        _strip(whole)
-        text = "".join(whole.format())
+        text = shown(origin)
     except Exception as second:  # noqa: BLE001 # the server's handler boundary: an exception may do anything
         text = f"the traceback of {type(origin).__name__} cannot be had: {type(second).__name__}"
     return Trace(cut(storable(text)), _is_handlers(origin))
+
+
+def shown(error: BaseException, hidden: tuple[str, ...] = ()) -> str:
+    """Returns a traceback without frames of onceq, and of files whose names begin with these."""
+    whole = traceback.TracebackException.from_exception(error)
+    _strip(whole, (OURS, *hidden))
+    return "".join(whole.format())
 
 
 def cut(text: str) -> str:
@@ -98,11 +103,11 @@ def _is_handlers(error: BaseException) -> bool:
     return any(caller == BOUNDARY != called for caller, called in calls)
 
 
-def _strip(whole: traceback.TracebackException) -> None:
-    """Removes the frames of onceq from an exception and from those behind it."""
+def _strip(whole: traceback.TracebackException, hidden: tuple[str, ...]) -> None:
+    """Removes the frames of files from an exception and from those behind it."""
     left = [whole]
     while left:
         one = left.pop()
-        one.stack[:] = [frame for frame in one.stack if not frame.filename.startswith(OURS)]
+        one.stack[:] = [frame for frame in one.stack if not frame.filename.startswith(hidden)]
         left += [other for other in (one.__cause__, one.__context__) if other is not None]
         left += one.exceptions or ()

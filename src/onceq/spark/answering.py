@@ -16,8 +16,9 @@ import msgspec
 from pyspark.sql import types as st
 
 from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
-from onceq.server.execution import ERROR_CHARS_MAX, storable
+from onceq.server.execution import ERROR_CHARS_MAX
 from onceq.server.handlers import decoded, said_by
+from onceq.server.traces import storable
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.context import Answer, RequestContext
 from onceq.spark.schema import request_schema
