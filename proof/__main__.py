@@ -1,14 +1,15 @@
 """`python -m proof`: show that nothing is lost and nothing runs twice. `--list` says by what.
 
 Without arguments it does what `make proof` does, but writes nothing. Exit code 0: no violation,
-every goal reached, every control failed as it must; else 1. What this machine cannot try is named,
-and is no failure.
+every goal reached, every control failed as it must; else 1. What this machine cannot try is not
+shown: it is a failure too, unless the command line leaves it out (`--without power-cut`). Each part
+is recorded by itself (`--write`), with a digest of the sources that it covers; `--status` says
+which records are older than these, `--older` runs them again.
 """
 
 from __future__ import annotations
 
 import argparse
-import datetime as dt
 import signal
 import sys
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from proof import judging, machine, page, record
+from proof import judging, keeping, machine, record
 from proof.part import Size
 from proof.running import Terms
 from proof.schedule import run_all
@@ -38,10 +39,19 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the options; usage errors end the program with exit code 2."""
     parser = argparse.ArgumentParser(prog="python -m proof", description=__doc__)
     parser.add_argument("--list", action="store_true", help="say which parts there are, and end")
+    parser.add_argument(
+        "--status", action="store_true", help="say which records are older than their sources"
+    )
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these parts")
+    parser.add_argument("--without", nargs="+", metavar="NAME", default=[], help="all but these")
+    parser.add_argument(
+        "--older", action="store_true", help="of these, those whose record is older, or missing"
+    )
     parser.add_argument("--size", type=Size, choices=list(Size), default=Size.PROOF)
     parser.add_argument("--seed", type=int, default=SEED, help=f"of all choices ({SEED})")
-    parser.add_argument("--write", action="store_true", help="write the record and its page")
+    parser.add_argument(
+        "--write", action="store_true", help="record each part that has ended, and its page"
+    )
     parser.add_argument("--json", action="store_true", help="the record on standard output")
     parser.add_argument("--table", default=TABLE, help=argparse.SUPPRESS)  # of the tests
     return parser.parse_args(arguments)
@@ -51,10 +61,17 @@ def chosen(options: argparse.Namespace, parts: Sequence[Part]) -> list[Part]:
     """Return the parts that are asked for; exit code 2 when one does not exist."""
     names = [part.name for part in parts]
     wanted: list[str] = options.only or names
-    if unknown := sorted(set(wanted) - set(names)):
+    if unknown := sorted({*wanted, *options.without} - set(names)):
         sys.stderr.write(f"no such part: {', '.join(unknown)}; there are: {', '.join(names)}\n")
         sys.exit(2)
-    return [part for part in parts if part.name in wanted]
+    held = record.read(record.path_of(options.size))
+    return [
+        part
+        for part in parts
+        if part.name in wanted
+        and part.name not in options.without
+        and not (options.older and keeping.standing(part, held) == keeping.CURRENT)
+    ]
 
 
 def run(options: argparse.Namespace, parts: Sequence[Part]) -> Record:
@@ -63,41 +80,37 @@ def run(options: argparse.Namespace, parts: Sequence[Part]) -> Record:
     to = console()
     to.print(f"proof: size {terms.size}, seed {terms.seed}")
     began = time.monotonic()
-    on = machine.described()  # before: who changes the tree meanwhile is found out at the end
+    about = record.Run(seed=options.seed, date="", machine=machine.described())
     with Terminal(to) as terminal:
-        results = run_all(chosen(options, parts), terms, terminal)
-    today = dt.datetime.now(dt.UTC).date().isoformat()
-    about = record.Run(seed=options.seed, date=today, machine=on)
-    shown = [record.shown(result, about) for result in results]
+        kept = keeping.Keeping(terminal, parts, terms.size, about)
+        results = run_all(chosen(options, parts), terms, kept if options.write else terminal)
+    shown = [keeping.shown_of(result, about) for result in results]
+    judged = judging.judged(parts, shown, options.size)
     return record.Record(
         size=options.size,
         took_s=round(time.monotonic() - began, 1),
         shown=shown,
-        judged=judging.judged(parts, shown, options.size),
+        judged=msgspec.structs.replace(judged, wrong=[*judged.wrong, *kept.refused]),
     )
 
 
-def write(made: Record, parts: Sequence[Part]) -> None:
-    """Write record and page; what was not run again is kept."""
-    path = record.path_of(made.size)
-    together = record.merged(record.read(path), made, [part.name for part in parts])
-    verdict = judging.judged(parts, together.shown, together.size)
-    together = msgspec.structs.replace(together, judged=verdict)
-    record.write(together, path)
-    page.path_of(made.size).write_text(page.text(together))
-
-
-def why_not_written(size: Size, made: Record | None = None) -> str | None:
-    """Return why a run is not to be recorded; None: it may be. made: what it has come to."""
+def why_not_written(size: Size) -> str | None:
+    """Return why a run is not to be recorded; None: it may be."""
     if size is Size.SMALL:
         return (
             "the small size is not recorded: the page holds the size of the proof, or the long run"
         )
-    if reason := machine.why_not_recorded():
-        return reason
-    if made is not None and any(one.machine != machine.described() for one in made.shown):
-        return "the revision has changed since the run began"
-    return None
+    return machine.why_not_recorded()
+
+
+def show_status(parts: Sequence[Part], size: Size) -> int:
+    """Say of each part what its record is worth; return 1 unless all are current."""
+    found = keeping.status(parts, size)
+    for name, standing, of in found:
+        sys.stdout.write(f"{name:<22}{standing:<24}{of}\n")
+    left = sum(standing != keeping.CURRENT for _, standing, _ in found)
+    sys.stdout.write(f"{len(found) - left} of {len(found)} parts are current\n")
+    return int(left > 0)
 
 
 def _refuse(reason: str | None) -> None:
@@ -117,14 +130,13 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         sys.stdout.writelines(f"{part.name}: {part.text}\n" for part in parts)
         return 0
+    if options.status:
+        return show_status(parts, options.size)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)  # so that no part outlives the run
     if options.write:
         _refuse(why_not_written(options.size))
     made = run(options, parts)
-    if options.write:
-        _refuse(why_not_written(options.size, made))
-        write(made, parts)
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode(made) + b"\n")
     about = f"onceq: the proof, size {made.size}, seed {options.seed}"

@@ -169,5 +169,5 @@ PART: Final = Part(
     run=run,
     states=(goals.FAULT_POINTS, goals.KILLS, goals.EVENTS),
     in_memory=True,
-    limits=Limits(small_s=240.0, proof_s=3600.0),
+    limits=Limits(small_s=240.0),
 )

@@ -65,6 +65,15 @@ def judged(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> Judged:
     )
 
 
+def tally(found: Sequence[Row]) -> str:
+    """Return how many goals were reached, how many missed, and which were not tried, or in part."""
+    untried = [row.what for row in found if row.verdict in {NOT_TRIED, NOT_RUN, IN_PART}]
+    missed = sum(row.verdict == MISSED for row in found)
+    reached = sum(row.verdict == MET for row in found)
+    named = f": {', '.join(untried)}" if untried else ""
+    return f"{reached} goals reached, {missed} missed, {len(untried)} not tried{named}"
+
+
 def complaints(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> list[str]:
     """Return everything that is wrong, each in one sentence; nothing is what we hope for."""
     found = [
@@ -81,6 +90,8 @@ def complaints(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> lis
 def _wrong_with(one: Shown, part: Part) -> Iterator[str]:
     if one.failure:
         yield one.failure
+    if one.skipped:
+        yield f"not tried: {one.skipped}; `--without {one.name}` leaves it out"
     yield from one.violations
     yield from (f"{m.what}: {m.reached:,} of {m.goal:,}" for m in one.measures if _falls_short(m))
     yield from _wrong_controls(one, part)

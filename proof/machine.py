@@ -12,6 +12,7 @@ from onceq.engine.embedded.binaries import find_binaries
 from onceq.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
+WRITTEN = (":!proof/recorded*.json", ":!docs/maintainers/proof*.md")
 
 
 def _said(*command: str) -> str:
@@ -24,21 +25,23 @@ def _memory() -> str:
     return f"{size / 2**30:.0f} GiB"
 
 
+def _changes() -> list[str]:
+    """Return what is not committed, but for what a run writes: its own record is no change."""
+    return _said("git", "status", "--porcelain", "--", ".", *WRITTEN).splitlines()
+
+
 def _onceq() -> str:
-    revision = _said("git", "describe", "--always", "--dirty=, changed")
-    return f"{__version__} ({revision})" if revision else __version__
+    revision = _said("git", "describe", "--always")
+    changed = ", changed" if _changes() else ""
+    return f"{__version__} ({revision}{changed})" if revision else __version__
 
 
 def why_not_recorded() -> str | None:
     """Return why figures of this tree are not to be recorded; None: they may be."""
     if not _said("git", "rev-parse", "HEAD"):
         return "no revision is known here: record from a clone"
-    changed = _said("git", "status", "--porcelain")
-    return (
-        f"the tree is changed ({len(changed.splitlines())} files): commit first"
-        if changed
-        else None
-    )
+    changed = _changes()
+    return f"the tree is changed ({len(changed)} files): commit first" if changed else None
 
 
 def described() -> dict[str, str]:

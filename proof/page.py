@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from proof.judging import tally
 from proof.part import Size
 
 if TYPE_CHECKING:
@@ -51,11 +52,14 @@ def _blocks(record: Record) -> Iterator[str]:
     yield f"**Violations: {violations}.**\n"
     yield from _wrong(record.judged.wrong)
     yield from _controls(record.shown)
+    yield f"{tally(record.judged.rows)}.\n"
     if record.judged.not_run:
         yield f"Not run here: {', '.join(record.judged.not_run)}.\n"
     yield "## The parts\n"
+    yield "Whether the sources of a part have changed is said as of the last that was recorded;"
+    yield "`python -m proof --status` says it now.\n"
     for one in record.shown:
-        yield from _section(one)
+        yield from _section(one, is_older=one.name in record.older)
 
 
 def _about(record: Record) -> str:
@@ -120,10 +124,14 @@ def _controls(shown: Sequence[Shown]) -> Iterator[str]:
         yield from _table(("part", "control", "failed", "at least", "as it must"), lines)
 
 
-def _section(one: Shown) -> Iterator[str]:
+def _section(one: Shown, *, is_older: bool) -> Iterator[str]:
     yield f"### {one.name}\n"
     yield f"{one.text.rstrip('.')}.\n"
     yield f"Seed {one.seed}, {one.date}, {one.seconds:,.0f} s; {_on(one)}.\n"
+    if not one.digest:
+        yield "Its sources were not recorded.\n"
+    else:
+        yield f"Sources {one.digest}{', **changed since**' if is_older else ''}.\n"
     if one.failure:
         yield "**It failed**: it came to no outcome.\n"
     if one.skipped:

@@ -11,6 +11,9 @@ from collections.abc import Callable, Mapping  # at run time too, as below: msgs
 from dataclasses import dataclass, field
 from pathlib import Path
 
+PART_S_MAX = 1500.0
+"""No part of the proof takes longer, so that each can be run and recorded by itself."""
+
 
 class Size(enum.StrEnum):
     """How much is tried: in `make test`, in `make proof`, and in the long run."""
@@ -90,7 +93,7 @@ class Limits:
     """How long a part may take in each size, in seconds; what takes longer is ended: a failure."""
 
     small_s: float = 180.0
-    proof_s: float = 1800.0
+    proof_s: float = PART_S_MAX
     long_s: float = 6 * 3600.0
 
     def of(self, size: Size) -> float:
@@ -107,6 +110,7 @@ class Part:
     controls: what must fail, by its text, and the least share of its trials in which it must.
     alone: nothing else of the proof runs beside it. on_spark: none of these runs beside another: on
     two cores several Javas wait for each other.
+    covers: patterns of the sources that it tries, and tries it with; by proof/parts.py.
     in_memory: what it strikes is processes and connections, and no disk: files are where they cost
     least, since most of its time goes into making repositories.
     """
@@ -119,4 +123,5 @@ class Part:
     alone: bool = False
     on_spark: bool = False
     in_memory: bool = False
+    covers: tuple[str, ...] = ()
     limits: Limits = Limits()

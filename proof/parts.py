@@ -1,9 +1,15 @@
-"""The parts of the proof, in the order in which they run. Each module adds its own line."""
+"""The parts of the proof, in the order in which they run, and the sources that each covers.
+
+Each module adds its own line. What judges and writes the page is covered by none: a record says
+what was reached, whoever compares it.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from proof.archive.part import MORE as ARCHIVE_MORE
 from proof.archive.part import PART as ARCHIVE
 from proof.audit.part import PART as AUDIT
 from proof.clients.part import PART as CLIENTS
@@ -25,22 +31,36 @@ from proof.windows.part import PART as WINDOWS
 if TYPE_CHECKING:
     from proof.part import Part
 
-PARTS: tuple[Part, ...] = (
-    HISTORY,
-    MODEL,
-    MUTANTS,
-    SIMULATION,
-    FAULT_POINTS,
-    SPARK_FAULT_POINTS,
-    PIPELINE_FAULT_POINTS,
-    CLIENTS,
-    FUZZ,
-    DECODING,
-    LARGE_FILE,
-    ARCHIVE,
-    AUDIT,
-    SCOREBOARD,
-    WINDOWS,
-    TORTURE,
-    POWER_CUT,
+CLIENT_SIDE = ("errors.py", "model/**/*", "manager/*", "clerk/**/*", "server/*", "files/*")
+NATIVE = tuple(
+    f"src/onceq/{one}" for one in (*CLIENT_SIDE, "engine/**/*", "history/*", "testing/**/*")
 )
+"""All of the product but Spark and the command line."""
+PRODUCT = ("src/onceq/**/*",)
+IN_MEMORY = tuple(
+    f"src/onceq/{one}"
+    for one in (*CLIENT_SIDE, "engine/gate.py", "engine/waiting.py", "history/*", "testing/*")
+)
+FAULTS = ("proof/fault*.py", "proof/waited.py")
+TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
+    (HISTORY, ("src/onceq/history/*", "proof/history/*")),
+    (MODEL, ("proof/model/*",)),
+    (MUTANTS, (*PRODUCT, "tests/**/*", "proof/mutants/*")),
+    (SIMULATION, (*IN_MEMORY, "proof/simulation.py")),
+    (FAULT_POINTS, (*NATIVE, *FAULTS)),
+    (SPARK_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/sparkpoints/*")),
+    (PIPELINE_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/pipelinepoints/*", "proof/archive/*")),
+    (CLIENTS, (*NATIVE, "proof/clients/*")),
+    (FUZZ, (*PRODUCT, "proof/fuzz/*")),
+    (DECODING, (*PRODUCT, "proof/decoding/*")),
+    (LARGE_FILE, (*NATIVE, "src/onceq/cli/*", "proof/large_file.py")),
+    (ARCHIVE, (*PRODUCT, "proof/archive/*", "proof/faultpoints.py")),
+    (ARCHIVE_MORE, (*PRODUCT, "proof/archive/*", "proof/faultpoints.py")),
+    (AUDIT, (*PRODUCT, "proof/audit/*")),
+    (SCOREBOARD, (*NATIVE, "proof/scoreboard/**/*", "bench/systems.py", "bench/workers/*")),
+    (WINDOWS, (*NATIVE, "proof/windows/*")),
+    (TORTURE, (*PRODUCT, "proof/torture.py")),
+    (POWER_CUT, (*NATIVE, "proof/powercut/*")),
+)
+"""Each part, and the sources that it covers: when one of these changes, its record is older."""
+PARTS: tuple[Part, ...] = tuple(replace(part, covers=covers) for part, covers in TABLE)

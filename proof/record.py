@@ -37,6 +37,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What a part has shown. date: its day, in UTC. failure: why it came to no outcome.
 
     machine: what it ran on, with the revision, by what is asked; empty where it was not recorded.
+    digest: of the sources that it covers (proof/sources.py); empty of what is older than digests.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     seconds: float
     machine: dict[str, str] = {}
+    digest: str = ""
     failure: str | None = None
     skipped: str | None = None
     measures: list[Measure] = []
@@ -75,6 +77,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run, or several put together.
 
     took_s: the time of the run from beginning to end; None when it is put together of several.
+    older: the parts whose sources had changed when the last was recorded.
     """
 
     v: int = VERSION
@@ -82,6 +85,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     took_s: float | None = None
     shown: list[Shown]
     judged: Judged = Judged()
+    older: list[str] = []
 
 
 def shown(result: Result, run: Run) -> Shown:
@@ -94,6 +98,7 @@ def shown(result: Result, run: Run) -> Shown:
         seed=run.seed,
         machine=run.machine,
         seconds=round(result.seconds, 1),
+        digest=result.digest,
         failure=None if result.failure is None else _without_places(result.failure),
     )
     if (outcome := result.outcome) is None:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from proof import sources
 from proof.wire import Asked, Ended, Said
 
 if TYPE_CHECKING:
@@ -44,12 +45,16 @@ MEMORY_BYTES_MIN = 4 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a part. failure: why there is no outcome, with its last words."""
+    """What became of a part. failure: why there is no outcome, with its last words.
+
+    digest: of the sources that it covers; empty when they have changed while it ran.
+    """
 
     part: Part
     seconds: float
     outcome: Outcome | None = None
     failure: str | None = None
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,7 @@ class Running:
         self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-", dir=where))
         # For the temporary files of the part; its name is short, as paths of sockets are.
         self._temporary = tempfile.mkdtemp(prefix="oqp-", dir=where)
+        self._digest = sources.digest(part.covers)
         self._began = time.monotonic()
         self._end = self._began + part.limits.of(terms.size)
         self._log = (self._place / "log").open("wb")
@@ -145,9 +151,14 @@ class Running:
         if failure is None and self._outcome is None:
             failure = self._misheard or "ended without an outcome"
         seconds = time.monotonic() - self._began
-        if failure is None:
-            return Result(part=self.part, seconds=seconds, outcome=self._outcome)
-        return Result(part=self.part, seconds=seconds, failure=f"{failure}{self._last_words()}")
+        is_same = sources.digest(self.part.covers) == self._digest
+        return Result(
+            part=self.part,
+            seconds=seconds,
+            outcome=self._outcome if failure is None else None,
+            failure=None if failure is None else f"{failure}{self._last_words()}",
+            digest=self._digest if is_same else "",
+        )
 
     def _last_words(self) -> str:
         self._log.flush()

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from proof.judging import IN_PART, MET, MISSED, NOT_TRIED
+from proof.judging import IN_PART, MET, MISSED, NOT_TRIED, tally
 
 if TYPE_CHECKING:
     from typing import Self
@@ -98,5 +98,5 @@ def show_end(to: Console, judged: Judged, about: str) -> None:
     to.print(made)
     for one in judged.wrong:
         to.print(one, style="red", markup=False)
-    wrong = f"proof: FAILED: {len(judged.wrong)} things are wrong"
-    to.print(wrong if judged.wrong else "proof: nothing lost, nothing twice, no goal missed")
+    said = f"FAILED: {len(judged.wrong)} wrong" if judged.wrong else "nothing lost, nothing twice"
+    to.print(f"proof: {said}; {tally(judged.rows)}", soft_wrap=True)

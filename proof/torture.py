@@ -108,5 +108,5 @@ PART = Part(
     states=(goals.REQUESTS, goals.KILLS, goals.CRASHES, goals.UNKNOWN_COMMITS, goals.EVENTS),
     controls=dict.fromkeys(BROKEN.values(), 1.0),
     alone=True,
-    limits=Limits(small_s=300.0, proof_s=1800.0, long_s=6 * 3600.0),
+    limits=Limits(small_s=300.0, long_s=6 * 3600.0),
 )

@@ -12,6 +12,7 @@ whose transactions are still open.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import psycopg
@@ -28,7 +29,7 @@ from proof.part import Control, Limits, Measure, Outcome, Part, Size
 if TYPE_CHECKING:
     from proof.part import Order
 
-ROWS: Final = {Size.SMALL: 6_000, Size.PROOF: 5_000_000, Size.LONG: 20_000_000}
+ROWS: Final = {Size.SMALL: 6_000, Size.PROOF: 2_500_000, Size.LONG: 10_000_000}
 FIRST: Final = (
     "ArchiveCommit.after",
     "archive.compacted",
@@ -37,10 +38,13 @@ FIRST: Final = (
 )
 """In this order: a run is archived, then others with it; later they may be too large for that."""
 OF_RESTORE: Final = ("ArchiveRestore.before", "ArchiveRestore.after")
-POINTS: Final = (*FIRST, *sorted(OF_ARCHIVE - set(FIRST)))
+OTHERS: Final = tuple(sorted(OF_ARCHIVE - set(FIRST)))
+POINTS: Final = (*FIRST, *OTHERS[::2])
+MORE_POINTS: Final = OTHERS[1::2]
+"""Of the second part: both together would take longer than a part may."""
 SMALL_POINTS: Final = ("ArchiveCommit.after", "ArchiveRestore.after")
 """That of the small size: each takes a Spark of its own."""
-BY_CHANCE: Final = {Size.SMALL: 0, Size.PROOF: 2, Size.LONG: 82}
+BY_CHANCE: Final = {Size.SMALL: 0, Size.PROOF: 1, Size.LONG: 41}
 """Kills at no point of the table."""
 CHANCE_S: Final = (4.0, 25.0)
 """When they fall, from the start of the process."""
@@ -60,13 +64,21 @@ BREAKS: Final = {
 
 def run(order: Order) -> Outcome:
     """Archives, with kills, and checks what came of it."""
+    return _run(order, SMALL_POINTS if order.size is Size.SMALL else POINTS)
+
+
+def run_more(order: Order) -> Outcome:
+    """Archives with kills at the other points."""
+    return _run(order, SMALL_POINTS[1:] if order.size is Size.SMALL else MORE_POINTS)
+
+
+def _run(order: Order, points: tuple[str, ...]) -> Outcome:
     with onceq.open(f"embedded:{order.place}/postgresql") as qm:
         url = qm.located.conninfo
         chance = random.Random(order.seed)
         runs = Runs(order.place)
         trial = Trial(order, url, "archived", chance)
         trial.begin()
-        points = SMALL_POINTS if order.size is Size.SMALL else POINTS
         blows = _blows(points, order.size, chance)
         rows, done = ROWS[order.size] - REAL, 0
         for number, blow in enumerate(blows, 1):
@@ -167,5 +179,11 @@ PART: Final = Part(
     states=(goals.ARCHIVED, goals.KILLS),
     controls={UNMOVED: 1.0, UNSETTLED: 1.0},
     on_spark=True,
-    limits=Limits(small_s=300.0, proof_s=2400.0, long_s=2 * 3600.0),
+    limits=Limits(small_s=300.0, long_s=2 * 3600.0),
+)
+MORE: Final = replace(
+    PART,
+    name="archive-more",
+    text="the same, killed at the other steps",
+    run=run_more,
 )

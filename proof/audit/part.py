@@ -102,5 +102,5 @@ PART: Final = Part(
     states=(goals.AUDITED,),
     controls={FOUND: 1.0},
     alone=True,  # it states a rate
-    limits=Limits(small_s=400.0, proof_s=1800.0, long_s=2 * 3600.0),
+    limits=Limits(small_s=400.0, long_s=2 * 3600.0),
 )

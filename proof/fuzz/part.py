@@ -142,5 +142,5 @@ PART = Part(
     text="Rubbish for everything that takes something from outside: it works, or is refused.",
     run=run,
     states=(goals.BAD_INPUTS,),
-    limits=Limits(small_s=300.0, proof_s=1800.0, long_s=12 * 3600.0),
+    limits=Limits(small_s=300.0, long_s=12 * 3600.0),
 )

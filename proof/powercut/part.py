@@ -105,5 +105,5 @@ PART = Part(
     run=run,
     states=(POWER_CUTS, REQUESTS, EVENTS),
     controls={FSYNC_OFF: 0.5, ASYNCHRONOUS: 0.0},
-    limits=Limits(small_s=300.0, proof_s=1800.0, long_s=4 * 3600.0),
+    limits=Limits(small_s=300.0, long_s=4 * 3600.0),
 )

@@ -201,5 +201,5 @@ PART = Part(
     text="Server processes are killed at work, and by a poison: onceq beside its peers.",
     run=run,
     controls={CONTROL.how: 0.5},
-    limits=Limits(small_s=180, proof_s=1800, long_s=1800),  # installing the peers takes minutes
+    limits=Limits(small_s=180, long_s=1800),  # installing the peers takes minutes
 )

@@ -100,10 +100,17 @@ def test_a_row_is_missed_when_all_parts_that_add_to_it_fall_short() -> None:
     assert "model states: 7 of 2,000,000" in together.stderr
 
 
-def test_what_cannot_be_tried_here_is_named_and_is_no_failure() -> None:
+def test_what_cannot_be_tried_here_is_a_failure_unless_it_is_left_out_by_name() -> None:
     done = proof("--only", "skipped", "good")
-    assert done.returncode == 0
-    assert "not tried (no such device here)" in done.stderr
+    assert done.returncode == 1
+    assert "skipped: not tried: no such device here; `--without skipped` leaves it out" in (
+        done.stderr
+    )
+    left_out = proof("--only", "skipped", "good", "--without", "skipped")
+    assert left_out.returncode == 0
+    last = left_out.stderr.splitlines()[-1]
+    assert last.startswith("proof: nothing lost, nothing twice; 1 goals reached, 0 missed, ")
+    assert "model states" in last.partition("not tried: ")[2]
 
 
 def test_a_part_that_does_not_exist_is_a_usage_error() -> None:
