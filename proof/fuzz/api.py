@@ -105,7 +105,8 @@ def handle_queue(place: Place, r: Rubbish) -> Any:
     del place
     options = r.keywords({"batch": 3, "isolation": "serializable", "effects": True})
     r.legal = legal.options(options)
-    return ORDERS.handled_by(print, **options)
+    handler: Any = print  # it takes anything
+    return ORDERS.handled_by(handler, **options)
 
 
 def alter(place: Place, r: Rubbish) -> None:

@@ -121,7 +121,8 @@ def check_options(r: Rubbish) -> Any:
     """Options of a handler."""
     given = r.keywords({"batch": 3, "isolation": "serializable", "effects": True}, 0.6)
     r.legal = legal.options(given)
-    return ORDERS.handled_by(print, **given)
+    handler: Any = print  # it takes anything
+    return ORDERS.handled_by(handler, **given)
 
 
 def code(r: Rubbish) -> Any:

@@ -39,6 +39,7 @@ from onceq.model.client_state import (
     Submitted,
     WentBack,
 )
+from onceq.model.context import AsyncContext, Context
 from onceq.model.element import (
     Attempt,
     Element,
@@ -51,7 +52,7 @@ from onceq.model.element import (
 )
 from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.queue import Queue, QueueInfo, QueueSettings
-from onceq.server import AsyncContext, Context, Server, ServerStatistics
+from onceq.server import Server, ServerStatistics
 from onceq.version import __version__
 
 __all__ = [

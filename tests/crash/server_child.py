@@ -31,12 +31,12 @@ class Settings(msgspec.Struct):
     files: str
     concurrency: int = 1
     stop_timeout_s: float = 30.0
-    queue: dict[str, int] = {}
+    queue: dict[str, Any] = {}
     batch: int = 1
     die_at: str = ""
 
 
-def order_queue(settings: dict[str, int]) -> onceq.Queue[Order, Receipt]:
+def order_queue(settings: dict[str, Any]) -> onceq.Queue[Order, Receipt]:
     """Returns the queue of the crash tests, with settings other than the defaults."""
     return onceq.Queue("orders", Order, Receipt, **settings)
 

@@ -21,6 +21,7 @@ from onceq.errors import (
 )
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer
+from onceq.model.queue import IsolationLevel
 from tests.lives import Life, living
 from tests.parts import (
     Background,
@@ -275,7 +276,7 @@ def test_8_a_kill_that_waits_past_its_deadline_did_nothing(
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 def test_a_chained_claim_would_throw_finished_work_away(
-    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: str
+    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: IsolationLevel
 ) -> None:
     """Why the server claims in a transaction of its own above READ COMMITTED."""
     qm.declare(RAW)
@@ -299,7 +300,7 @@ def test_a_chained_claim_would_throw_finished_work_away(
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 def test_servers_above_read_committed_finish_without_a_fault(
-    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: str
+    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: IsolationLevel
 ) -> None:
     qm.declare(RAW)
     levels: set[str] = set()

@@ -196,7 +196,7 @@ def test_fire_and_forget_is_found_by_lookup(
 
     good, bad = qm.enqueue(queue, b"x", rid="good"), qm.enqueue(queue, b"bad", rid="bad")
     assert [one.state for one in qm.lookup("good")] == ["queued"]
-    with serving(conninfo, repository, queue.handled_by(handle)):
+    with serving(conninfo, repository, queue.handled_by(handle)):  # type: ignore[arg-type] # no reply is owed
         wait_until(lambda: qm.show("raw").depth == 0)
     assert [(one.state, one.outcome) for one in qm.lookup(eid=good)] == [("finished", "done")]
     held = qm.lookup("bad", state="held")

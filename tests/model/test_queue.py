@@ -91,6 +91,16 @@ def test_an_error_queue_has_a_queue_name() -> None:
         QueueSettings(error_queue="bad orders")
 
 
+def test_its_types_may_be_said_twice() -> None:
+    assert Queue[Order, Receipt]("orders", Order, Receipt, abort_limit=3) == ORDERS
+
+
+def test_a_misspelt_setting_is_named_with_the_one_that_was_meant() -> None:
+    settings: dict[str, Any] = {"abort_limt": 3}
+    with pytest.raises(InvalidValue, match="'orders' has no keyword 'abort_limt'; 'abort_limit'"):
+        Queue("orders", bytes, bytes, **settings)
+
+
 def test_a_queue_is_a_value() -> None:
     assert Queue("orders", Order, Receipt, abort_limit=3) == ORDERS
     assert hash(Queue("raw", bytes, bytes)) == hash(RAW)
@@ -99,6 +109,7 @@ def test_a_queue_is_a_value() -> None:
 
 
 def test_an_isolation_level_is_checked() -> None:
-    assert RAW.handled_by(print, isolation="serializable").isolation == "serializable"
+    handler: Any = print  # it takes anything
+    assert RAW.handled_by(handler, isolation="serializable").isolation == "serializable"
     with pytest.raises(InvalidValue):
-        RAW.handled_by(print, isolation="chaos")
+        RAW.handled_by(handler, isolation="chaos")  # type: ignore[call-overload] # must be refused

@@ -19,7 +19,7 @@ from tests.parts import plain, rows, scalar, serving, wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.model.queue import Handled
+    from onceq.model.queue import Handled, IsolationLevel
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, abort_limit=2)
 N = 20
@@ -249,7 +249,7 @@ def test_a_handler_that_ends_the_transaction_is_not_run_again(
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
 def test_a_conflict_is_found_one_at_a_time(
-    qm: onceq.QueueManager, conninfo: str, booking: Booking, isolation: str
+    qm: onceq.QueueManager, conninfo: str, booking: Booking, isolation: IsolationLevel
 ) -> None:
     """Another transaction changes what the batch has seen; nobody is charged for it."""
     with plain(conninfo) as connection:

@@ -10,7 +10,7 @@ import pytest
 
 import onceq
 from onceq.errors import HandlerFailed, InvalidValue, Retry
-from onceq.server.handlers import async_call, is_async, sync_call
+from onceq.server.handlers import async_call, sync_call
 from tests.lives import living
 
 if TYPE_CHECKING:
@@ -85,6 +85,6 @@ def test_async_handlers_are_known_as_such() -> None:
     async def handle(request: bytes, _: onceq.AsyncContext) -> bytes:
         return request
 
-    assert is_async(RAW.handled_by(handle))
-    assert is_async(RAW.handled_by(Called()))
-    assert not is_async(RAW.handled_by(lambda request, _: request))
+    assert RAW.handled_by(handle).is_async
+    assert RAW.handled_by(Called()).is_async
+    assert not RAW.handled_by(lambda request, _: request).is_async

@@ -11,6 +11,7 @@ from psycopg.rows import dict_row
 import onceq
 from onceq.engine import faults, session
 from onceq.errors import EnvironmentFault
+from onceq.model.queue import IsolationLevel
 from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
 
 RAW = onceq.Queue("raw", bytes, bytes)
@@ -79,7 +80,7 @@ def test_a_handler_cannot_make_its_commit_less_durable(
 
 @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
 def test_what_a_handler_does_to_its_session_ends_with_its_commit(
-    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: str
+    qm: onceq.QueueManager, conninfo: str, repository: str, isolation: IsolationLevel
 ) -> None:
     qm.declare(RAW)
     names = ("lock_timeout", "synchronous_commit", "default_transaction_isolation", "search_path")

@@ -48,7 +48,7 @@ def twins(
 ) -> dict[str, Callable[..., Any]]:
     """A handler, and the same one as a coroutine function."""
 
-    async def asynchronous(request: Any, context: onceq.Context) -> Any:
+    async def asynchronous(request: Any, context: Any) -> Any:
         return handler(request, context)
 
     return {"sync": handler, "async": asynchronous}
@@ -284,8 +284,12 @@ def test_a_reply_or_request_of_another_type_is_refused(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
     orders = onceq.Queue("orders", Order, Receipt, abort_limit=1)
+
+    def not_a_receipt(_request: Order, _context: onceq.Context) -> Any:
+        return "no receipt"
+
     with (
-        serving(conninfo, repository, orders.handled_by(lambda _, __: "no receipt")),
+        serving(conninfo, repository, orders.handled_by(not_a_receipt)),
         qm.clerk("till", orders) as clerk,
     ):
         reply = clerk.transceive("1", Order(1), timeout_s=WAIT_S)
@@ -307,7 +311,7 @@ def test_what_a_server_cannot_be() -> None:
     with pytest.raises(InvalidValue, match="concurrency"):
         onceq.Server([handled], concurrency=0)
     with pytest.raises(InvalidValue, match="isolation"):
-        RAW.handled_by(lambda body, _: body, isolation="read uncommitted")
+        RAW.handled_by(lambda body, _: body, isolation="read uncommitted")  # type: ignore[call-overload] # what must be refused
 
 
 def test_what_no_later_attempt_mends_ends_the_server(

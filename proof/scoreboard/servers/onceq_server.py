@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 def queue(asked: Asked) -> onceq.Queue[bytes, bytes]:
     """Return the queue, with its default limit unless it is given another."""
-    settings = {} if asked.limit is None else {"abort_limit": asked.limit}
-    return onceq.Queue("orders", bytes, bytes, **settings)
+    if asked.limit is None:
+        return onceq.Queue("orders", bytes, bytes)
+    return onceq.Queue("orders", bytes, bytes, abort_limit=asked.limit)
 
 
 def prepare(asked: Asked) -> None:

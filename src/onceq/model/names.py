@@ -5,6 +5,8 @@ Pure. The same rules stand as CHECK constraints in the schema (spec, reliability
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import json
 import re
 import reprlib
@@ -28,8 +30,20 @@ LIMIT_MAX = 2**31 - 1
 MOMENT_MIN = datetime(1, 1, 2, tzinfo=UTC)
 MOMENT_MAX = datetime(9999, 12, 31, tzinfo=UTC)
 """Between them a moment can be written in every time zone."""
+_PLAIN = (str, bytes, int, float, datetime, UUID)
 TIMEOUT_S_MAX = 1e9
 """About thirty years: longer than anybody waits, and a number that every clock knows."""
+
+
+def shown(value: object) -> str:
+    """Returns what a value is, for the message that refuses it: itself if plain, else its type."""
+    if inspect.iscoroutine(value):
+        return f"a coroutine that nobody awaited: write `await` before {value.__qualname__}(...)"
+    if isinstance(value, type):
+        return f"the class {value.__qualname__}"
+    if value is None or isinstance(value, _PLAIN):
+        return reprlib.repr(value)
+    return f"a value of class {type(value).__qualname__}"
 
 
 def _named(kind: str, name: object, pattern: re.Pattern[str], rule: str) -> str:
@@ -152,6 +166,18 @@ def check_choice(kind: str, value: object, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise InvalidValue(f"{kind} is one of {choices}, not {reprlib.repr(value)}")
     return str(value)
+
+
+def check_keywords(where: str, given: Mapping[str, object], known: type[Any]) -> None:
+    """Checks that keywords are those of a TypedDict; InvalidValue names the one that was meant."""
+    names = known.__annotations__
+    for name in given:
+        if name not in names:
+            close = difflib.get_close_matches(name, names, 1)
+            meant = f"; {close[0]!r} was meant?" if close else ""
+            raise InvalidValue(
+                f"{where} has no keyword {name!r}{meant} There are: {', '.join(names)}"
+            )
 
 
 def check_eid(value: object) -> UUID:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import reprlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Generic,
+    Literal,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+    overload,
+)
 
 import msgspec
 
 from onceq.errors import InvalidValue
-from onceq.model import names, stable_json
+from onceq.model import names, signature, stable_json
+from onceq.model.context import AsyncContext, Context
 from onceq.model.limits import beyond_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
     from datetime import datetime
+    from typing import Unpack
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -25,7 +37,8 @@ JSON_OF_TEXTS = "application/json; fields=text"
 BINARY = "application/octet-stream"
 
 BATCH_MAX = 1000
-ISOLATION_LEVELS = ("read committed", "repeatable read", "serializable")
+IsolationLevel: TypeAlias = Literal["read committed", "repeatable read", "serializable"]
+ISOLATION_LEVELS: Final[tuple[IsolationLevel, ...]] = get_args(IsolationLevel)
 
 
 def content_type_of(kind: type[Any]) -> str:
@@ -126,21 +139,54 @@ class QueueInfo:
         return self.ready + self.claimed + self.waiting + self.suspect + self.held
 
 
+class Settings(TypedDict, total=False):
+    """The settings of a queue, by keyword: those of QueueSettings, which says what they mean."""
+
+    abort_limit: int
+    backoff_ms: int
+    backoff_max_ms: int
+    execution_limit_s: int
+    body_bytes_max: int
+    tag_bytes_max: int
+    durable: bool
+    keep_body: bool
+    error_queue: str | None
+
+
+class HandlerOptions(TypedDict, total=False):
+    """How a handler is called, by keyword.
+
+    isolation: of the transaction that it is given, "read committed" by default. batch: up to so
+    many requests that wait, 1 to 1,000, share one transaction, each in a savepoint of its own; a
+    server never waits for more. effects: False declares that the handler writes nothing, so that
+    what is volatile need not wait for the disk.
+    """
+
+    isolation: IsolationLevel
+    batch: int
+    effects: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Handled(Generic[Request, Reply]):
-    """A queue with the function that handles its requests.
+    """A queue with the function that handles its requests: `Queue.handled_by` makes it.
 
     batch: how many requests may share a transaction. effects: whether the handler may write.
     """
 
     queue: Queue[Request, Reply]
     handler: Callable[..., Any]
-    isolation: str
+    isolation: str = "read committed"
     batch: int = 1
     effects: bool = True
 
+    @property
+    def is_async(self) -> bool:
+        """Whether the handler runs on an event loop."""
+        return signature.is_async(self.handler)
 
-@dataclass(frozen=True, slots=True, init=False)
+
+@dataclass(frozen=True, init=False)  # with slots, Queue[A, B](...) is an error of Python 3.11
 class Queue(Generic[Request, Reply]):
     """A typed queue: its name, the type of its requests, the type of its replies, its settings.
 
@@ -155,40 +201,56 @@ class Queue(Generic[Request, Reply]):
     settings: QueueSettings
 
     def __init__(
-        self, name: str, request_type: type[Request], reply_type: type[Reply], **settings: Any
+        self,
+        name: str,
+        request_type: type[Request],
+        reply_type: type[Reply],
+        **settings: Unpack[Settings],
     ) -> None:
-        try:
-            chosen = QueueSettings(**settings)
-        except TypeError as error:
-            raise InvalidValue(f"queue {name!r}: {error}") from None
+        names.check_keywords(f"queue {name!r}", settings, Settings)
         object.__setattr__(self, "name", names.check_queue(name))
         object.__setattr__(self, "request_type", request_type)
         object.__setattr__(self, "reply_type", reply_type)
-        object.__setattr__(self, "settings", chosen)
+        object.__setattr__(self, "settings", QueueSettings(**settings))
 
+    @overload
     def handled_by(
         self,
-        handler: Callable[..., Any],
-        *,
-        isolation: str = "read committed",
-        batch: int = 1,
-        effects: bool = True,
+        handler: Callable[[Request, Context], Reply],
+        **options: Unpack[HandlerOptions],
+    ) -> Handled[Request, Reply]: ...
+    @overload
+    def handled_by(
+        self,
+        handler: Callable[[Request, AsyncContext], Coroutine[Any, Any, Reply]],
+        **options: Unpack[HandlerOptions],
+    ) -> Handled[Request, Reply]: ...
+    def handled_by(
+        self, handler: Callable[..., Any], **options: Unpack[HandlerOptions]
     ) -> Handled[Request, Reply]:
         """Returns this queue with the function that handles its requests, for `Server([...])`.
 
         The handler is called with (request, context) and returns the reply; `async def` runs on
-        an event loop. isolation: of the transaction that it is given. batch: up to so many
-        requests that wait, 1 to 1,000, share one transaction, each in a savepoint of its own; a
-        server never waits for more. effects: False declares that the handler writes nothing, so
-        that what is volatile need not wait for the disk. Raises InvalidValue.
+        an event loop. It may be a function, a bound method, a partial or an object with `__call__`.
+        Checked at once: whether it can be called so, and whether its annotations, where it has
+        them, are this queue's types. options: isolation, batch and effects, as HandlerOptions has
+        them. Raises InvalidValue.
         """
-        names.check_range("batch", batch, 1, BATCH_MAX)
-        names.check_flag("effects", effects)
-        if isolation not in ISOLATION_LEVELS:
-            raise InvalidValue(
-                f"isolation is one of {ISOLATION_LEVELS}, not {reprlib.repr(isolation)}"
-            )
-        return Handled(self, handler, isolation, batch, effects)
+        where = f"queue {self.name!r}"
+        names.check_keywords(f"{where}: handled_by", options, HandlerOptions)
+        names.check_range("batch", options.get("batch", 1), 1, BATCH_MAX)
+        names.check_flag("effects", options.get("effects", True))
+        isolation = options.get("isolation", ISOLATION_LEVELS[0])
+        names.check_choice("isolation", isolation, ISOLATION_LEVELS)
+        expected = signature.Expected(
+            where=where,
+            request=self.request_type,
+            reply=self.reply_type,
+            context=Context,
+            async_context=AsyncContext,
+        )
+        signature.check_handler(handler, expected)
+        return Handled(self, handler, **options)
 
     def encode_request(self, value: Request) -> bytes:
         """Returns the bytes of a request. Raises InvalidValue; nothing happened."""

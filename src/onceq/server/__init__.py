@@ -1,6 +1,5 @@
 """The server: dequeues requests, runs their handlers, enqueues the replies, exactly once."""
 
-from onceq.server.handlers import AsyncContext, Context
 from onceq.server.server import Server, ServerStatistics
 
-__all__ = ["AsyncContext", "Context", "Server", "ServerStatistics"]
+__all__ = ["Server", "ServerStatistics"]

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.parts import Unstarted
 from onceq.errors import (
@@ -23,11 +21,10 @@ from onceq.errors import (
     HandlerSignal,
     InvalidValue,
 )
+from onceq.model.context import AsyncContext, BaseContext, Context
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator, Mapping
-    from datetime import datetime
-    from uuid import UUID
+    from collections.abc import Awaitable, Callable, Generator
 
     import psycopg
 
@@ -36,7 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("onceq.server")
 
-C = TypeVar("C")
+T = TypeVar("T", bound=BaseContext[Any])
 
 REFUSED = frozenset(
     {
@@ -102,37 +99,10 @@ def _refuse(name: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaseContext(Generic[C]):
-    """What a handler knows of its execution. attempt: 1 for the first, 2 after one abort, ..."""
-
-    connection: C
-    queue: str
-    eid: UUID
-    rid: str
-    attempt: int
-    enqueued_at: datetime
-    priority: int
-    properties: Mapping[str, Any] | None
-    correlation_id: str | None
-    owes_reply: bool
-
-
-Context = BaseContext["psycopg.Connection[Any]"]
-"""Of a sync handler. `connection` is the transaction that commits with the reply."""
-
-AsyncContext = BaseContext["psycopg.AsyncConnection[Any]"]
-"""Of an async handler."""
-
-
-def is_async(handled: Handled[Any, Any]) -> bool:
-    """Returns whether the handler is a coroutine function."""
-    call = getattr(handled.handler, "__call__", None)  # noqa: B004 # an object with an async __call__
-    return inspect.iscoroutinefunction(handled.handler) or inspect.iscoroutinefunction(call)
-
-
-def _context(handled: Handled[Any, Any], element: Element, connection: Any) -> BaseContext[Any]:
-    return BaseContext(
+def _context(
+    kind: type[T], handled: Handled[Any, Any], element: Element, connection: HandlerConnection
+) -> T:
+    return kind(
         connection=connection,
         queue=handled.queue.name,
         eid=element.eid,
@@ -220,7 +190,7 @@ def sync_call(
         request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:
-            value = handled.handler(request, _context(handled, element, guarded))
+            value = handled.handler(request, _context(Context, handled, element, guarded))
         except passed as error:
             _tell(handled, element, error)
             raise
@@ -244,7 +214,8 @@ def async_call(
         guarded = HandlerConnection(connection)
         try:
             with _own_cancellation():
-                value = await handled.handler(request, _context(handled, element, guarded))
+                context = _context(AsyncContext, handled, element, guarded)
+                value = await handled.handler(request, context)
         except passed as error:
             _tell(handled, element, error)
             raise

@@ -24,7 +24,6 @@ from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
 from onceq.manager.program import declare
 from onceq.model import names, ops
-from onceq.server.handlers import is_async
 from onceq.server.lives import SUPERVISED_GRACE_S, Site, live, live_async
 from onceq.server.program import Served, ServerSession
 
@@ -181,7 +180,7 @@ class Server:
         pool = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="onceq")
         futures: list[Future[None]] = []
         for lives, asynchronous in ((live, False), (live_async, True)):
-            handled = [one for one in self.handled if is_async(one) is asynchronous]
+            handled = [one for one in self.handled if one.is_async is asynchronous]
             for _ in range(self.concurrency if handled else 0):
                 session = self._session(self._process, handled)
                 futures.append(pool.submit(lives, site, session, handled))

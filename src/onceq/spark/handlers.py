@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import inspect as mi
 
 from onceq.errors import InvalidValue
+from onceq.model.signature import Expected, check_handler
+from onceq.spark.context import Answer, RequestContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
     from onceq.model.queue import Queue
     from onceq.spark.arrow import RecordBatch
-    from onceq.spark.context import RequestContext
 
 __all__ = [
     "BatchFunction",
@@ -54,6 +55,16 @@ class Each:
         """Returns the batch function. Raises InvalidValue for a type that workers do not have."""
         for kind in (queue.request_type, queue.reply_type, *self.rows.values()):
             _check_type(kind)
+        check_handler(
+            self.function,
+            Expected(
+                where=f"queue {queue.name!r}",
+                request=queue.request_type,
+                reply=queue.reply_type,
+                context=RequestContext,
+                also=(Answer,),
+            ),
+        )
 
         def batch(requests: DataFrame) -> DataFrame:
             from onceq.spark import answering  # noqa: PLC0415 - PySpark, not needed to declare
@@ -100,7 +111,9 @@ def each(
     `tables=` the type of its rows, a Struct or a dataclass. It may be called more than once for a
     request; what one of the calls returned counts. Raises InvalidValue.
     """
-    return Each(function=_checked(function), rows=dict(rows or {}))
+    expected = Expected(where="each()", request=Any, reply=Any, context=RequestContext)
+    check_handler(function, expected)
+    return Each(function=function, rows=dict(rows or {}))
 
 
 def vectorised(

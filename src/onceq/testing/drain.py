@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 import onceq
 from onceq.engine.driver import connect
-from onceq.server.handlers import is_async
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -67,7 +66,7 @@ class Record:
     def of(self, handled: Handled[Any, Any]) -> Handled[Any, Any]:
         """Returns the same, whose handler's calls are noted here."""
         handler = handled.handler
-        if is_async(handled):
+        if handled.is_async:
 
             async def call(request: Any, context: Any) -> Any:
                 with self._noted(request, context) as end:

@@ -1,0 +1,49 @@
+"""What a handler knows of its execution, as values. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+    from uuid import UUID
+
+    import psycopg
+
+__all__ = ["AsyncContext", "BaseContext", "Context"]
+
+C = TypeVar("C")
+Sync: TypeAlias = "psycopg.Connection[Any]"
+Async: TypeAlias = "psycopg.AsyncConnection[Any]"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseContext(Generic[C]):
+    """What both kinds of handler are given.
+
+    attempt: 1 for the first, 2 after one abort that was charged, ...: one more than the attempts
+    that counted before.
+    """
+
+    connection: C
+    queue: str
+    eid: UUID
+    rid: str
+    attempt: int
+    enqueued_at: datetime
+    priority: int
+    properties: Mapping[str, Any] | None
+    correlation_id: str | None
+    owes_reply: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context(BaseContext[Sync]):
+    """Of a sync handler. `connection` is the transaction that commits with the reply."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncContext(BaseContext[Async]):
+    """Of an async handler; as Context, with an async connection."""
