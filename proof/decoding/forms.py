@@ -15,8 +15,9 @@ from uuid import UUID, uuid4
 import msgspec
 
 from onceq.errors import HandlerFailed, InvalidValue
-from onceq.server.execution import code_of, storable, text_of
+from onceq.server.execution import code_of, text_of
 from onceq.server.handlers import decoded
+from onceq.server.traces import storable
 from onceq.spark.answering import COLUMNS, Answers
 from onceq.spark.arrow import pa
 from onceq.spark.incoming import Decoder

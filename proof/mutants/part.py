@@ -69,16 +69,10 @@ class Trials:
         name = "no mutant" if mutant is None else mutant.name
         self.say(name, len(self.sound) + len(self.verdicts), self.all)
         if mutant is None:
-            self.sound.append(judged(lane, tests))
+            self.sound.append(lane.run(tests))
             return
         with lane.planted(mutant):
-            self.verdicts[mutant.name] = judged(lane, tests, mutant.raises)
-
-
-def judged(lane: Lane, tests: list[str], raises: str | None = None) -> Verdict:
-    """Runs tests; once more where they broke and found nothing: a busy machine may be late."""
-    verdict = lane.run(tests, raises)
-    return lane.run(tests, raises) if verdict.fate is Fate.BADLY_MADE else verdict
+            self.verdicts[mutant.name] = lane.run(tests, mutant.raises)
 
 
 def picked(all_kinds: Sequence[Kind], size: Size, seed: int) -> list[Mutant]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from proof.mutants.lane import Lane, open_lane
-from proof.mutants.part import PART, judged
+from proof.mutants.part import PART, Trials, violations
 from proof.mutants.table import Change, Mutant
 from proof.mutants.verdict import Fate, Verdict, judge
 from proof.part import Order, Size
@@ -69,14 +70,20 @@ def test_a_lane_tells_the_harmless_and_the_broken_from_the_caught(tmp_path: Path
         assert lane.run([CHARGES]).fate is Fate.MISSED, "between mutants the tree is as it was"
 
 
-def test_what_breaks_once_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    verdicts = [Verdict(fate=one) for one in (Fate.BADLY_MADE, Fate.MISSED, Fate.BADLY_MADE)]
+def test_what_breaks_is_a_finding_and_is_not_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verdicts = [Verdict(fate=Fate.MISSED), Verdict(fate=Fate.BADLY_MADE, says="it broke")]
     monkeypatch.setattr(Lane, "run", lambda *_: verdicts.pop(0))
-    lane = object.__new__(Lane)
-    assert judged(lane, [CHARGES]).fate is Fate.MISSED
-    verdicts.append(Verdict(fate=Fate.BADLY_MADE))
-    assert judged(lane, [CHARGES]).fate is Fate.BADLY_MADE
+    lane, trials = Lane(tmp_path), Trials(lambda *_: None)
+    monkeypatch.setattr("proof.mutants.part.open_lane", lambda _: nullcontext(lane))
+    monkeypatch.setattr(Lane, "planted", lambda *_: nullcontext())
+    harmless = mutant("SUSPECT_LANE = 10 + 1")
+    trials.fill([harmless], 1)
+    trials.run_in(tmp_path)
     assert verdicts == []
+    (found,) = violations([harmless], trials)
+    assert "'m' (G7) was badly made: it broke" in found
 
 
 def test_some_mutants_of_different_kinds_are_caught(tmp_path: Path) -> None:
