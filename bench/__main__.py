@@ -25,13 +25,13 @@ from bench import (
     profiling,
     record,
     recovery,
+    report,
     rows,
     simulator,
     spark_rows,
 )
 from bench.cases import CASES, targeted
 from bench.pairs import Pace
-from bench.report import machine, new_folder, write_report
 from bench.results import Lines, Result
 from bench.scene import Scene
 from bench.terminal import Terminal, draw, table, wide_console
@@ -72,7 +72,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--json", action="store_true", help="JSON lines on standard output")
     parser.add_argument("--record", action="store_true", help="write bench/recorded.json")
-    parser.add_argument("--check", action="store_true", help="exit code 1 when a ratio fell")
+    parser.add_argument("--check", action="store_true", help="exit code 1 when something fell")
     parser.add_argument(
         "--commit-delay",
         type=int,
@@ -83,6 +83,8 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.commit_delay and options.record:
         parser.error("what was measured with --commit-delay is no record")
+    if options.record and (changed := report.changes()):
+        parser.error(f"the tree is changed ({len(changed)} files): what is recorded is of a commit")
     known = {*(case.name for case in CASES), *rows.expected(CASES), *QUESTIONS}
     if unknown := set(options.names) - known:
         parser.error(f"no such case: {', '.join(sorted(unknown))}; --list tells")
@@ -135,7 +137,8 @@ def main(arguments: Sequence[str]) -> int:
     if options.list:
         print("\n".join(expected))
         return 0
-    about, folder, recorded = machine(), new_folder(), record.read()
+    about, folder = report.machine(), report.new_folder()
+    recorded = record.of_machine(record.read(), about["fingerprint"])
     about["commit_delay_us"] = options.commit_delay
     console = wide_console(stderr=True)
     with (folder / "lines.jsonl").open("w") as file:
@@ -143,13 +146,13 @@ def main(arguments: Sequence[str]) -> int:
         with Terminal(console, expected, lines) as terminal:
             ask_all(options, terminal, folder / "logs")
     results = in_order(terminal.results, expected)
-    write_report(folder, results, recorded, about)
+    report.write_report(folder, results, recorded, about)
     drawn = draw(folder)
-    write_report(folder, results, recorded, about)  # again, with the plots
+    report.write_report(folder, results, recorded, about)  # again, with the plots
     wide_console(stderr=options.json).print(table(results, recorded))
     console.print(f"{drawn}\nreport: {folder}")
     if options.record:
-        record.write(record.recordable(results))
+        record.write(record.recordable(results, about["fingerprint"], about["revision"]))
     return verdict(options, results, expected, recorded)
 
 

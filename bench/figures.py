@@ -28,6 +28,8 @@ PLACE = re.compile(
 )
 MET = {True: "met", False: "missed", None: ""}
 DELAY = "commit_delay_us"
+DIRTY = "-dirty"
+"""After the revision of a tree that has changes which are not committed."""
 
 Report = dict[str, Any]
 Row = dict[str, Any]
@@ -147,6 +149,11 @@ TABLES: Mapping[str, Callable[[Sequence[Report]], str]] = {
 }
 
 
+def is_of_no_revision(report: Report) -> bool:
+    """Return whether a run was made from a tree with changes that are not committed."""
+    return str(report["machine"]["revision"]).endswith(DIRTY)
+
+
 def text(report: Report) -> str:
     """Return report.md: all tables of one run."""
     parts = [f"## {name}\n\n{make([report])}\n" for name, make in TABLES.items()]
@@ -165,6 +172,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--write", action="store_true", help="write the page, and print nothing")
     options = parser.parse_args(arguments)
     reports = [json.loads((folder / "report.json").read_text()) for folder in options.folders]
+    dirty = [one["machine"]["revision"] for one in reports if is_of_no_revision(one)]
+    if options.write and dirty:
+        parser.error(f"figures of a changed tree belong to no revision: {', '.join(dirty)}")
     page = filled(PAGE.read_text(), reports)
     if options.write:
         PAGE.write_text(page)

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 
 import onceq
-from bench import archive_profile, spark_profile, sql_loops
+from bench import archive_profile, report, spark_profile, sql_loops
 from bench.costs import SETTLE_S, Meter, Reading, costs
 from bench.systems import prepared_ground
 from bench.wire import relayed
@@ -303,6 +303,8 @@ def _report(names: Sequence[str], ground: Ground, *, as_json: bool) -> int:
     with onceq.open(ground.conninfo) as qm:
         qm.declare(QUEUE)
     console, found = Console(), {}
+    if not as_json:
+        console.print(f"of revision {report.revision()}")
     for name in names:
         found[name], top = profiled(name, ground)
         if as_json:

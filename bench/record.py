@@ -1,7 +1,9 @@
-"""The last recorded ratios, and what has moved since: unchanged, faster, slower.
+"""What was last recorded, and what has moved since: unchanged, faster, slower.
 
-`bench/recorded.json` is committed, and written only by `--record`. What counts as unchanged
-follows from the spread that was recorded: a noisy pair must move further than a quiet one.
+`bench/recorded.json` is committed, and written only by `--record`, from a tree without changes.
+What counts as unchanged follows from the spread that was recorded: a noisy pair must move further
+than a quiet one. Ratios carry over from one machine to another of its class. All else, rates and
+sizes, is recorded for a machine, and compared on that alone.
 """
 
 from __future__ import annotations
@@ -19,44 +21,67 @@ if TYPE_CHECKING:
 PATH = Path(__file__).with_name("recorded.json")
 QUIETEST = 0.05
 """No pair is trusted to less than this share of its ratio."""
-UNITS = ("ratio",)
-"""Only these carry over from one machine to another of its class."""
+QUIETEST_ALONE = 0.2
+"""No rate is: the same machine is slower by that when others use it."""
+RATIO = "ratio"
+ON = " on "
+"""Between the name of a result and the machine, in the record."""
 
 Moved = Literal["new", "unchanged", "faster", "slower"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What was recorded of one result: the median, least and greatest of its rounds."""
+    """What was recorded of one result: the median, least and greatest of its rounds.
+
+    revision: of the tree that it is of.
+    """
 
     value: float
     low: float
     high: float
     better: Better = "more"
+    unit: str = RATIO
+    revision: str = ""
 
     @property
     def tolerance(self) -> float:
         """How far a new median may be from the recorded one: the recorded spread, or more."""
-        return max(self.high - self.low, QUIETEST * self.value)
+        quietest = QUIETEST if self.unit == RATIO else QUIETEST_ALONE
+        return max(self.high - self.low, quietest * self.value)
 
 
-def recordable(results: Iterable[Result]) -> dict[str, Recorded]:
-    """Return what is to be recorded of the results that have a ratio."""
+def recordable(
+    results: Iterable[Result], machine: str = "", revision: str = ""
+) -> dict[str, Recorded]:
+    """Return what is to be recorded; what is no ratio for this machine."""
     return {
-        result.name: Recorded(
+        result.name if result.unit == RATIO else f"{result.name}{ON}{machine}": Recorded(
             value=round(result.value, 4),
             low=round(min(result.rounds), 4),
             high=round(max(result.rounds), 4),
             better=result.better,
+            unit=result.unit,
+            revision=revision,
         )
         for result in results
-        if result.value is not None and result.unit in UNITS
+        if result.value is not None
     }
 
 
+def of_machine(recorded: Mapping[str, Recorded], machine: str) -> dict[str, Recorded]:
+    """Return what a run on this machine is compared with, by the names of results."""
+    found: dict[str, Recorded] = {}
+    for key, one in recorded.items():
+        name, _, where = key.partition(ON)
+        if one.unit == RATIO or where == machine:
+            found[name] = one
+    return found
+
+
 def moved(result: Result, recorded: Mapping[str, Recorded]) -> Moved | None:
-    """Return what became of a ratio since it was recorded; None when there is no ratio."""
-    if result.value is None or result.unit not in UNITS:
+    """Return what became of a result since it was recorded; None when it has no value."""
+    if result.value is None:
         return None
     before = recorded.get(result.name)
     if before is None:

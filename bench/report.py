@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import figures, record
+from bench.figures import DIRTY
 from bench.results import side_line
+from onceq.engine.embedded.binaries import find_binaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = Path(__file__).with_name("report")
+CPUS = Path("/proc/cpuinfo")
 CHANGES = {True: "met", False: "MISSED", None: ""}
 
 
@@ -37,20 +40,54 @@ def new_folder() -> Path:
     return folder
 
 
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on."""
-    said = subprocess.run(
-        ["git", "describe", "--always", "--dirty"],
-        cwd=ROOT,
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return said.stdout.strip()
+
+
+def changes() -> list[str]:
+    """Return what of the tree is not committed, but for the record itself."""
+    return _git("status", "--porcelain", "--", ".", ":!bench/recorded.json").splitlines()
+
+
+def revision() -> str:
+    """Return of which revision figures of this tree are, and whether it has changes."""
+    return f"{_git('describe', '--always') or 'unknown'}{DIRTY if changes() else ''}"
+
+
+def fingerprint() -> str:
+    """Return what tells this machine from others: its processors, memory, PostgreSQL, Python."""
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in CPUS.read_text().splitlines()
+            if line.startswith("model name")
+        )
+        if CPUS.exists()
+        else iter(()),
+        platform.processor(),
+    )
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    postgres = subprocess.run(
+        [find_binaries().program("postgres"), "--version"],
         capture_output=True,
         text=True,
-        check=False,
+        check=True,
     )
+    server = postgres.stdout.split()[2]
+    python = ".".join(platform.python_version_tuple()[:2])
+    return f"{os.cpu_count()} x {model}, {gib:.0f} GiB, PostgreSQL {server}, Python {python}"
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
     return {
+        "fingerprint": fingerprint(),
         "system": platform.platform(),
         "cpus": os.cpu_count(),
         "python": platform.python_version(),
-        "revision": said.stdout.strip() or "unknown",
+        "revision": revision(),
         "load_before": round(os.getloadavg()[0], 2),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bench.listening import Loopback, listening_ground
 from bench.systems import Ground, prepared_ground
 
 if TYPE_CHECKING:
@@ -31,3 +32,9 @@ class Scene:
         directory = self.directory / name
         directory.mkdir()
         return prepared_ground(directory, self.commit_delay_us)
+
+    def listening(self, name: str) -> AbstractContextManager[tuple[Ground, Loopback]]:
+        """Return a PostgreSQL of that name that listens on loopback too, to be entered."""
+        directory = self.directory / name
+        directory.mkdir()
+        return listening_ground(directory)

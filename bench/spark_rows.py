@@ -4,7 +4,7 @@ Ours: requests with replies and a row in the user's table, at most 50,000 a micr
 that runs on while slices come; timed from the opening of the queue to its being empty. The other:
 the same columns read, computed and written, 50,000 rows at a time, as Spark's own JDBC source and
 sink do it; nothing is removed, and what fails halfway stays half done. What is read is in
-`spark_reading`. PostgreSQL listens on no port here, so that JDBC goes through a relay on loopback.
+`spark_reading`. PostgreSQL listens on loopback for JDBC, which knows no Unix sockets.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import psycopg
 import psycopg.sql
-from psycopg.conninfo import conninfo_to_dict
 
 import onceq
+from bench.listening import HOST
 from bench.pairs import Runner, alternate, ratios
 from bench.results import Result, Slice
 from bench.spark_reading import reading_runners
-from bench.wire import on_loopback
 from bench.workers.base import require_count
 from bench.workers.onceq_worker import init
 
@@ -48,6 +47,7 @@ QUESTIONS = (
     "Spark's read of queue and history by Spark's own JDBC source",
 )
 TARGETS = (40_000.0, 1.0, 1.0)
+DATABASE = "spark"
 BATCH = 50_000
 NUMBER = 100_000
 CHUNK = 10_000
@@ -144,22 +144,21 @@ def _staged(scene: Scene, name: str, jar: Path | None) -> Generator[tuple[Stage,
     from onceq.spark import build_session  # noqa: PLC0415 # pyspark may not be there
 
     settings = {} if jar is None else {"spark.jars": str(jar)}
-    with scene.ground(name) as ground, contextlib.ExitStack() as stack:
-        conninfo = ground.database("spark")
+    with scene.listening(name) as (ground, loopback), contextlib.ExitStack() as stack:
+        conninfo = ground.database(DATABASE)
         init(conninfo)
         connection = stack.enter_context(psycopg.connect(conninfo, autocommit=True))
         connection.execute(TABLES)
         spark = build_session("bench", settings=settings)
         stack.callback(spark.stop)
         stage = Stage(spark, conninfo, connection, itertools.count())
-        port = stack.enter_context(on_loopback(conninfo))
-        given = conninfo_to_dict(conninfo)
         yield (
             stage,
             {
-                "url": f"jdbc:postgresql://127.0.0.1:{port}/{given['dbname']}"
+                "url": f"jdbc:postgresql://{HOST}:{loopback.port}/{DATABASE}"
                 "?reWriteBatchedInserts=true",
-                "user": str(given["user"]),
+                "user": loopback.user,
+                "password": loopback.password,
                 "driver": "org.postgresql.Driver",
                 "fetchsize": "10000",
                 "batchsize": "10000",

@@ -1,8 +1,7 @@
 """Counts round trips on the wire: a relay between a client and PostgreSQL's socket.
 
 A round trip is counted where the client's bytes follow the server's: what is pipelined is one.
-The relay is for counting only; nothing is timed through it. It can also listen on loopback, for
-clients that know no Unix sockets.
+The relay is for counting only; nothing is timed through it.
 """
 
 from __future__ import annotations
@@ -69,17 +68,6 @@ def relayed(conninfo: str, directory: Path) -> Generator[Relay]:
     listener.bind(str(directory / f".s.PGSQL.{port}"))
     with _listening(listener, relay):
         yield relay
-
-
-@contextlib.contextmanager
-def on_loopback(conninfo: str) -> Generator[int]:
-    """Relay between a port of loopback and the server; yield the port."""
-    given = conninfo_to_dict(conninfo)
-    upstream = f"{given['host']}/.s.PGSQL.{given.get('port') or PORT}"
-    listener = socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    with _listening(listener, Relay(conninfo, upstream)):
-        yield listener.getsockname()[1]
 
 
 @contextlib.contextmanager

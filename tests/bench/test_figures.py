@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
-from bench.figures import PAGE, PLACE, TABLES, filled, merged, text
+import pytest
+
+from bench.figures import PAGE, PLACE, TABLES, filled, main, merged, text
 from bench.results import Result, Side, Slice, side_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SIDES = tuple(
     Side(name=name, slices=(Slice(number=100, seconds=1.0),), version="1", weaker="", how="threads")
@@ -52,6 +58,17 @@ def test_only_the_marked_places_are_filled_and_they_can_be_filled_again() -> Non
     assert once.endswith("|\n<!-- end of figures -->\nafter\n")
     assert "old" not in once
     assert filled(once, [run(RATIO)]) == once
+
+
+def test_figures_of_a_changed_tree_are_not_written_into_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = run(RATIO)
+    made["machine"]["revision"] = "abc1234-dirty"
+    (tmp_path / "report.json").write_text(json.dumps(made))
+    with pytest.raises(SystemExit):
+        main([str(tmp_path), "--write"])
+    assert "belong to no revision: abc1234-dirty" in capsys.readouterr().err
 
 
 def test_the_page_has_a_place_for_every_table() -> None:

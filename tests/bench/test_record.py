@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.record import Recorded, lost, moved, read, recordable, write
+from bench import report
+from bench.__main__ import parsed
+from bench.record import Recorded, lost, moved, of_machine, read, recordable, write
 from bench.results import Result
 
 if TYPE_CHECKING:
@@ -60,12 +63,56 @@ def test_what_was_never_recorded_is_new() -> None:
     assert moved(ratio(1.0), {}) == "new"
 
 
-def test_only_ratios_are_compared() -> None:
-    rate = Result(name="a/rate", question="?", unit="/s", rounds=(20_000.0,))
+def rate(*rounds: float) -> Result:
+    return Result(name="spark/rate", question="?", unit="/s", rounds=rounds)
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"), [(17_720.0, "slower"), (22_500.0, "unchanged"), (34_000.0, "faster")]
+)
+def test_a_rate_that_fell_on_the_machine_it_was_recorded_on_is_seen(
+    now: float, expected: str
+) -> None:
+    recorded = recordable([rate(27_000.0, 27_300.0, 27_900.0)], "this machine")
+    assert moved(rate(now), of_machine(recorded, "this machine")) == expected
+    assert moved(rate(now), of_machine(recorded, "another")) == "new"
+
+
+def test_a_rate_is_recorded_for_each_machine_beside_the_ratios(tmp_path: Path) -> None:
+    path = tmp_path / "recorded.json"
+    write(recordable([rate(1000.0), ratio(1.0)], "one", "abc"), path)
+    write(recordable([rate(2000.0)], "other", "abc"), path)
+    values = {
+        machine: {name: one.value for name, one in of_machine(read(path), machine).items()}
+        for machine in ("one", "other")
+    }
+    assert values == {
+        "one": {"a/b": 1.0, "spark/rate": 1000.0},
+        "other": {"a/b": 1.0, "spark/rate": 2000.0},
+    }
+    assert {one.revision for one in read(path).values()} == {"abc"}
+
+
+def test_what_has_no_value_is_neither_compared_nor_recorded() -> None:
     skipped = Result(name="a/b", question="?", skipped="not here")
-    assert moved(rate, {}) is None
     assert moved(skipped, {"a/b": QUIET}) is None
-    assert recordable([rate, skipped]) == {}
+    assert recordable([skipped]) == {}
+
+
+def test_a_changed_tree_is_not_recorded(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report, "changes", lambda: [" M bench/record.py"])
+    with pytest.raises(SystemExit):
+        parsed(["--record"])
+    assert "the tree is changed (1 files)" in capsys.readouterr().err
+
+
+def test_the_machine_is_told_by_what_makes_it_fast() -> None:
+    said = report.fingerprint()
+    assert f"{os.cpu_count()} x " in said
+    assert "PostgreSQL" in said
+    assert said == report.fingerprint()
 
 
 def test_what_was_recorded_and_has_no_value_now_is_lost() -> None:
