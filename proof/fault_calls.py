@@ -7,12 +7,14 @@ same transaction; the rest may happen any number of times.
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import threading
 from typing import TYPE_CHECKING, Any, Final
 
 import onceq
 from onceq import errors
-from onceq.testing.ledger import EFFECTS
+from onceq.testing.ledger import EFFECTS, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +35,7 @@ RECEIVED: Final = 100
 """Added to the number of a reply, where it is noted that it was received."""
 WAIT_S: Final = 10.0
 LOOK_S: Final = 0.05
+TICK_S: Final = 0.002
 
 
 def times(place: Path, point: str) -> int:
@@ -175,3 +178,34 @@ def _receive(
         reply = clerk.receive(timeout_s=LOOK_S, connection=connection)
         connection.execute(insert, [RECEIVED + int(reply.rid)])
         end()
+
+
+# --- servers -----------------------------------------------------------------------------------
+
+
+def stop_after(
+    server: onceq.Server, place: Path, noted: list[Path], wanted: dict[str, int]
+) -> None:
+    """Stops a server when files are there, and points were reached so often."""
+    pause = threading.Event()
+    while not all(path.exists() for path in noted) or any(
+        times(place, name) < often for name, often in wanted.items()
+    ):
+        pause.wait(TICK_S)
+    server.stop()
+
+
+def die_in_a_handler(queue: onceq.Queue[bytes, bytes], url: str, repository: str) -> None:
+    """Has a process of its own die in a handler, and waits until somebody has judged it."""
+
+    def die(_body: bytes, _context: onceq.Context) -> bytes:
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("it lives")
+
+    pid = os.fork()
+    if pid == 0:
+        onceq.Server([queue.handled_by(die)]).run(url, repository=repository)
+    os.waitpid(pid, 0)
+    pause = threading.Event()
+    while ask(url, f"select from {repository}.server where pid = {pid}"):
+        pause.wait(TICK_S)

@@ -329,8 +329,9 @@ def _of_requests(final: FinalState) -> FinalState:
 
 
 def _without_alerts(final: FinalState) -> FinalState:
-    """Returns the state without what is queued for no server: their scene counts it."""
-    places = tuple(one for one in final.places if (one.role, one.state) != ("datagram", "queued"))
+    """Returns the state without what waits for no server: their scene counts it."""
+    waits = {("datagram", "queued"), ("datagram", "waiting")}
+    places = tuple(one for one in final.places if (one.role, one.state) not in waits)
     return dataclasses.replace(final, places=places)
 
 

@@ -50,7 +50,6 @@ LIVES_MAX: Final = 20
 LIMIT_S: Final = 20.0
 SPARK_LIMIT_S: Final = 180.0
 """How long a client waits for Spark, whose driver may have to begin first."""
-TICK_S: Final = 0.002
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,6 +238,28 @@ def standing_by(errand: Errand) -> None:
     onceq.Server([QUEUE.handled_by(_handler(errand))]).run(errand.url, repository=errand.repository)
 
 
+DEATHS: Final = ("round", "judged")
+
+
+def serving_among_the_dead(errand: Errand) -> None:
+    """A server of one request at a time, which also judges each round one that is missing."""
+    _serve(errand, QUEUE.handled_by(_handler(errand)), until=DEATHS)
+
+
+def serving_among_the_dead_async(errand: Errand) -> None:
+    """The same, whose handler is a coroutine."""
+    _serve(errand, QUEUE.handled_by(_handler(errand).call), until=DEATHS)
+
+
+def dying(errand: Errand) -> None:
+    """Servers that die in their handlers, each when the one before was judged."""
+    for one in range(1, ROUNDS + 1):
+        with errand.open() as qm:
+            qm.enqueue(ALERTS, str(one).encode())
+        fault_calls.die_in_a_handler(ALERTS, errand.url, errand.repository)
+        (errand.place / f"judged-{one}").touch()
+
+
 def _handler(errand: Errand) -> AsyncLedgerHandler:
     return AsyncLedgerHandler(_recorder(errand), errand.repository)
 
@@ -251,30 +272,22 @@ def _recorder(errand: Errand) -> Recorder:
 EACH_ROUND: Final = ("OpenIncarnation.after", "Sweep.after", "TakeOver.after")
 
 
-def _serve(errand: Errand, handled: Any) -> None:
+def _serve(errand: Errand, handled: Any, *, until: tuple[str, ...] = ("round",)) -> None:
     """Serves each round with a server of its own: until the client has its replies.
 
     And until this round too has opened a session, looked for the dead, and moved the marks: the one
-    before may have served its client as well.
+    before may have served its client as well. until: what others note of each round.
     """
     for one in range(1, ROUNDS + 1):
         over = errand.place / f"over-{one}"
         if not over.exists():
             server = onceq.Server([handled])
             wanted = dict.fromkeys(EACH_ROUND, one) if errand.armed else {}
-            watched = (server, errand.place, one, wanted)
-            threading.Thread(target=_stop_after, args=watched, daemon=True).start()
+            noted = [errand.place / f"{what}-{one}" for what in until]
+            watched = (server, errand.place, noted, wanted)
+            threading.Thread(target=fault_calls.stop_after, args=watched, daemon=True).start()
             server.run(errand.url, repository=errand.repository)
             over.touch()
-
-
-def _stop_after(server: onceq.Server, place: Path, one: int, wanted: dict[str, int]) -> None:
-    pause = threading.Event()
-    while not (place / f"round-{one}").exists() or any(
-        fault_calls.times(place, name) < times for name, times in wanted.items()
-    ):
-        pause.wait(TICK_S)
-    server.stop()
 
 
 # --- the queue manager, files, the schema, the embedded server ------------------------------------
@@ -364,6 +377,9 @@ PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     "serving_late": serving_late,
     "serving_batches": serving_batches,
     "serving_async": serving_async,
+    "serving_among_the_dead": serving_among_the_dead,
+    "serving_among_the_dead_async": serving_among_the_dead_async,
+    "dying": dying,
     "standing_by": standing_by,
     "asking_the_queue_manager": asking_the_queue_manager,
     "asking_the_queue_manager_async": _awaited(asking_the_queue_manager),

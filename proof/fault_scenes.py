@@ -51,7 +51,7 @@ class Scene:
     dead, and another finish what it holds, before it goes on.
     in_handler: (point, time) of those met within the handler: an exception there is an abort.
     is_twin: another scene is the same on the sync driver.
-    leaves_alerts: alerts of late requests stay queued, and its check looks at them.
+    leaves_alerts: datagrams of the queue `alerts` stay queued, and its check looks at them.
     over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
     where queues differ.
     """
@@ -95,6 +95,13 @@ def _posts(left: Left) -> Iterator[str]:
     keys = Counter(one.key for one in left.final.effects)
     if keys != Counter(str(number) for number in range(1, 2 * ROUNDS + 1)):
         yield f"G2, G4: of what was sent one way the ledger has {dict(keys)}"
+
+
+def _deaths(left: Left) -> Iterator[str]:
+    query = f"select eid, aborts from {left.repository}.element where role = 'datagram'"
+    found = ask(left.conninfo, query)
+    if len(found) != ROUNDS or sum(aborts for _, aborts in found) != ROUNDS:
+        yield f"G4, G7: of {ROUNDS} servers that died, each in a handler, there is {found}"
 
 
 def _things(left: Left) -> Iterator[str]:
@@ -167,6 +174,7 @@ QUEUE_MANAGER: Final = _around(
     *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
     *("Deregister", "EnqueueTagged", "ClaimEid", "BeginReply", "TakeReply", "SettleReply"),
 )
+VERDICT: Final = _around("Judge")
 PARTS: Final = _around("Start", "Part", "Keep", "Undo")
 FIRST_PART: Final = frozenset({("Part.before", 1), ("Part.after", 1)})
 """A batch's first part begins with the first use of the connection, which is the handler's."""
@@ -234,6 +242,23 @@ SCENES: Final[dict[str, Scene]] = {
         beside=("ordering",),
         points=LIFE | EXECUTION,
         revocable=HOLDING,
+    ),
+    "a server among the dead": Scene(
+        program="serving_among_the_dead",
+        beside=("ordering", "dying"),
+        points=VERDICT,
+        abort_limit=None,
+        leaves_alerts=True,
+        check=_deaths,
+    ),
+    "an async server among the dead": Scene(
+        program="serving_among_the_dead_async",
+        is_twin=True,
+        beside=("ordering", "dying"),
+        points=VERDICT,
+        abort_limit=None,
+        leaves_alerts=True,
+        check=_deaths,
     ),
     "a queue manager": Scene(
         program="asking_the_queue_manager",

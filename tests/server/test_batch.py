@@ -363,6 +363,6 @@ def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
             life.finish_all(elements, [b"", b"", b""], must=4)
         life.rollback()
     with living(conninfo, repository) as survivor:
-        survivor.take_over()
+        survivor.take_over(life)
         found = rows(conninfo, f"select aborts, lane from {repository}.element")
     assert found == 3 * [(0, SUSPECT_LANE)]

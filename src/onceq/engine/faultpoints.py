@@ -179,6 +179,7 @@ OF_SPARK: Final = frozenset(
         "SparkPurge",
         "SparkRefuse",
         "SparkRead",
+        "SparkRefuse",
         "SparkTakeOver",
     }
 )
