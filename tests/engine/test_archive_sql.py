@@ -120,7 +120,7 @@ def due(driver: SparkDriver, before: datetime) -> set[date]:
     for table, pages in driver.perform(ArchiveTables(kind=Kind.HISTORY)):
         what: dict[str, Any] = {"table": table, "page": 0, "pages": pages}
         days = driver.perform(ArchiveDue(kind=Kind.HISTORY, before=before, **what))
-        found.update(days)
+        found.update(one.day for one in days if one.archived)
     return found
 
 

@@ -12,6 +12,7 @@ from onceq.cli import (
     bulk,
     clients,
     enqueueing,
+    history,
     pipelines,
     queues,
     recovering,
@@ -53,6 +54,7 @@ def make_app() -> typer.Typer:
     app.add_typer(clients.app, name="client")
     app.add_typer(requests.request_app, name="request")
     app.add_typer(requests.error_app, name="error")
+    app.add_typer(history.app, name="history")
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)

@@ -312,13 +312,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         decode=_each(server_info),
         writes=False,
     ),
-    admin_ops.MeasureRates: Binding(
-        sql="select at, queue, done * 60 / %s::double precision"
-        " from {schema}.count_done(%s::double precision)",
-        parameters=(("over_s", "double precision"),) * 2,
-        decode=rates,
-        writes=False,
-    ),
+    admin_ops.MeasureRates: call("rates", "over_s double precision", rates, writes=False),
     admin_ops.ListClients: call(
         "list_clients", "name text", _each(client_info), CLIENT_COLUMNS, writes=False
     ),

@@ -93,13 +93,15 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
     archive.ArchiveDue: call(
         "archive_due",
         "kind text, before timestamptz, table oid, page bigint, pages integer",
-        _each_first,
+        lambda rows: [
+            archive.DueDay(day=row[0], archived=row[1], unarchived=row[2]) for row in rows
+        ],
         writes=False,
     ),
     archive.ArchiveTrim: call(
         "archive_trim",
-        "epoch bigint, kind text, before timestamptz, days date[], table oid, page bigint,"
-        " pages integer",
+        "epoch bigint, kind text, before timestamptz, days date[], unarchived boolean, table oid,"
+        " page bigint, pages integer",
         _scalar,
     ),
     archive.ArchiveTrimmed: call("archive_trimmed", "epoch bigint, before timestamptz", _scalar),

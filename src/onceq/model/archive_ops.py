@@ -72,9 +72,12 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveBegin(Op["ArchivePosition"]):
-    """Begins a run, and fences the one before. IllegalState (it has another root): nothing done."""
+    """Begins a run, and fences the one before. IllegalState (it has another root): nothing done.
 
-    root: str
+    root: None leaves it, for a run that only trims.
+    """
+
+    root: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,10 +163,18 @@ class ArchiveTables(Op["list[tuple[int, int]]"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArchiveDue(Op["list[date]"]):
-    """The days, in UTC, of what some pages hold that may be removed.
+class DueDay:
+    """How many rows of a day, in UTC, may be removed, and how many once they are in files."""
 
-    It is in files, and ended before a time.
+    day: date
+    archived: int
+    unarchived: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchiveDue(Op["list[DueDay]"]):
+    """What some pages hold that ended before a time, and may be removed, by day.
+
     What is said of a request stays for as long as its reply, or itself, is in a queue, and for as
     long as a client's registration names it.
     """
@@ -177,12 +188,16 @@ class ArchiveDue(Op["list[date]"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTrim(Op["int"]):
-    """Removes what may be removed and ended on one of these days, from some pages; how many."""
+    """Removes what may be removed and ended on one of these days, from some pages; how many.
+
+    unarchived: what is in no file, too.
+    """
 
     epoch: int
     kind: Kind
     before: datetime
     days: list[date]
+    unarchived: bool = False
     table: int
     page: int
     pages: int

@@ -13,7 +13,7 @@ import threading
 import time
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import msgspec
@@ -21,19 +21,15 @@ import msgspec
 from onceq.engine.faultpoints import faultpoint
 from onceq.engine.spark_driver import spark_driver
 from onceq.errors import EnvironmentFault
+from onceq.manager import trimming
 from onceq.model.archive_ops import (
     ArchiveBegin,
     ArchiveCommit,
     ArchiveCount,
     ArchiveDead,
     ArchivedFile,
-    ArchiveDue,
-    ArchiveManifest,
     ArchivePlan,
     ArchiveSettle,
-    ArchiveTables,
-    ArchiveTrim,
-    ArchiveTrimmed,
     Kind,
 )
 from onceq.model.names import check_range
@@ -45,8 +41,7 @@ from onceq.spark.registration import find_place, reach
 from onceq.spark.session import build_session, is_local
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from datetime import date, datetime
+    from datetime import datetime
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -61,8 +56,6 @@ SETTLE_WITHIN_S: Final = 10.0
 LOOKS: Final = 2
 RECORDS: Final = 1_000_000
 """Of the archive, committed at a time: what a run that dies has to do again."""
-PAGES: Final = 1000
-"""Of a table, read or trimmed in one transaction: 8 MB, and what lies beside it of long values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,36 +195,10 @@ class _Run:
 
     def _trim(self, before: datetime) -> dict[str, int]:
         """Reads the files again that hold what is to be trimmed, and trims it."""
-        due = {kind: self._due(kind, before) for kind in Kind}
-        every = self._driver.perform(ArchiveManifest()).files
-        held = [one for one in every if not one.is_trimmed and one.day in due[one.kind]]
+        due = self._driver.run(trimming.due(before))
+        held = self._driver.run(trimming.holding(due))
         rehash(self._session, self._root, held, "nothing is trimmed")
-        removed = {kind.value: self._trim_days(kind, before, days) for kind, days in due.items()}
-        self._driver.perform(ArchiveTrimmed(epoch=self._begun.epoch, before=before))
-        return removed
-
-    def _due(self, kind: Kind, before: datetime) -> set[date]:
-        """Returns the days of what may be trimmed; what is due since then is of a later run."""
-        return {
-            day
-            for where in self._pages(kind)
-            for day in self._driver.perform(ArchiveDue(kind=kind, before=before, **where))
-        }
-
-    def _trim_days(self, kind: Kind, before: datetime, days: set[date]) -> int:
-        if not days:
-            return 0
-        what: dict[str, Any] = {"epoch": self._begun.epoch, "kind": kind, "before": before}
-        what["days"] = sorted(days)
-        return sum(
-            self._driver.perform(ArchiveTrim(**what, **where)) for where in self._pages(kind)
-        )
-
-    def _pages(self, kind: Kind) -> Iterator[dict[str, Any]]:
-        """Yields some pages of each table of a kind, for a transaction each."""
-        for table, pages in self._driver.perform(ArchiveTables(kind=kind)):
-            for page in range(0, pages, PAGES):
-                yield {"table": table, "page": page, "pages": PAGES}
+        return self._driver.run(trimming.remove(self._begun.epoch, due))
 
 
 def _compare(kind: Kind, there: int, written: int) -> None:

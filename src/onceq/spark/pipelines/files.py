@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import functions as sf
 
+from onceq.engine.sealing import check_sealed, sealed, sync_directory
 from onceq.errors import EnvironmentFault, FileMismatch, InvalidValue
 from onceq.model.archive_ops import ENDED, ArchivedFile, Kind
 from onceq.spark.arrow import pa
@@ -39,7 +40,6 @@ __all__ = [
     "rehash",
     "spoken",
     "sweep",
-    "sync_directory",
     "write_files",
 ]
 
@@ -47,7 +47,6 @@ OF_KIND: Final[dict[Kind, Relation]] = {Kind.HISTORY: HISTORY, Kind.ATTEMPT: ATT
 _SORTED: Final = {Kind.HISTORY: ("rid", "registrant"), Kind.ATTEMPT: ("eid",)}
 """Within a file, so that a look-up of one reads a small part of it."""
 _PARQUET: Final[Any] = importlib.import_module("pyarrow.parquet")  # without types
-_CHUNK_BYTES: Final = 1 << 20
 _HASHED: Final = "path string, bytes bigint, sha256 string"
 RUN: Final = "run="
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
@@ -138,9 +137,7 @@ def rehash(session: SparkSession, root: Path, files: Sequence[ArchivedFile], so:
     """
     wanted = {one.path: one for one in files}
     for row in _hash(session, root, sorted(wanted)):
-        if row["sha256"] != wanted[row["path"]].sha256:
-            what = "is not what was archived" if row["sha256"] else "cannot be read"
-            raise FileMismatch(f"{root / row['path']} {what}: {so}")
+        check_sealed(root, wanted[row["path"]], row, so)
 
 
 def _hash(session: SparkSession, root: Path, paths: Sequence[str]) -> list[Any]:
@@ -151,7 +148,7 @@ def _hash(session: SparkSession, root: Path, paths: Sequence[str]) -> list[Any]:
 
     def hashed(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            found = [_sealed(place, path) for path in batch.column("path").to_pylist()]
+            found = [sealed(place, path) for path in batch.column("path").to_pylist()]
             yield pa.RecordBatch.from_pylist(found)
 
     spark: Any = session  # its types are partial
@@ -159,23 +156,6 @@ def _hash(session: SparkSession, root: Path, paths: Sequence[str]) -> list[Any]:
     spread = given.repartition(min(len(paths), spark.sparkContext.defaultParallelism))
     rows: list[Any] = spread.mapInArrow(hashed, _HASHED).collect()
     return rows
-
-
-def _sealed(root: str, path: str) -> dict[str, Any]:
-    """Returns path, size and digest of a file; no digest, when it cannot be read."""
-    digest = hashlib.sha256()
-    whole = Path(root) / path
-    try:
-        with whole.open("rb") as file:
-            os.fsync(file.fileno())
-            while chunk := file.read(_CHUNK_BYTES):
-                digest.update(chunk)
-            size = file.tell()
-        for above in Path(path).parents:
-            sync_directory(Path(root) / above)
-    except OSError:
-        return {"path": path, "bytes": 0, "sha256": ""}
-    return {"path": path, "bytes": size, "sha256": digest.hexdigest()}
 
 
 def check_file(path: Path, file: ArchivedFile, so: str) -> None:
@@ -207,15 +187,6 @@ def check_shape(root: Path, file: ArchivedFile) -> None:
             f"{size} bytes, not {file.bytes}" if rows is None else f"{rows} rows, not {file.rows}"
         )
         raise FileMismatch(f"{path} is not what was archived: it has {what}")
-
-
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory last."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
 
 
 def read_files(

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from onceq.engine.sealing import sync_directory
 from onceq.errors import IllegalState, InvalidValue
-from onceq.spark.pipelines.files import sync_directory
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -2,7 +2,8 @@
 -- Tables: archive, archive_run, archive_file (write), history, attempt (read, trim), element,
 -- registration, redrive (read). Locks: the row of archive.
 
--- Begins a run, and fences the one before. The root is kept: another one is refused.
+-- Begins a run, and fences the one before. The root is kept: another one is refused; null is none, of
+-- a run that only trims.
 create or replace function onceq.archive_begin(
     p_root text, out epoch bigint, out archived bigint, out begun_at timestamptz
 )
@@ -14,7 +15,7 @@ begin
     if a.root <> p_root then
         raise exception 'the archive is in %, not in %', a.root, p_root using errcode = 'OQ007';
     end if;
-    update onceq.archive r set epoch = r.epoch + 1, root = p_root
+    update onceq.archive r set epoch = r.epoch + 1, root = coalesce(p_root, r.root)
         returning r.epoch, r.archived, onceq.now() into epoch, archived, begun_at;
 end $$;
 
@@ -182,22 +183,33 @@ language sql immutable as $$
     select format('x.ctid >= %L and x.ctid < %L', format('(%s,0)', p_page), format('(%s,0)', p_page + p_pages))
 $$;
 
--- The days, in UTC, of what may be removed from some pages. Their files are read again before it is.
--- Called page by page, as the next, so that no transaction is long.
+-- Up to which record rows may be removed: those that are in files, or all that there are.
+create or replace function onceq.archive_trims_until(p_archived bigint, p_unarchived boolean) returns bigint
+language sql immutable as $$
+    select case when p_unarchived then 9223372036854775807 else p_archived end
+$$;
+
+-- By day, in UTC, how many rows some pages hold that may be removed, as they are in files, and how many
+-- that only lack that. The files are read again before rows are removed. Called page by page, as the next,
+-- so that no transaction is long.
 create or replace function onceq.archive_due(
     p_kind text, p_before timestamptz, p_table oid, p_page bigint, p_pages integer
-) returns setof date
+) returns table (day date, archived bigint, unarchived bigint)
 language plpgsql stable as $$
 begin
-    return query execute format('select distinct (%s at time zone ''UTC'')::date from %s x where %s and %s',
+    return query execute format('select (%s at time zone ''UTC'')::date,
+            count(*) filter (where coalesce(x.record_no, 1) <= $3),
+            count(*) filter (where coalesce(x.record_no, 1) > $3) from %s x where %s and %s group by 1',
             onceq.archive_ended(p_kind), onceq.archive_table(p_kind, p_table), onceq.archive_pages(p_page, p_pages),
             onceq.archive_removable(p_kind))
-        using p_before, (select archived from onceq.archive);
+        using p_before, onceq.archive_trims_until(null, true),
+            coalesce((select a.archived from onceq.archive a), 0);
 end $$;
 
 -- Removes what may be removed and ended on one of these days, in UTC, from some pages; how many.
 create or replace function onceq.archive_trim(
-    p_epoch bigint, p_kind text, p_before timestamptz, p_days date[], p_table oid, p_page bigint, p_pages integer
+    p_epoch bigint, p_kind text, p_before timestamptz, p_days date[], p_unarchived boolean, p_table oid,
+    p_page bigint, p_pages integer
 ) returns bigint
 language plpgsql volatile as $$
 declare
@@ -207,7 +219,7 @@ begin
     execute format('delete from %s x where %s and %s and (%s at time zone ''UTC'')::date = any ($3)',
             onceq.archive_table(p_kind, p_table), onceq.archive_pages(p_page, p_pages), onceq.archive_removable(p_kind),
             onceq.archive_ended(p_kind))
-        using p_before, a.archived, p_days;
+        using p_before, onceq.archive_trims_until(a.archived, p_unarchived), p_days;
     get diagnostics removed = row_count;
     return removed;
 end $$;

@@ -18,14 +18,14 @@ set enable_seqscan = off as $$
     from onceq.element where queue_id = p_queue_id
 $$;
 
--- How many requests of each queue were done in the last p_over_s, and the time by which that is. Each is
--- counted by the index of its queue: as a join it might read all of history.
-create or replace function onceq.count_done(p_over_s double precision)
-returns table (at timestamptz, queue text, done bigint)
+-- How many requests of each queue are done a minute, by those of the last p_over_s, and the time by which
+-- that is. Each is counted by the index of its queue: as a join it might read all of history.
+create or replace function onceq.rates(p_over_s double precision)
+returns table (at timestamptz, queue text, per_minute double precision)
 language sql stable
 set enable_seqscan = off as $$
     with moment as materialized (select onceq.now() as at)
-    select m.at, q.name, (select count(*) from onceq.history h where h.queue_id = q.queue_id
+    select m.at, q.name, 60 / p_over_s * (select count(*) from onceq.history h where h.queue_id = q.queue_id
         and h.outcome = 'done' and h.finished_at > m.at - make_interval(secs => p_over_s))
     from moment m left join onceq.queue q on q.kind = 'request' and q.destroyed_at is null
 $$;

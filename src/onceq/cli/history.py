@@ -1,0 +1,57 @@
+"""`onceq history trim`: what is old and archived goes from PostgreSQL, without Spark or Java."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import asdict
+from typing import Annotated, Final
+
+import typer
+
+from onceq.cli.command import Place, command
+from onceq.cli.output import hint
+from onceq.cli.pipelines import counted
+from onceq.engine.locate import locate
+from onceq.files import TrimOrder, trim_history
+
+app: Final = typer.Typer(no_args_is_help=True, help="History: what has ended.")
+
+
+@command(app, "trim")
+def trim(
+    place: Place,
+    *,
+    keep_days: Annotated[
+        int, typer.Option(min=0, max=36_500, help="Trim what ended longer ago than so many days.")
+    ],
+    unarchived: Annotated[
+        bool, typer.Option("--unarchived", help="Also what is in no file, and then nowhere.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say how much it would be.")
+    ] = False,
+) -> None:
+    """Trim from PostgreSQL what ended long ago and is archived; its files are read again first.
+
+    Refused (exit 1) where nothing was ever archived, but for --unarchived, and where a file is not
+    what was archived. What is said of a request stays while it, its reply, or what failed of it is
+    in a queue, and while it is the last that a client sent or received. A rid that is trimmed is
+    new again: keep history for longer than any client may be away. One that dies may be repeated.
+    """
+    target = place.target
+    order = TrimOrder(keep_days=keep_days, unarchived=unarchived, dry_run=dry_run)
+    with contextlib.closing(locate(target.url)) as located:
+        done = trim_history(order, located, target.repository)
+    if place.as_json:
+        place.output.line(asdict(done))
+    else:
+        place.output.item(
+            {
+                "ended before": done.before,
+                "would be trimmed" if dry_run else "trimmed": counted(done.trimmed) or "nothing",
+                "left, in no file yet": counted(done.left) or "nothing",
+                "files to read" if dry_run else "files read": done.files,
+            }
+        )
+    if any(done.left.values()):
+        hint("onceq: what is left is archived by `onceq spark archive`, and trimmed after that")

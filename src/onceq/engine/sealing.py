@@ -1,0 +1,53 @@
+"""The files of an archive, read again: their digests, and that they outlive a power cut.
+
+Used where rows that are in files are removed from the tables, by Spark's executors and without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.errors import FileMismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onceq.model.archive_ops import ArchivedFile
+
+CHUNK_BYTES: Final = 1 << 20
+
+
+def sealed(root: str, path: str) -> dict[str, Any]:
+    """Returns path, size and digest of a file, durable then; no digest, when it cannot be read."""
+    digest = hashlib.sha256()
+    whole = Path(root) / path
+    try:
+        with whole.open("rb") as file:
+            os.fsync(file.fileno())
+            while chunk := file.read(CHUNK_BYTES):
+                digest.update(chunk)
+            size = file.tell()
+        for above in Path(path).parents:
+            sync_directory(Path(root) / above)
+    except OSError:
+        return {"path": path, "bytes": 0, "sha256": ""}
+    return {"path": path, "bytes": size, "sha256": digest.hexdigest()}
+
+
+def check_sealed(root: Path, file: ArchivedFile, found: Mapping[str, Any], so: str) -> None:
+    """Raises FileMismatch unless a file is what the manifest says. so: what follows of that."""
+    if found["sha256"] != file.sha256:
+        what = "is not what was archived" if found["sha256"] else "cannot be read"
+        raise FileMismatch(f"{root / file.path} {what}: {so}")
+
+
+def sync_directory(path: Path) -> None:
+    """Makes the names in a directory last."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,107 @@
+"""Trims history without Spark: what is old and archived goes from PostgreSQL.
+
+Used by `onceq history trim`. Where a file is not what was archived nothing is removed. It is a run
+of the archive: it fences the one before, and the next one fences it. Source: spec Q17.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onceq.engine.sealing import check_sealed, sealed
+from onceq.engine.spark_driver import Place, spark_driver
+from onceq.errors import IllegalState
+from onceq.manager import trimming
+from onceq.model.admin_ops import MeasureRates
+from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest, Kind
+from onceq.model.names import check_flag, check_range
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from onceq.engine.locate import Located
+    from onceq.engine.spark_driver import SparkDriver
+    from onceq.manager.trimming import Due
+
+__all__ = ["TrimOrder", "Trimmed", "trim_history"]
+
+SO = "nothing is trimmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrimOrder:
+    """What is to be trimmed: what ended more than keep_days ago, 0 to 36,500.
+
+    unarchived: what is in no file, too, which is then nowhere. dry_run: only count.
+    """
+
+    keep_days: int
+    unarchived: bool = False
+    dry_run: bool = False
+
+    def __post_init__(self) -> None:
+        check_range("keep_days", self.keep_days, 0, 36_500)
+        check_flag("unarchived", self.unarchived)
+        check_flag("dry_run", self.dry_run)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trimmed:
+    """What was removed, or would be, by kind. before: it had ended by then.
+
+    left: as old, and in no file yet. files: that hold it, and were read again.
+    """
+
+    before: datetime
+    trimmed: dict[str, int]
+    left: dict[str, int]
+    files: int
+    dry_run: bool
+
+
+def trim_history(order: TrimOrder, located: Located, repository: str = "onceq") -> Trimmed:
+    """Removes from PostgreSQL what is old, and in files that are what was archived.
+
+    What is said of a request stays for as long as it, or its reply, is in a queue, or a client's
+    registration names it. **A rid that is trimmed is new again.** Raises IllegalState (nothing was
+    ever archived), FileMismatch (a file is not what was archived), Fenced (a run of the archive
+    has begun), CannotConnect, ConnectionLost, InDoubt: some may be removed, and it may be repeated.
+    """
+    where = Place(url="", conninfo=located.conninfo, repository=repository)
+    with spark_driver(where) as driver:
+        root = driver.perform(ArchiveManifest()).root
+        if root is None and not order.unarchived:
+            raise IllegalState(
+                f"nothing of repository {repository!r} was ever archived, so {SO}: `onceq spark "
+                "archive` does it first; to remove for good what is in no file, say so"
+            )
+        if order.dry_run:
+            return _count(driver, order)
+        begun = driver.perform(ArchiveBegin(root=None))
+        due = driver.run(trimming.due(_before(begun.begun_at, order), unarchived=order.unarchived))
+        files = driver.run(trimming.holding(due))
+        for file in files:
+            check_sealed(Path(root or ""), file, sealed(root or "", file.path), SO)
+        return _answer(order, due, driver.run(trimming.remove(begun.epoch, due)), len(files))
+
+
+def _before(now: datetime, order: TrimOrder) -> datetime:
+    return now - timedelta(days=order.keep_days)
+
+
+def _count(driver: SparkDriver, order: TrimOrder) -> Trimmed:
+    now = driver.perform(MeasureRates()).at  # the database's clock
+    due = driver.run(trimming.due(_before(now, order), unarchived=order.unarchived))
+    also = due.others if order.unarchived else dict.fromkeys(Kind, 0)
+    counted = {kind.value: due.archived[kind] + also[kind] for kind in Kind}
+    return _answer(order, due, counted, len(driver.run(trimming.holding(due))))
+
+
+def _answer(order: TrimOrder, due: Due, trimmed: dict[str, int], files: int) -> Trimmed:
+    left = {kind.value: 0 if order.unarchived else due.others[kind] for kind in Kind}
+    return Trimmed(
+        before=due.before, trimmed=trimmed, left=left, files=files, dry_run=order.dry_run
+    )

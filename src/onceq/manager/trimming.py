@@ -1,0 +1,98 @@
+"""Programs that trim history: what is old and in files is removed from the tables, page by page.
+
+Run by the archive and by `onceq history trim`. Between `due` and `remove` their caller reads the
+files again that hold what is due: nothing is removed where a file is not what was archived. One
+that dies has removed some, and may be repeated. Source: spec Q17.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.model.archive_ops import (
+    ArchiveDue,
+    ArchiveManifest,
+    ArchiveTables,
+    ArchiveTrim,
+    ArchiveTrimmed,
+    Kind,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import date, datetime
+
+    from onceq.model.archive_ops import ArchivedFile
+    from onceq.model.ops import Program
+
+PAGES: Final = 1000
+"""Of a table, read or trimmed in one transaction: 8 MB, and what lies beside it of long values."""
+
+
+def _counts() -> dict[Kind, int]:
+    return dict.fromkeys(Kind, 0)
+
+
+def _days() -> dict[Kind, set[date]]:
+    return {kind: set() for kind in Kind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Due:
+    """What may be removed that ended before a time, by kind; and what only lacks being in files.
+
+    days: on which it ended, in UTC; without `unarchived`, those of what is in files.
+    """
+
+    before: datetime
+    unarchived: bool = False
+    archived: dict[Kind, int] = field(default_factory=_counts)
+    others: dict[Kind, int] = field(default_factory=_counts)
+    days: dict[Kind, set[date]] = field(default_factory=_days)
+
+
+def _pages(kind: Kind) -> Program[list[dict[str, Any]]]:
+    """Returns some pages of each table of a kind, for a transaction each."""
+    tables = yield from ArchiveTables(kind=kind)
+    return [
+        {"kind": kind, "table": table, "page": page, "pages": PAGES}
+        for table, pages in tables
+        for page in range(0, pages, PAGES)
+    ]
+
+
+def due(before: datetime, *, unarchived: bool = False) -> Program[Due]:
+    """Returns what may be removed; what is due since then is of a later run."""
+    found = Due(before=before, unarchived=unarchived)
+    for kind in Kind:
+        for where in (yield from _pages(kind)):
+            for one in (yield from ArchiveDue(before=before, **where)):
+                found.archived[kind] += one.archived
+                found.others[kind] += one.unarchived
+                if one.archived or unarchived:
+                    found.days[kind].add(one.day)
+    return found
+
+
+def holding(due: Due) -> Program[list[ArchivedFile]]:
+    """Returns the files that may hold what is due."""
+    every = (yield from ArchiveManifest()).files
+    return [one for one in every if not one.is_trimmed and one.day in due.days[one.kind]]
+
+
+def remove(epoch: int, due: Due) -> Program[dict[str, int]]:
+    """Removes what is due, of which the files were read again; how many rows, by kind. Fenced."""
+    removed = {kind.value: 0 for kind in Kind}
+    for kind, days in due.days.items():
+        pages: Sequence[dict[str, Any]] = (yield from _pages(kind)) if days else ()
+        for where in pages:
+            removed[kind.value] += yield from ArchiveTrim(
+                epoch=epoch,
+                before=due.before,
+                days=sorted(days),
+                unarchived=due.unarchived,
+                **where,
+            )
+    yield from ArchiveTrimmed(epoch=epoch, before=due.before)
+    return removed
