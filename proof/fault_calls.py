@@ -59,9 +59,11 @@ def administer(qm: onceq.QueueManager) -> None:
 
 
 def register(qm: onceq.QueueManager) -> None:
-    """Makes a registration, and ends it."""
+    """Makes a registration and ends it, and one that is ended by who forgets its client."""
     handle = qm.register(THINGS.name, "passer-by")[0]
     qm.deregister(THINGS.name, handle)
+    qm.register(THINGS.name, "leaver")
+    qm.forget("leaver", forced=True)
 
 
 def enqueue_tagged(qm: onceq.QueueManager, count: int) -> None:

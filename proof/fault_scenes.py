@@ -172,7 +172,8 @@ cannot commit, and the checker would see an execution after the failure was told
 QUEUE_MANAGER: Final = _around(
     *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
     *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
-    *("Deregister", "EnqueueTagged", "ClaimEid", "BeginReply", "TakeReply", "SettleReply"),
+    *("Deregister", "ForgetClient", "EnqueueTagged", "ClaimEid"),
+    *("BeginReply", "TakeReply", "SettleReply"),
 )
 VERDICT: Final = _around("Judge")
 PARTS: Final = _around("Start", "Part", "Keep", "Undo")
