@@ -255,7 +255,7 @@ def test_what_a_member_of_the_owners_role_makes_is_the_owners(
         try:
             if made_before:
                 install_variant(
-                    conninfo, repository_name, "give_to_owner", ("if owner is not null", "if false")
+                    conninfo, repository_name, "make_sequence", ("security definer", "")
                 )
             use(as_member, repository_name)
             assert bool(rows(conninfo, foreign)) == made_before
@@ -270,7 +270,7 @@ def test_what_a_member_of_the_owners_role_makes_is_the_owners(
 
 def repair(as_member: str, conninfo: str, repository: str) -> None:
     """The doctor sees sequences of another role, and `init` gives them to the owner."""
-    install_variant(conninfo, repository, "give_to_owner")
+    install_variant(conninfo, repository, "make_sequence")
     cli = Cli(as_member, repository)
     assert "sequence(s) of another role" in cli("doctor", code=VIOLATION).out
     assert migrate.apply_with(as_member, repository)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from onceq.engine.embedded import find_binaries
 from tests.examples.pages import blocks, reader, shell, text_of, write_files
 from tests.examples.test_quickstart import section
 from tests.parts import plain
@@ -97,3 +98,28 @@ def test_in_a_web_application(tmp_path: Path) -> None:
     printed, complaints = shell(blocks(page)["bash"], tmp_path, reader(), LIMIT_S)
     assert f"```text\n{printed}```" in page, complaints
     assert complaints.count("Killed") == 6, complaints
+
+
+@pytest.mark.timeout(240)
+def test_deploy(conninfo: str, tmp_path: Path) -> None:
+    """A role that can make nothing serves, and a dump is restored."""
+    write_files(section("Quickstart"), tmp_path)
+    page = text_of("docs/deploy.md")
+    found = blocks(page)
+    at = {
+        "ADMIN": conninfo,
+        "OWNER": make_conninfo(conninfo, user="shop_owner", dbname="shop"),
+        "ONCEQ_URL": make_conninfo(conninfo, user="shop_app", dbname="shop"),
+    }
+    environment = reader(**at)
+    environment["PATH"] = f"{find_binaries().directory}:{environment['PATH']}"
+    try:
+        printed, complaints = shell(found["bash"], tmp_path, environment, LIMIT_S)
+        assert printed == found["text"], complaints
+        assert "must be owner of table element" in (tmp_path / "refused.txt").read_text()
+    finally:
+        with plain(conninfo) as connection:
+            for name in ("shop", "shop_before"):
+                connection.execute(f"drop database if exists {name} with (force)".encode())
+            for name in ("shop_app", "shop_owner"):
+                connection.execute(f"drop role if exists {name}".encode())

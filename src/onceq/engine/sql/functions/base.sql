@@ -139,8 +139,21 @@ language sql immutable as $$
         then jsonb_build_object('onceq_end_user', p_properties -> 'onceq_end_user') end
 $$;
 
--- Gives what was made later to the owner of the repository, whoever made it: a member of that role.
--- Others may not, and keep it; `onceq doctor` tells.
+-- Makes an UNLOGGED sequence, as the owner of the repository, whoever asks: a role that serves needs no
+-- right to make or to drop anything. Its name is one of unlogged_sequences().
+create or replace function onceq.make_sequence(p_name text, p_least bigint) returns regclass
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
+declare made text := format('onceq.%I', p_name);
+begin
+    if p_name !~ '^(started_[0-9]+|low_[0-9]+_[0-9]+)$' then
+        raise exception 'sequence % is none of the repository', p_name using errcode = 'insufficient_privilege';
+    end if;
+    execute format('create unlogged sequence %s minvalue %s start 0', made, p_least);
+    return made::regclass;
+end $$;
+
+-- Gives a sequence to the owner of the repository: one that another role made, in an older version.
+-- Who may not leaves it; `onceq doctor` tells.
 create or replace function onceq.give_to_owner(p_made regclass) returns void
 language plpgsql volatile as $$
 declare owner regrole;

@@ -68,22 +68,23 @@ end $$;
 -- Makes the mark of a lane; null when somebody else is about to.
 create or replace function onceq.make_mark(p_queue_id integer, p_lane integer) returns regclass
 language plpgsql volatile as $$
-declare mark text := format('onceq.%I', 'low_' || p_queue_id || '_' || p_lane);
+declare
+    name text := 'low_' || p_queue_id || '_' || p_lane;
+    mark regclass;
 begin
     perform from onceq.queue where queue_id = p_queue_id and destroyed_at is null for update skip locked;
-    if not found or to_regclass(mark) is not null then
-        return to_regclass(mark);
+    if not found or to_regclass('onceq.' || name) is not null then
+        return to_regclass('onceq.' || name);
     end if;
-    execute format('create unlogged sequence %s minvalue 0 start 0', mark);
-    perform onceq.give_to_owner(mark::regclass);
-    update onceq.queue set low[p_lane + 1] = mark::regclass where queue_id = p_queue_id;
+    mark := onceq.make_sequence(name, 0);
+    update onceq.queue set low[p_lane + 1] = mark where queue_id = p_queue_id;
     return mark;
 end $$;
 
 -- Drops the marks of queues that were destroyed a minute ago: a claim that began before may yet
 -- read them.
 create or replace function onceq.drop_marks() returns void
-language plpgsql volatile as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare mark regclass;
 begin
     for mark in select unnest(low) from onceq.queue
@@ -102,7 +103,7 @@ end $$;
 -- is read, which keeps others from dropping it until the transaction ends; where all is well, the
 -- exception lets go of it at once.
 create or replace function onceq.drop_unreadable() returns void
-language plpgsql volatile as $$
+language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare
     class oid := 'onceq.server'::regclass;
     mark record;

@@ -33,9 +33,7 @@ begin
         end if;
     end loop;
     if to_regclass('onceq.started_' || slot) is null then
-        execute format('create unlogged sequence onceq.%I minvalue -9223372036854775808 start 0',
-            'started_' || slot);
-        perform onceq.give_to_owner(('onceq.started_' || slot)::regclass);
+        perform onceq.make_sequence('started_' || slot, '-9223372036854775808');
     end if;
     perform setval(('onceq.started_' || slot)::regclass, 0);
     incarnation := nextval('onceq.incarnation_seq');
