@@ -179,7 +179,6 @@ OF_SPARK: Final = frozenset(
         "SparkPurge",
         "SparkRefuse",
         "SparkRead",
-        "SparkRefuse",
         "SparkTakeOver",
     }
 )
