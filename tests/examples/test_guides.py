@@ -100,6 +100,16 @@ def test_in_a_web_application(tmp_path: Path) -> None:
     assert complaints.count("Killed") == 6, complaints
 
 
+@pytest.mark.timeout(200)
+def test_one_server_per_outside_service(tmp_path: Path) -> None:
+    page = text_of("docs/one-server-per-service.md")
+    names = write_files(page, tmp_path)
+    assert names == ["services.py", "turns.py"]
+    runs = "".join(f"python {name}\n" for name in names)
+    printed, complaints = shell(runs, tmp_path, reader(), LIMIT_S)
+    assert printed == blocks(page)["text"], complaints
+
+
 @pytest.mark.timeout(240)
 def test_deploy(conninfo: str, tmp_path: Path) -> None:
     """A role that can make nothing serves, and a dump is restored."""
