@@ -28,15 +28,20 @@ REPOSITORY = "onceq"
 ORDERS = onceq.Queue("orders", str, str)
 SETTINGS = {"max_prepared_transactions": "50", "fsync": "off"}
 """Nothing is done to PostgreSQL here, so it need not wait for its disk."""
+BACK = "back"
 TABLES = "create table {name} (client text, number integer, pid integer)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """url: of the repository; other: of the database beside it; place: a directory."""
+    """url: of the repository; other: of the database beside it; place: a directory.
+
+    back: of the repository that goes back.
+    """
 
     url: str
     other: str
+    back: str
     place: Path
 
     def ledger(self, variant: str, client: str) -> Ledger[Any, Any]:
@@ -72,17 +77,20 @@ def append(path: Path, line: str) -> None:
 def prepared_ground(place: Path) -> Generator[Ground]:
     """Runs the PostgreSQL of a trial. When the block begins this process has no connection."""
     with open_embedded(place / "postgresql", settings=SETTINGS) as server:
-        with psycopg.connect(server.conninfo, autocommit=True) as connection:
-            connection.execute("create database other")
-        other = make_conninfo(server.conninfo, dbname="other")
-        apply_with(server.conninfo, REPOSITORY)
-        for url in (server.conninfo, other):
-            with psycopg.connect(url, autocommit=True) as connection:
-                for name in ("effects", "processed", "worked"):
-                    connection.execute(TABLES.format(name=name).encode())
-        with onceq.open(server.conninfo, repository=REPOSITORY) as qm:
-            qm.declare(ORDERS)
-        yield Ground(url=server.conninfo, other=other, place=place)
+        urls: list[str] = []
+        for name in ("repository", "other", BACK):
+            with psycopg.connect(server.conninfo, autocommit=True) as connection:
+                connection.execute(f"create database {name}".encode())
+            urls.append(make_conninfo(server.conninfo, dbname=name))
+            with psycopg.connect(urls[-1], autocommit=True) as connection:
+                for table in ("effects", "processed", "worked"):
+                    connection.execute(TABLES.format(name=table).encode())
+        repository, other, back = urls
+        for url in (repository, back):
+            apply_with(url, REPOSITORY)
+            with onceq.open(url, repository=REPOSITORY) as qm:
+                qm.declare(ORDERS)
+        yield Ground(url=repository, other=other, back=back, place=place)
 
 
 PLACE = (
@@ -106,3 +114,10 @@ def truth(
         if state in states:
             return state
     return "lost" if states else "A"
+
+
+def effects_of(ground: Ground, client: str) -> list[int]:
+    """Returns the numbers that the server has executed for a client."""
+    query = b"select number from effects where client = %s"
+    with psycopg.connect(ground.url) as connection:
+        return [number for (number,) in connection.execute(query, (client,))]

@@ -8,6 +8,7 @@ between, and nobody else.
 from __future__ import annotations
 
 import abc
+import contextlib
 import os
 import signal
 import sqlite3
@@ -27,9 +28,8 @@ from onceq.testing.device import Device
 from proof.clients.ground import ORDERS, REPOSITORY, Ground, append, truth
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
     from pathlib import Path
-
 
 SESSIONS: Final = ("reply queue", "session")
 LEDGERS: Final = ("sqlite", "same database", "other database", "queue")
@@ -98,17 +98,24 @@ class Errand:
         self.steps = Death(self.death)
 
 
-def live(errand: Errand) -> None:
-    """Lives until death, or until the last request is processed."""
+@contextlib.contextmanager
+def watched(errand: Errand) -> Generator[onceq.QueueManager]:
+    """A queue manager of a life that dies at its step."""
     for owner, method in WATCHED:
         errand.steps.watch(owner, method)
     with onceq.open(errand.ground.url, repository=REPOSITORY) as qm:
+        yield qm
+
+
+def live(errand: Errand) -> None:
+    """Lives until death, or until the last request is processed."""
+    with watched(errand) as qm:
         if errand.variant == NAIVE:
             _send_anew(errand, qm)
         elif errand.variant in SESSIONS:
             _Sessioned(errand, qm).live()
         else:
-            _Ledgered(errand, qm).live()
+            Ledgered(errand, qm).live()
 
 
 def _send_anew(errand: Errand, qm: onceq.QueueManager) -> None:
@@ -124,7 +131,7 @@ def _send_anew(errand: Errand, qm: onceq.QueueManager) -> None:
             number += 1
 
 
-class _Living(abc.ABC):
+class Living(abc.ABC):
     """What all variants do alike."""
 
     def __init__(self, errand: Errand, qm: onceq.QueueManager) -> None:
@@ -166,7 +173,7 @@ class _Living(abc.ABC):
         append(self.errand.ground.place / f"{self.client}.states", text)
 
 
-class _Sessioned(_Living):
+class _Sessioned(Living):
     """Nothing is stored by the client: the session, or the reply queue alone, and a device."""
 
     def __init__(self, errand: Errand, qm: onceq.QueueManager) -> None:
@@ -261,7 +268,7 @@ class _Sessioned(_Living):
         return number
 
 
-class _Ledgered(_Living):
+class Ledgered(Living):
     """A ledger, in which the client's own work is put down with it."""
 
     def __init__(self, errand: Errand, qm: onceq.QueueManager) -> None:
@@ -272,6 +279,7 @@ class _Ledgered(_Living):
         self.may_be_discarded = True
 
     def is_processed(self, number: int) -> bool:
+        """See Living."""
         return number in rows_of(self.errand, "processed")
 
     def live(self) -> None:
@@ -284,13 +292,17 @@ class _Ledgered(_Living):
             self.errand.ground.mean(self.client, number)
             if number % 3 == 1:
                 with clerk.transaction() as work:
-                    self._put_down(work, "worked", number)
+                    self.put_down(work, "worked", number)
                     work.send(str(number), f"{self.client} {number}")
             else:
                 clerk.send(str(number), f"{self.client} {number}")
+            self.sent(number)
             self._process()
             number += 1
         clerk.close()
+
+    def sent(self, number: int) -> None:
+        """Is told that the send of a request was acknowledged."""
 
     def _make_tables(self) -> None:
         """In the ledger's own file, so that what is put down there commits with the ledger."""
@@ -301,7 +313,7 @@ class _Ledgered(_Living):
                 )
         connection.close()
 
-    def _put_down(self, work: Any, table: str, number: int) -> None:
+    def put_down(self, work: Any, table: str, number: int) -> None:
         """Puts a row down in the client's transaction: once for each, if all is well."""
         self.errand.steps.step()
         mark = "?, ?, ?" if self.errand.variant == "sqlite" else "%s, %s, %s"
@@ -312,7 +324,7 @@ class _Ledgered(_Living):
     def _process(self) -> None:
         reply = self._clerk.receive(timeout_s=TIMEOUT_S)
         with self._clerk.transaction() as work:
-            self._put_down(work, "processed", int(reply.value))
+            self.put_down(work, "processed", int(reply.value))
             work.done(reply)
         self.errand.steps.step()
 
@@ -322,6 +334,10 @@ class _Ledgered(_Living):
         before = self.true_state(meant)
         found = self._clerk.recover()
         self.compare(found, meant, before)
+        return self.go_on(found, meant)
+
+    def go_on(self, found: onceq.Recovery, meant: int) -> int:
+        """Does what comes next in the state that was found; returns the next number."""
         number = int(found.rid or 0)
         match found:
             case onceq.NotSubmitted(rid=None):

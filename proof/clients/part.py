@@ -14,16 +14,15 @@ import random
 import select
 import signal
 import time
-import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NoReturn
-
-import psycopg
+from typing import TYPE_CHECKING, Final
 
 import onceq
-from proof.clients.ground import ORDERS, REPOSITORY, Ground, append, prepared_ground
+from proof.clients.forks import forked
+from proof.clients.ground import ORDERS, REPOSITORY, Ground, effects_of, prepared_ground
 from proof.clients.life import LEDGERS, NAIVE, NEVER, VARIANTS, Errand, live, rows_of
+from proof.clients.went_back import WentBack
 from proof.goals import CLIENT_KILLS, KILLS
 from proof.part import Control, Limits, Measure, Order, Outcome, Part, Size
 
@@ -39,8 +38,13 @@ STEPS: Final = 70
 AT_RANDOM: Final = 0.2
 """The share of lives that end at a moment of chance."""
 LONGEST_S: Final = 0.15
+SLOW_EVERY: Final = 4
+SLOW_S: Final = 0.4
+"""Each so-many-th order takes so long: while it does, its client finds it submitted (B)."""
+FOUND: Final = {Size.SMALL: 1, Size.PROOF: 20, Size.LONG: 400}
+"""How often each state must be found at least."""
+STATES: Final = ("A", "B", "C", "D", "E")
 STUCK_S: Final = 60.0
-FAILED: Final = 70
 
 
 @dataclass(slots=True)
@@ -74,8 +78,8 @@ class Trial:
             self._wait()
             for one in self._ended():
                 self.say(f"killing {one.variant}", self.kills.total(), share * len(variants))
-                if one.requests == NEVER:
-                    waiting.append(one.variant)
+                if one.requests == NEVER:  # at once: its last request may be under way (B)
+                    waiting.insert(0, one.variant)
         self._end_all()
 
     def _begin(self, variant: str, share: int) -> None:
@@ -148,44 +152,20 @@ class Trial:
         return len(wanted), Counter(states)
 
 
-def effects_of(ground: Ground, client: str) -> list[int]:
-    """Returns the numbers that the server has executed for a client."""
-    query = b"select number from effects where client = %s"
-    with psycopg.connect(ground.url) as connection:
-        return [number for (number,) in connection.execute(query, (client,))]
-
-
-def forked(ground: Ground, name: str, program: Callable[[], None]) -> int:
-    """Runs a program in a child; returns its pid. What it raises is put down."""
-    pid = os.fork()
-    if pid == 0:
-        _run(ground, name, program)
-    return pid
-
-
-def _run(ground: Ground, name: str, program: Callable[[], None]) -> NoReturn:
-    code = FAILED
-    try:
-        program()
-        code = 0
-    except BaseException:
-        append(ground.place / "said.txt", f"--- {name}\n{traceback.format_exc()}")
-        raise
-    finally:  # the child ends here, whatever was raised
-        os._exit(code)
-
-
 def serve(ground: Ground) -> None:
     """Serves the orders: one row for each, with no key, so that a double shows."""
 
     def handle(order: str, context: onceq.Context) -> str:
         client, number = order.split()
+        if int(number) % SLOW_EVERY == 0:  # so that a client is killed, and lives again, meanwhile
+            context.connection.execute("select pg_sleep(%s)", (SLOW_S,))
         context.connection.execute(
             "insert into effects values (%s, %s, %s)", (client, int(number), os.getpid())
         )
         return number
 
-    onceq.Server([ORDERS.handled_by(handle)]).run(ground.url, repository=REPOSITORY)
+    server = onceq.Server([ORDERS.handled_by(handle)], concurrency=ABREAST)
+    server.run(ground.url, repository=REPOSITORY)
 
 
 def run(order: Order) -> Outcome:
@@ -198,6 +178,8 @@ def run(order: Order) -> Outcome:
             trial = Trial(ground, random.Random(order.seed), order.say)
             trial.run(VARIANTS, KILLED[order.size])
             found = {one: trial.judge(one) for one in VARIANTS}
+            went_back = WentBack(ground, random.Random(order.seed), order.say, serve)
+            went_back.run(order.size)
             control = Trial(ground, random.Random(order.seed), order.say)
             control.run((NAIVE,), CONTROL_KILLS)
             naive = NAIVE.replace(" ", "-")
@@ -207,15 +189,21 @@ def run(order: Order) -> Outcome:
             os.waitpid(server, 0)
         said = ground.place / "said.txt"
         told = [said.read_text()] if said.exists() else []
-    total = trial.kills.total()
+    total = trial.kills.total() + went_back.kills
+    states = sum((counts for _, counts in found.values()), went_back.states)
+    wrong = (*trial.violations, *went_back.violations, *told)
     return Outcome(
         measures=[
             Measure(what=CLIENT_KILLS, reached=total),
             Measure(what=KILLS, reached=total),
+            *(
+                Measure(what=f"state {one} found", reached=states[one], goal=FOUND[order.size])
+                for one in STATES
+            ),
         ],
-        violations=[f"{what}; seed {order.seed}" for what in (*trial.violations, *told)],
+        violations=[f"{what}; seed {order.seed}" for what in wrong],
         controls=[Control(what=CONTROL, broke=doubled, of=control.kills.total())],
-        page=page(trial, found),
+        page=page(trial, found) + went_back.page(),
     )
 
 

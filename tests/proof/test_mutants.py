@@ -86,6 +86,7 @@ def test_what_breaks_is_a_finding_and_is_not_run_again(
     assert "'m' (G7) was badly made: it broke" in found
 
 
+@pytest.mark.timeout(PART.limits.of(Size.SMALL))  # as the proof ends it: four mutants, their tests
 def test_some_mutants_of_different_kinds_are_caught(tmp_path: Path) -> None:
     """All of them: python -m proof.mutants. Others: MUTANTS_SEED."""
     said: list[str] = []
