@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onceq
-from onceq.errors import IllegalState
+from onceq.errors import ConnectionLost, IllegalState
+from onceq.model.ledger_ops import RollbackLedger
 from tests.clerk.ledgers import LEDGERS, Ground, ground, other_postgresql
 
 if TYPE_CHECKING:
@@ -224,6 +225,42 @@ def test_after_an_interrupted_send_connect_tells_what_became_of_it(
                 assert (rid in clerk.outstanding) == bool(ground.qm.lookup(rid))
     finally:
         signal.signal(signal.SIGALRM, former)
+
+
+@pytest.mark.parametrize("kind", LEDGERS)
+def test_an_interrupt_whose_rollback_fails_is_still_one_and_its_block_is_joined_by_nothing(
+    ground: Ground, kind: str
+) -> None:
+    client = _Client(ground, kind, f"r{kind.partition(' ')[0]}")
+    with ground.qm.clerk(client.name, RAW, ledger=client.ledger) as clerk:
+        clerk.recover()
+        with clerk.transaction() as work:
+            work.connection.execute("create table if not exists notes (text text)")
+        link: Any = clerk._link
+        perform = link.perform
+
+        def failing(op: Op[Any]) -> Any:
+            if isinstance(op, RollbackLedger):
+                raise ConnectionLost("another command is already in progress")
+            return perform(op)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(link, "perform", failing)
+            with pytest.raises(_CutShort) as caught:
+                _cut_in_block(clerk, client.name)
+        assert "could not be rolled back" in caught.value.__notes__[0]
+        for call in _after_the_cut(clerk):
+            with pytest.raises(IllegalState, match="connect"):
+                call()
+        clerk.connect()
+        clerk.recover(policy="discard")
+    assert not client.has_noted()
+
+
+def _cut_in_block(clerk: Any, name: str) -> None:
+    with clerk.transaction() as work:
+        work.connection.execute(f"insert into notes values ('{name}')")
+        raise _CutShort
 
 
 def _interrupt(*_: object) -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
+import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import onceq
+from onceq.clerk.ledger.sqlite import AsyncSqliteExecutor, SqliteExecutor
 from onceq.errors import EnvironmentFault, LedgerRefused
+from onceq.model.ledger_ops import Statement
+from tests.parts import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -116,3 +121,43 @@ def test_the_clients_own_file_will_do(qm: onceq.QueueManager, tmp_path: Path) ->
             work.connection.execute("insert into baskets values (1)")
             work.send("1", b"x")
         assert isinstance(clerk.recover(), onceq.Submitted)
+
+
+class _Slow(SqliteExecutor):
+    """Whose statements take their time. ended: in which order what was called has ended."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.begun, self.goes_on = threading.Event(), threading.Event()
+        self.ended: list[str] = []
+
+    def execute(self, op: Statement) -> list[Any]:
+        self.begun.set()
+        assert self.goes_on.wait(LIMIT_S)
+        self.ended.append(op.text)
+        return []
+
+    def close(self) -> None:
+        super().close()
+        self.ended.append("close")
+        self.goes_on.set()
+
+
+def test_a_file_is_not_closed_in_the_middle_of_a_statement_that_was_cancelled(
+    tmp_path: Path,
+) -> None:
+    """It goes on in its thread; SQLite would crash the process."""
+
+    async def main() -> None:
+        slow = _Slow(tmp_path / "ledger")
+        executor = AsyncSqliteExecutor(slow)
+        statement = asyncio.create_task(executor.execute(Statement(text="select 1")))
+        await asyncio.to_thread(slow.begun.wait, LIMIT_S)
+        statement.cancel()
+        closing = asyncio.create_task(executor.close())
+        await asyncio.wait([closing], timeout=0.2)
+        slow.goes_on.set()
+        await closing
+        assert slow.ended == ["select 1", "close"]
+
+    asyncio.run(main())

@@ -19,7 +19,7 @@ from onceq.clerk.ledger import program, recovery, whole
 from onceq.clerk.ledger.program import Kept, Unit
 from onceq.clerk.ledger.runner import AsyncLedgerLink, LedgerLink
 from onceq.engine.silence import waiting, within
-from onceq.errors import IllegalState
+from onceq.errors import IllegalState, OnceqError
 from onceq.model import names
 from onceq.model.ledger import Attributes, LastRequest
 
@@ -100,6 +100,17 @@ class _LedgerCalls(Calls[T, R]):
     def _policy(self, policy: Policy) -> Policy:
         names.check_choice("policy", policy, recovery.POLICIES)
         return policy
+
+
+@contextmanager
+def _still(ended_by: BaseException) -> Generator[None]:
+    """A rollback that fails after a cancellation, or Ctrl-C, does not take its place."""
+    try:
+        yield
+    except OnceqError as error:
+        if isinstance(ended_by, Exception):
+            raise
+        ended_by.add_note(f"its transaction could not be rolled back: {error}")
 
 
 class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
@@ -185,8 +196,9 @@ class LedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         work: Work[T, R, C] = Work(self, self._link.executor.connection)
         try:
             yield work
-        except BaseException:
-            self._perform(program.close_block(self.kept, None))
+        except BaseException as error:
+            with _still(error):
+                self._perform(program.close_block(self.kept, None))
             raise
         self._perform(program.close_block(self.kept, work.unit))
 
@@ -300,8 +312,9 @@ class AsyncLedgerClerk(_LedgerCalls[T, R], Generic[T, R, C]):
         work: Work[T, R, C] = Work(self, self._link.executor.connection)
         try:
             yield work
-        except BaseException:
-            await self._perform(program.close_block(self.kept, None))
+        except BaseException as error:
+            with _still(error):
+                await self._perform(program.close_block(self.kept, None))
             raise
         await self._perform(program.close_block(self.kept, work.unit))
 

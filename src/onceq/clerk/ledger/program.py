@@ -218,9 +218,14 @@ def open_block(kept: Kept) -> ops.Program[None]:
 
 
 def close_block(kept: Kept, unit: Unit | None) -> ops.Program[None]:
-    """Commits the transaction with what is to be done in it; None: nothing of it happened."""
-    end = _roll_back() if unit is None else _conclude(kept, unit)
-    yield from whole.known_if_it_failed(kept, end)
+    """Commits the transaction with what is to be done in it; None: nothing of it happened.
+
+    Where the rollback fails it may still be open: nothing follows but a connect.
+    """
+    if unit is None:
+        yield from _roll_back()
+    else:
+        yield from whole.known_if_it_failed(kept, _conclude(kept, unit))
     kept.is_working = False
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from onceq.engine.connection import Link
     from onceq.model.ledger_ops import Statement
     from onceq.model.ops import Op, Program
+
+T = TypeVar("T")
 
 BUSY_S: Final = 10.0
 VERSION: Final = 1
@@ -196,16 +199,25 @@ class SqliteExecutor:
 
 
 class AsyncSqliteExecutor:
-    """`SqliteExecutor`, in a thread: a write waits for the disk."""
+    """`SqliteExecutor`, in a thread: a write waits for the disk.
+
+    A call that is cancelled goes on in its thread. So each waits for the one before: SQLite may
+    crash the process when a connection is closed in the middle of a statement.
+    """
 
     def __init__(self, inner: SqliteExecutor) -> None:
         self._inner = inner
+        self._turn = threading.Lock()
         self.connection = inner.connection
 
     async def execute(self, op: Statement) -> Rows:
         """See Executor.execute."""
-        return await asyncio.to_thread(self._inner.execute, op)
+        return await asyncio.to_thread(self._in_turn, self._inner.execute, op)
 
     async def close(self) -> None:
         """See Executor.close."""
-        await asyncio.to_thread(self._inner.close)
+        await asyncio.to_thread(self._in_turn, self._inner.close)
+
+    def _in_turn(self, call: Callable[..., T], *arguments: Any) -> T:
+        with self._turn:
+            return call(*arguments)
