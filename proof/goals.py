@@ -28,6 +28,8 @@ FILE_ROWS = "rows of a file, each one request and one reply"
 ARCHIVED = "rows of history archived, each once"
 DECODED = "invented requests decoded alike by native servers and by Spark"
 AUDITED = "rows of history audited, what is broken in them named, and nothing else"
+VERSIONS = "versions of PostgreSQL and of Python on which the conformance suite passes"
+PACKAGES = "packages built, installed into an empty environment, and used"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,4 +66,6 @@ GOALS = (
     Goal(what=FILE_ROWS, small=20_000, proof=1_000_000, long=5_000_000),
     Goal(what=ARCHIVED, small=5_000, proof=5_000_000, long=20_000_000),
     Goal(what=AUDITED, small=5_000, proof=5_000_000, long=20_000_000),
+    Goal(what=VERSIONS, small=1, proof=1, long=1, all_of=True),
+    Goal(what=PACKAGES, small=2, proof=2, long=2),
 )

@@ -20,12 +20,14 @@ from proof.history.part import PART as HISTORY
 from proof.large_file import PART as LARGE_FILE
 from proof.model.part import PART as MODEL
 from proof.mutants.part import PART as MUTANTS
+from proof.packaging import PART as PACKAGING
 from proof.pipelinepoints.part import PART as PIPELINE_FAULT_POINTS
 from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.sparkpoints.part import PART as SPARK_FAULT_POINTS
 from proof.torture import PART as TORTURE
+from proof.versions import PARTS as VERSIONS
 from proof.windows.part import PART as WINDOWS
 
 if TYPE_CHECKING:
@@ -61,6 +63,8 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (WINDOWS, (*NATIVE, "proof/windows/*")),
     (TORTURE, (*PRODUCT, "proof/torture.py")),
     (POWER_CUT, (*NATIVE, "proof/powercut/*")),
+    (PACKAGING, (*PRODUCT, "proof/packaging.py")),
+    *((one, (*NATIVE, "tests/conformance/*", "proof/versions.py")) for one in VERSIONS),
 )
 """Each part, and the sources that it covers: when one of these changes, its record is older."""
 PARTS: tuple[Part, ...] = tuple(replace(part, covers=covers) for part, covers in TABLE)

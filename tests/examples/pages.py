@@ -26,6 +26,13 @@ def text_of(page: str) -> str:
     return (ROOT / page).read_text(encoding="utf-8")
 
 
+def section(title: str, page: str) -> str:
+    """Returns the text of one section of a page, up to the next of its level."""
+    found = re.search(rf"^## {re.escape(title)}.*?(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
+    assert found is not None, f"there is no section {title!r}"
+    return found.group()
+
+
 def blocks(text: str) -> dict[str, str]:
     """Returns the blocks of a text by language, those of one language joined."""
     found = {"python": "", "bash": "", "text": ""}

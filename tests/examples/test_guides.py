@@ -12,8 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from onceq.engine.embedded import find_binaries
-from tests.examples.pages import blocks, reader, shell, text_of, write_files
-from tests.examples.test_quickstart import section
+from tests.examples.pages import blocks, reader, section, shell, text_of, write_files
 from tests.parts import plain
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ def test_test_your_handlers(conninfo: str, tmp_path: Path) -> None:
 @pytest.mark.timeout(200)
 def test_files_of_requests_and_of_replies(tmp_path: Path) -> None:
     """In the directory of the quickstart, where one order is booked."""
-    quickstart, page = section("Quickstart"), text_of("docs/files.md")
+    quickstart, page = section("Quickstart", text_of("README.md")), text_of("docs/files.md")
     write_files(quickstart, tmp_path)
     (program,) = write_files(page, tmp_path)
     before, script = blocks(quickstart)["bash"], blocks(page)["bash"]
@@ -113,7 +112,7 @@ def test_one_server_per_outside_service(tmp_path: Path) -> None:
 @pytest.mark.timeout(240)
 def test_deploy(conninfo: str, tmp_path: Path) -> None:
     """A role that can make nothing serves, and a dump is restored."""
-    write_files(section("Quickstart"), tmp_path)
+    write_files(section("Quickstart", text_of("README.md")), tmp_path)
     page = text_of("docs/deploy.md")
     found = blocks(page)
     at = {

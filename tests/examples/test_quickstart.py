@@ -12,7 +12,6 @@ script; the text blocks after them are what it prints, exactly.
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import sysconfig
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
-from tests.examples.pages import ROOT, blocks, shell, text_of, write_files
+from tests.examples.pages import ROOT, blocks, section, shell, text_of, write_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,13 +29,6 @@ if TYPE_CHECKING:
 README = text_of("README.md")
 NEXT_STEPS = text_of("docs/next-steps.md")
 SCRIPT_S = 200
-
-
-def section(title: str, page: str = README) -> str:
-    """Return the text of one section of a page, up to the next of its level."""
-    found = re.search(rf"^## {re.escape(title)}.*?(?=^## |\Z)", page, re.DOTALL | re.MULTILINE)
-    assert found is not None, f"there is no section {title!r}"
-    return found.group()
 
 
 def environment(prefix: Path) -> dict[str, str]:
@@ -101,11 +93,11 @@ def test_onceq_comes_from_the_wheel(prefix: Path) -> None:
 
 @pytest.mark.timeout(240)
 def test_the_native_server(tmp_path: Path, prefix: Path) -> None:
-    sections = [section("Quickstart"), section("A file of requests", NEXT_STEPS)]
+    sections = [section("Quickstart", README), section("A file of requests", NEXT_STEPS)]
     run_sections(sections, tmp_path, prefix)
 
 
 @pytest.mark.timeout(240)
 def test_spark(tmp_path: Path, prefix: Path) -> None:
-    write_files(section("Quickstart"), tmp_path)
+    write_files(section("Quickstart", README), tmp_path)
     run_sections([section("Spark", NEXT_STEPS)], tmp_path, prefix)
