@@ -51,6 +51,8 @@ if TYPE_CHECKING:
 
 LIMIT_S: Final = 90.0
 """How long a trial may take, from its first process to its last."""
+SETTINGS: Final = {"max_prepared_transactions": "20"}
+"""A ledger in another database prepares its transactions."""
 REVOKED_S: Final = 25.0
 """How long the other may take; it is less than a process waits at its point."""
 TICK_S: Final = 0.005
@@ -124,7 +126,7 @@ class Ground:
         made = tempfile.mkdtemp(prefix="oqf-")  # short: the path of a socket is
         self._undo.callback(shutil.rmtree, made, ignore_errors=True)
         self.place = Path(made)
-        server = open_embedded(self.place / "postgresql")
+        server = open_embedded(self.place / "postgresql", settings=SETTINGS)
         self._undo.callback(server.close)
         self.conninfo = server.conninfo
         return self

@@ -31,7 +31,7 @@ from onceq.history.events import Recorder
 from onceq.testing.device import Device
 from onceq.testing.ledger import EFFECTS, Order, Receipt
 from onceq.testing.recording import RecordedClerk
-from proof import fault_calls
+from proof import fault_calls, fault_ledgers
 from proof.fault_handlers import AsyncLedgerHandler, LateHandler
 from proof.waited import connect_waited, open_waited
 
@@ -365,6 +365,7 @@ def _awaited(program: Callable[[Errand], None]) -> Callable[[Errand], None]:
 
 
 PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
+    **fault_ledgers.PROGRAMS,
     "one_at_a_time": one_at_a_time,
     "one_at_a_time_async": _awaited(one_at_a_time),
     "many_at_a_time": many_at_a_time,

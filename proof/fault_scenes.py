@@ -18,6 +18,7 @@ import onceq
 from onceq.engine.embedded import embedded_status, stop_embedded
 from onceq.engine.migrate import verify_with
 from onceq.testing.ledger import ask
+from proof import fault_ledgers
 from proof.fault_calls import RECEIVED
 from proof.fault_programs import QUEUE, ROUNDS
 
@@ -50,8 +51,8 @@ class Scene:
     revocable: points at which the process holds claims and locks nothing: there it can be taken for
     dead, and another finish what it holds, before it goes on.
     in_handler: (point, time) of those met within the handler: an exception there is an abort.
-    is_twin: another scene is the same on the sync driver.
-    leaves_alerts: datagrams of the queue `alerts` stay queued, and its check looks at them.
+    is_twin: another scene is the same on the sync driver, or with another ledger.
+    leaves_alerts: datagrams that no server serves stay queued, and its check looks at them.
     over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
     where queues differ.
     """
@@ -164,6 +165,9 @@ def _embedded(left: Left) -> Iterator[str]:
 
 CLERK: Final = _around("Connect", "Send", "Receive", "Act", "CancelRequest", "Disconnect")
 WINDOW: Final = _around("SendMany", "AlertLate", "Acknowledge")
+LEDGER: Final = _around(
+    *("TakeLedger", "WriteLedger", "BeginLedger", "CommitLedger", "RollbackLedger")
+)
 LIFE: Final = _around("OpenIncarnation", "CloseIncarnation", "TakeOver", "Sweep", "Claim")
 EXECUTION: Final = _around("Begin", "Call", "Finish", "Commit", "Rollback", "AbortElement")
 HOLDING: Final = frozenset({"Call.after", "Finish.before"})
@@ -202,6 +206,38 @@ SCENES: Final[dict[str, Scene]] = {
         endless=("serving",),
         points=_around("Post", "Posted"),
         check=_posts,
+    ),
+    "a client with a ledger in a file": Scene(
+        program="ledger_in_sqlite",
+        is_twin=True,
+        beside=("serving",),
+        endless=("serving",),
+        points=LEDGER,
+        check=fault_ledgers.sqlite_rows,
+    ),
+    "a client with a ledger in the database": Scene(
+        program="ledger_in_the_database",
+        is_twin=True,
+        beside=("serving",),
+        endless=("serving",),
+        points=LEDGER,
+        check=fault_ledgers.rows,
+    ),
+    "a client with a ledger in another database": Scene(
+        program="ledger_in_another_database",
+        beside=("serving",),
+        endless=("serving",),
+        points=LEDGER - _around("CommitLedger") | _around("PrepareLedger", "EndPrepared"),
+        check=fault_ledgers.other_rows,
+    ),
+    "a client with a ledger in a queue": Scene(
+        program="ledger_in_a_queue",
+        is_twin=True,
+        leaves_alerts=True,
+        beside=("serving",),
+        endless=("serving",),
+        points=LEDGER,
+        check=fault_ledgers.rows,
     ),
     "an async client": Scene(
         program="one_at_a_time_async",

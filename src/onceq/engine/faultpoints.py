@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onceq.model import ops
+
 VARIABLE: Final = "ONCEQ_FAULT_POINT"
 """Environment: `POINT OCCURRENCE WHAT DIRECTORY`, as `arm` takes it."""
 EAR: Final = "ear"
@@ -64,6 +66,13 @@ OPS: Final = {
     "BeginReply": "it is noted that a reply is processed in the client's transaction",
     "TakeReply": "a reply is received in the client's transaction",
     "SettleReply": "what the client's transaction did to a reply is found, and counted",
+    "TakeLedger": "a life begins on a client's ledger, and fences the former",
+    "WriteLedger": "a ledger's entry is replaced",
+    "BeginLedger": "a transaction begins where the ledger is",
+    "CommitLedger": "it is committed",
+    "RollbackLedger": "it is rolled back",
+    "PrepareLedger": "it is prepared: what becomes of it hangs on the repository",
+    "EndPrepared": "what was prepared ends as the repository has decided",
     "CancelRequest": "a client kills its own request",
     "OpenIncarnation": "a server session's life begins, and takes back what the former held",
     "CloseIncarnation": "a server session's life ends in good order",
@@ -142,6 +151,7 @@ SILENT: Final = frozenset(
         "BeginWork",
         "Identify",
         "ListClients",
+        "ListPrepared",
         "ListQueues",
         "ListServers",
         "FindMissing",
@@ -273,6 +283,19 @@ def pointed(driver: type[T]) -> type[T]:
             if found is not None and not hasattr(found, "__wrapped__"):
                 setattr(driver, method, wrap(found, WATCHED.get(method)))
     return driver
+
+
+def pointed_answer(op: ops.Op[Any], answer: ops.Program[T]) -> ops.Program[T]:
+    """Returns the Program that answers an Op; armed, with the points of the Op around it."""
+    return answer if hook is None or type(op).__name__ in SILENT else _between(op, answer)
+
+
+def _between(op: ops.Op[Any], answer: ops.Program[T]) -> ops.Program[T]:
+    name = type(op).__name__
+    faultpoint(f"{name}.before")
+    answered = yield from answer
+    faultpoint(f"{name}.after")
+    return answered
 
 
 def _name(op: tuple[object, ...], step: str | None) -> str | None:

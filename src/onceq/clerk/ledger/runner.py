@@ -9,6 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from onceq.engine import silence
+from onceq.engine.faultpoints import pointed_answer
 from onceq.errors import CannotConnect
 from onceq.model.ledger_ops import LEDGER_OPS, Statement
 from onceq.model.ops import Runs, RunsAsync
@@ -62,7 +63,7 @@ class LedgerLink(Runs):
             with silence.bounded(self.executor.connection, self._patience):
                 return self.executor.execute(op)
         if isinstance(op, LEDGER_OPS):
-            return self.run(self._answers.answer(op))
+            return self.run(pointed_answer(op, self._answers.answer(op)))
         return self._link.perform(op)
 
     def _leave(self) -> None:
@@ -119,7 +120,7 @@ class AsyncLedgerLink(RunsAsync):
             with silence.bounded(self.executor.connection, self._patience):
                 return await self.executor.execute(op)
         if isinstance(op, LEDGER_OPS):
-            return await self.run(self._answers.answer(op))
+            return await self.run(pointed_answer(op, self._answers.answer(op)))
         return await self._link.perform(op)
 
     def _leave(self) -> None:
