@@ -36,10 +36,11 @@ class Asked:
         str | None, typer.Option(help="A table to which handlers add rows, with the eid.")
     ] = None
     effects_each: Annotated[
-        int | None, typer.Option(min=0, help="So many rows of it for each request that is done.")
+        int | None, typer.Option(min=0, help="How many rows each finished request has in it.")
     ] = None
     abort_limit: Annotated[
-        int | None, typer.Option(min=1, help="Of all queues, if it never was another.")
+        int | None,
+        typer.Option(min=1, help="The abort limit of all queues, if it has never changed."),
     ] = None
     report: Annotated[Path | None, typer.Option(help="Write a page for people: HTML.")] = None
     save: Annotated[

@@ -14,7 +14,7 @@ from onceq.cli.output import hint
 if TYPE_CHECKING:
     from onceq.model.admin_ops import ClientInfo
 
-app: Final = typer.Typer(no_args_is_help=True, help="Clients: who there is, and to forget one.")
+app: Final = typer.Typer(no_args_is_help=True, help="Clients: list them, forget one.")
 
 COLUMNS: Final = (
     *("name", "thread", "state", "epoch", "outstanding", "replies", "waits", "last sent"),
@@ -63,16 +63,15 @@ def forget(
     name: Annotated[str, typer.Argument(metavar="NAME", help="The client, as `list` names it.")],
     *,
     thread: Annotated[
-        str | None, typer.Option(help="Only this thread of it; '' is the one without a name.")
+        str | None,
+        typer.Option(help="Only this thread of the client; '' is the one without a name."),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force", help="Even when connected: its requests are cancelled, it is fenced."
-        ),
+        typer.Option("--force", help="Even if it is connected: cancel its requests and fence it."),
     ] = False,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for who holds it.")
+        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for whoever holds it.")
     ] = 10.0,
 ) -> int:
     """Forget a client that does not come back: its replies, checkpoint and registrations go.

@@ -22,15 +22,17 @@ if TYPE_CHECKING:
 class How:
     """The attributes of the new element."""
 
-    rid: Annotated[str | None, typer.Option(help="Its name in lookups; default: its eid.")] = None
+    rid: Annotated[
+        str | None, typer.Option(help="The request's id in lookups; default: its eid.")
+    ] = None
     priority: Annotated[int, typer.Option(min=0, max=9, help="9 is served first.")] = 4
     not_before: Annotated[
-        str | None, typer.Option(help="When it is due: 2026-01-31T12:00:00+01:00.")
+        str | None, typer.Option(help="Not served before this time: 2026-01-31T12:00:00+01:00.")
     ] = None
     expires_at: Annotated[
-        str | None, typer.Option(help="When it ends unless it has taken effect.")
+        str | None, typer.Option(help="When it expires: 2026-01-31T12:00:00+01:00.")
     ] = None
-    correlation_id: Annotated[str | None, typer.Option(help="What it belongs to.")] = None
+    correlation_id: Annotated[str | None, typer.Option(help="A correlation id.")] = None
     properties: Annotated[str | None, typer.Option(help="A JSON object.")] = None
 
     @property
@@ -54,7 +56,7 @@ def enqueue(
     ] = "-",
     *,
     raw: Annotated[
-        bool, typer.Option("--raw", help="The body is bytes as they are, not JSON.")
+        bool, typer.Option("--raw", help="Send the body's bytes as they are, not as JSON.")
     ] = False,
     how: How,
 ) -> None:

@@ -22,13 +22,13 @@ def trim(
     place: Place,
     *,
     keep_days: Annotated[
-        int, typer.Option(min=0, max=36_500, help="Trim what ended longer ago than so many days.")
+        int, typer.Option(min=0, max=36_500, help="Trim what ended more than this many days ago.")
     ],
     unarchived: Annotated[
-        bool, typer.Option("--unarchived", help="Also what is in no file, and then nowhere.")
+        bool, typer.Option("--unarchived", help="Also what is not archived; it is lost then.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how much it would be.")
+        bool, typer.Option("--dry-run", help="Only say how much would be done.")
     ] = False,
 ) -> None:
     """Trim from PostgreSQL what ended long ago and is archived; its files are read again first.

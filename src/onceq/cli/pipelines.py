@@ -46,11 +46,13 @@ def spark_archive(
     *,
     keep_days: Annotated[
         int | None,
-        typer.Option(min=0, max=36_500, help="Trim what ended longer ago; default: trim nothing."),
+        typer.Option(
+            min=0, max=36_500, help="Trim what ended more days ago than this; default: nothing."
+        ),
     ] = None,
     compact: Annotated[
         int | None,
-        typer.Option(min=2, max=10_000, help="Put so many small runs together; default: none."),
+        typer.Option(min=2, max=10_000, help="Join this many small runs into one; default: none."),
     ] = None,
     every: Every = None,
     master: Master = None,
@@ -108,7 +110,7 @@ def spark_delta(
 def spark_report(
     place: Place,
     out: Annotated[
-        str, typer.Argument(help="Where the report is: a directory that all of Spark sees.")
+        str, typer.Argument(help="The directory of the report; all of Spark's machines see it.")
     ],
     *,
     since: Annotated[

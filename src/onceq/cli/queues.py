@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from onceq.model.admin_ops import Rates
     from onceq.model.queue import QueueInfo
 
-app: Final = typer.Typer(no_args_is_help=True, help="Queues: what there is, and changes to it.")
+app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")
 
 NOTES: Final = {
     "abort_limit": "Aborts until an element fails, 1 to 1000.",

@@ -118,7 +118,7 @@ def stop(
     place: Place,
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Even when others use it; they lose connections.")
+        bool, typer.Option("--force", help="Even if others use it: they lose their connections.")
     ] = False,
     timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds.")] = 30.0,
 ) -> int:

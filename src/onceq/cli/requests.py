@@ -109,9 +109,9 @@ def show(
     rid: Annotated[str, typer.Argument(metavar="RID", help="The request's id, or its eid.")],
     *,
     client: Annotated[str | None, typer.Option(help="Only of this client.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many places.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many places.")] = 100,
     body: Annotated[
-        bool, typer.Option("--body", help="Also what was asked and answered, where it is kept.")
+        bool, typer.Option("--body", help="Also the request and its reply, if they are kept.")
     ] = False,
 ) -> int:
     """Show every place where a request is or was: state, times, attempts, errors, server.
@@ -139,9 +139,9 @@ class Wanted:
 
     registrant: Annotated[str | None, typer.Option(help="Only of this client.")] = None
     queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None
-    outcome: Annotated[RequestOutcome | None, typer.Option(help="Only what ended like this.")] = (
-        None
-    )
+    outcome: Annotated[
+        RequestOutcome | None, typer.Option(help="Only requests with this outcome.")
+    ] = None
     since: Annotated[
         str | None, typer.Option(help="Ended at this time or later: 2026-01-31T12:00:00+01:00.")
     ] = None
@@ -164,7 +164,7 @@ def find(
     place: Place,
     wanted: Wanted,
     *,
-    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 100,
 ) -> int:
     """Find requests that have ended, the latest first; exit 3 when there is none.
 
@@ -200,7 +200,7 @@ def list_errors(
     place: Place,
     *,
     queue: Annotated[str | None, typer.Option(help="Only of this queue, or error queue.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most this many.")] = 100,
 ) -> None:
     """List what failed and is held in error queues, the latest first.
 

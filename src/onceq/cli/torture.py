@@ -35,17 +35,18 @@ SHOWN_MAX: Final = 10
 def torture(
     place: Place,
     *,
-    minutes: Annotated[float, typer.Option(min=0.1, help="How long faults are made.")] = 2.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="For how long faults are made.")] = 2.0,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="Of the faults; default: of this moment.")
+        int | None, typer.Option(min=0, help="The seed of the faults; default: from the clock.")
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option(help="An empty one for PostgreSQL, events and the report.")
+        Path | None, typer.Option(help="An empty directory for PostgreSQL, events and the report.")
     ] = None,
     spark: Annotated[
         bool | None,
         typer.Option(
-            "--spark/--no-spark", help="A Spark server too; default: if there is one, from 3 min."
+            "--spark/--no-spark",
+            help="With a Spark server; default: from 3 minutes on, if Spark is there.",
         ),
     ] = None,
     broken: Annotated[
