@@ -112,10 +112,14 @@ def live(errand: Errand) -> None:
     with watched(errand) as qm:
         if errand.variant == NAIVE:
             _send_anew(errand, qm)
-        elif errand.variant in SESSIONS:
-            _Sessioned(errand, qm).live()
         else:
-            Ledgered(errand, qm).live()
+            client_of(errand, qm).live()
+
+
+def client_of(errand: Errand, qm: onceq.QueueManager) -> Living:
+    """Returns the client of a variant, not yet begun."""
+    made = Sessioned if errand.variant in SESSIONS else Ledgered
+    return made(errand, qm)
 
 
 def _send_anew(errand: Errand, qm: onceq.QueueManager) -> None:
@@ -143,6 +147,10 @@ class Living(abc.ABC):
     @abc.abstractmethod
     def is_processed(self, number: int) -> bool:
         """Returns whether the reply was processed, by where that is put down."""
+
+    @abc.abstractmethod
+    def live(self) -> None:
+        """Finds out where it stands, and goes on until the last request is processed."""
 
     def true_state(self, number: int) -> str:
         """Returns the truth about a request."""
@@ -173,7 +181,7 @@ class Living(abc.ABC):
         append(self.errand.ground.place / f"{self.client}.states", text)
 
 
-class _Sessioned(Living):
+class Sessioned(Living):
     """Nothing is stored by the client: the session, or the reply queue alone, and a device."""
 
     def __init__(self, errand: Errand, qm: onceq.QueueManager) -> None:
@@ -183,6 +191,7 @@ class _Sessioned(Living):
         self._clerk = qm.clerk(self.client, ORDERS)
 
     def is_processed(self, number: int) -> bool:
+        """Whether the device has printed it."""
         return str(number) in self._lines.read_text().split()
 
     def live(self) -> None:
@@ -279,7 +288,7 @@ class Ledgered(Living):
         self.may_be_discarded = True
 
     def is_processed(self, number: int) -> bool:
-        """See Living."""
+        """Whether it is put down where the ledger is."""
         return number in rows_of(self.errand, "processed")
 
     def live(self) -> None:

@@ -128,28 +128,39 @@ class Trial:
 
     def judge(self, variant: str) -> tuple[int, Counter[str]]:
         """Compares what was done with what should have been; returns orders, and states found."""
-        client = variant.replace(" ", "-")
-        errand = Errand(self.ground, variant, client, 0)
-        wanted = set(range(1, self.ground.meant(client) + 1))
-        executed = effects_of(self.ground, client)
-        processed = rows_of(errand, "processed")
-        works = variant in LEDGERS
-        worked = rows_of(errand, "worked") if works else []
-        once = {
-            "executed": (executed, wanted),
-            "processed": (processed, wanted),
-            "worked": (worked, {one for one in wanted if works and one % 3 == 1}),
-        }
-        for what, (numbers, all_of_them) in once.items():
-            counts = Counter(numbers)
-            twice = sorted(number for number, times in counts.items() if times > 1)
-            if twice or set(numbers) != all_of_them:
-                lost = sorted(all_of_them - set(numbers))
-                self.violations.append(f"{variant}: {what} twice {twice[:9]}, never {lost[:9]}")
-        path = self.ground.place / f"{client}.states"
-        states = path.read_text().splitlines() if path.exists() else []
-        self.violations += [line for line in states if line.startswith("WRONG")]
-        return len(wanted), Counter(states)
+        errand = Errand(self.ground, variant, variant.replace(" ", "-"), 0)
+        orders, states, wrong = judged(errand)
+        self.violations += wrong
+        return orders, states
+
+
+def judged(errand: Errand) -> tuple[int, Counter[str], list[str]]:
+    """Compares what was done for a client with what should have been.
+
+    Returns how many orders it meant to send, which states it found, and what is wrong.
+    """
+    ground, variant, client = errand.ground, errand.variant, errand.client
+    wanted = set(range(1, ground.meant(client) + 1))
+    works = variant in LEDGERS
+    once = {
+        "executed": (effects_of(ground, client), wanted),
+        "processed": (rows_of(errand, "processed"), wanted),
+        "worked": (
+            rows_of(errand, "worked") if works else [],
+            {one for one in wanted if works and one % 3 == 1},
+        ),
+    }
+    wrong: list[str] = []
+    for what, (numbers, all_of_them) in once.items():
+        counts = Counter(numbers)
+        twice = sorted(number for number, times in counts.items() if times > 1)
+        if twice or set(numbers) != all_of_them:
+            lost = sorted(all_of_them - set(numbers))
+            wrong.append(f"{client}: {what} twice {twice[:9]}, never {lost[:9]}")
+    path = ground.place / f"{client}.states"
+    states = path.read_text().splitlines() if path.exists() else []
+    wrong += [line for line in states if line.startswith("WRONG")]
+    return len(wanted), Counter(states), wrong
 
 
 def serve(ground: Ground) -> None:

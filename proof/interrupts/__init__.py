@@ -1,0 +1,1 @@
+"""Clients and managers that are interrupted, or cancelled, in the middle of their calls."""
