@@ -14,6 +14,10 @@ REQUESTS = "acknowledged requests, none lost, doubled or mismatched"
 KILLS = "process kills"
 CLIENT_KILLS = "kills of clients that knew their state, by each kind of ledger and by none"
 CRASHES = "PostgreSQL crashes"
+CUT = "connections cut under live processes: none charged, and 60 s later nothing waits"
+SILENT = "links that fell silent under live processes: the same"
+ENDED = "backends ended under live processes: the same"
+INTERRUPTS = "cancels and interrupts at random moments of clerks, ledgers, managers"
 FAULT_POINTS = "fault points reached"
 UNKNOWN_COMMITS = "unknown commits resolved to the truth"
 POWER_CUTS = "power cuts"
@@ -52,6 +56,10 @@ GOALS = (
     Goal(what=KILLS, proof=5_000, long=100_000),
     Goal(what=CLIENT_KILLS, small=100, proof=2_000, long=40_000),
     Goal(what=CRASHES, proof=200, long=3_000),
+    Goal(what=CUT, proof=1_000, long=20_000),
+    Goal(what=SILENT, proof=1_000, long=20_000),
+    Goal(what=ENDED, proof=1_000, long=20_000),
+    Goal(what=INTERRUPTS, small=140, proof=5_000, long=100_000),
     Goal(what=FAULT_POINTS, small=1, proof=1, long=1, all_of=True),
     Goal(what=UNKNOWN_COMMITS, proof=1_000, long=20_000),
     Goal(what=POWER_CUTS, small=10, proof=150, long=2_000),

@@ -17,6 +17,7 @@ from proof.decoding.part import PART as DECODING
 from proof.faultpoints import PART as FAULT_POINTS
 from proof.fuzz.part import PART as FUZZ
 from proof.history.part import PART as HISTORY
+from proof.interrupts.part import PART as INTERRUPTS
 from proof.large_file import PART as LARGE_FILE
 from proof.model.part import PART as MODEL
 from proof.mutants.part import PART as MUTANTS
@@ -53,6 +54,7 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (SPARK_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/sparkpoints/*")),
     (PIPELINE_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/pipelinepoints/*", "proof/archive/*")),
     (CLIENTS, (*NATIVE, "proof/clients/*")),
+    (INTERRUPTS, (*NATIVE, "proof/interrupts/*", "proof/clients/*")),
     (FUZZ, (*PRODUCT, "proof/fuzz/*")),
     (DECODING, (*PRODUCT, "proof/decoding/*")),
     (LARGE_FILE, (*NATIVE, "src/onceq/cli/*", "proof/large_file.py")),

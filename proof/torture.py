@@ -1,7 +1,8 @@
 """Torture as a part of the proof: every fault at once, on real processes and a real PostgreSQL.
 
-The same as `onceq torture`. Its controls are what it must find within a minute: a finish without
-its fence, and a client that orders again whenever it does not know.
+The same as `onceq torture`. Its controls are what it must find: a finish without its fence, a
+client that orders again whenever it does not know, a connection that breaks and is charged, and
+claims that come back two minutes late.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
     from onceq.testing.torture import Progress, Report
     from proof.part import Order
 
-SECONDS: Final = {Size.SMALL: 20.0, Size.PROOF: 780.0, Size.LONG: 4 * 3600.0}
+SECONDS: Final = {Size.SMALL: 20.0, Size.PROOF: 780.0, Size.LONG: 7 * 3600.0}
 BROKEN: Final = {
     "fence": "torture without the fence of a finish",
     "clerk": "torture of a client that orders again when it does not know",
+    "charge": "torture of servers that are charged for connections that broke",
+    "claim": "torture of claims that come back two minutes late",
 }
 PROVES: Final = {
     "fence": re.compile(
@@ -32,8 +35,11 @@ PROVES: Final = {
         r"|by several transactions|and its effect is there)$"
     ),
     "clerk": re.compile(r"G2\b.*(booked by \d+ requests|booked by several requests)$"),
+    "charge": re.compile(r"G7\b.* was charged for the death of \d+, which "),
+    "claim": re.compile(r"G12: .* is put off for longer than any back-off$"),
 }
-"""What each control must be found by: the effect of a lost claim, and an order booked twice."""
+"""What each control must be found by: the effect of a lost claim, an order booked twice, an
+innocent that was charged, and a request that is kept waiting."""
 LONG_ENOUGH_S: Final = 600.0
 """A run of this length makes each kind of fault at least once, or says why not."""
 CONTROL_SECONDS: Final = 120.0
@@ -71,6 +77,9 @@ def _measures(report: Report) -> list[Measure]:
         Measure(what=goals.REQUESTS, reached=report.acknowledged),
         Measure(what=goals.KILLS, reached=report.kills),
         Measure(what=goals.CRASHES, reached=report.crashes),
+        Measure(what=goals.CUT, reached=report.made("cut")),
+        Measure(what=goals.SILENT, reached=report.made("silence")),
+        Measure(what=goals.ENDED, reached=report.made("end")),
         Measure(what=goals.UNKNOWN_COMMITS, reached=report.unknown_total),
         Measure(what=goals.EVENTS, reached=report.events),
         Measure(what="processes killed a minute, in torture", reached=int(report.kills_per_minute)),
@@ -105,8 +114,17 @@ PART = Part(
     name="torture",
     text="clients, servers, Spark and PostgreSQL under every fault at once; their whole history",
     run=torture,
-    states=(goals.REQUESTS, goals.KILLS, goals.CRASHES, goals.UNKNOWN_COMMITS, goals.EVENTS),
+    states=(
+        goals.REQUESTS,
+        goals.KILLS,
+        goals.CRASHES,
+        goals.CUT,
+        goals.SILENT,
+        goals.ENDED,
+        goals.UNKNOWN_COMMITS,
+        goals.EVENTS,
+    ),
     controls=dict.fromkeys(BROKEN.values(), 1.0),
     alone=True,
-    limits=Limits(small_s=300.0, long_s=6 * 3600.0),
+    limits=Limits(small_s=300.0, long_s=9 * 3600.0),
 )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -133,7 +133,7 @@ class Invention:
 
     def execute(self, sent: Sent, server: str) -> None:
         """Begins an execution: the marker, then the handler."""
-        who = {"rid": sent.rid, "eid": sent.eid, "actor": server}
+        who: dict[str, Any] = {"rid": sent.rid, "eid": sent.eid, "actor": server}
         events = self.history.files[server]
         events.append(ev.Started(at=self.tick(sent), **who))
         events.append(ev.Executed(at=self.tick(sent), attempt=sent.aborts + 1, **who))

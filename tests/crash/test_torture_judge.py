@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from onceq.history.events import (
@@ -25,8 +26,9 @@ from onceq.history.events import (
     SendOk,
 )
 from onceq.history.events.files import StoredFinal, save_final
+from onceq.testing.torture.evidence import ABORTS_NAME, Abort
 from onceq.testing.torture.judge import STATED, Judgement, judge
-from onceq.testing.torture.recoveries import Marks
+from onceq.testing.torture.recoveries import Marks, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,4 +242,38 @@ def test_a_fault_that_is_felt_for_too_long() -> None:
     assert [text.partition(":")[0] for text in texts] == [
         "G12 kill server server-0",
         "G12 kill client clerk-0",
+    ]
+
+
+def test_what_waits_for_two_minutes_while_others_do_not_is_found() -> None:
+    """Before it is executed, or before it is executed again."""
+    second = 1_000_000_000
+    ran = {"sound": (0, 100, 210), "late": (0, 121), "again": (0, 10, 140), "other": (50, 80)}
+
+    def found(*names: str) -> list[str]:
+        waits = Waits()
+        for name in names:
+            sent, *moments = ran[name]
+            at = max(1, sent * second)
+            waits.take(SendOk(rid=name, eid=name, at=at, actor="client clerk-0", **WHO))
+            for moment in moments:
+                waits.take(Executed(rid=name, eid=name, at=moment * second))
+        return list(waits.late())
+
+    assert found("sound", "late", "again") == []  # everything waits: nobody is overtaken
+    assert found(*ran) == [
+        "G12 late: waited 121 s, and others did not",
+        "G12 again: waited 130 s, and others did not",
+    ]
+
+
+def test_the_aborts_that_the_database_knows_of_need_evidence(
+    judged: Callable[..., Judgement], tmp_path: Path
+) -> None:
+    events, final = sound()
+    abort = Abort(eid="e", charge="charge", code="ConnectionLost", pid=1)
+    (tmp_path / ABORTS_NAME).write_bytes(msgspec.json.encode(abort) + b"\n")
+    found = judged(events, final, "r\n")
+    assert found.violations == [
+        "G7 e: was charged for ConnectionLost, and its handler had not raised"
     ]

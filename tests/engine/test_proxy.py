@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,10 +60,45 @@ def test_a_single_statement_is_lost_too_and_the_clerk_learns_the_truth(
         proxy.plan(Cut(side=side, pattern=SEND))
         with pytest.raises(errors.InDoubt):
             clerk.send("1", "an order")
-        assert [cut.side for cut, _ in proxy.made] == [side]
+        assert [made.cut.side for made in proxy.made] == [side]
         clerk.connect()
         assert clerk.last_sent == ("1" if side is Side.AFTER else None)
         clerk.close()
+
+
+@pytest.mark.parametrize("side", Side)
+def test_a_connection_that_falls_silent_closes_nothing_until_its_time_is_over(
+    proxy: Proxy, qm: onceq.QueueManager, conninfo: str, side: Side
+) -> None:
+    queue = onceq.Queue("orders", str, str)
+    qm.declare(queue)
+    with onceq.open(proxy.conninfo, repository=qm.repository) as through:
+        clerk = through.clerk("till", queue).connect()
+        proxy.plan(Cut(side=side, pattern=SEND, silent_s=LIMIT_S))
+        with pytest.raises(errors.InDoubt):
+            clerk.send("1", "an order", timeout_s=0.2)
+        (made,) = proxy.made
+        is_there = "select count(*) from pg_stat_activity where pid = %s"
+        with plain(conninfo) as connection:
+            assert connection.execute(is_there.encode(), [made.backend]).fetchone() == (1,)
+        clerk.connect()
+        assert clerk.last_sent == ("1" if side is Side.AFTER else None)
+        clerk.close()
+
+
+def test_one_connection_falls_silent_wherever_it_stands_and_ends(proxy: Proxy) -> None:
+    assert not proxy.silence_one(0, 1)
+    with (
+        psycopg.connect(proxy.conninfo, autocommit=True) as silent,
+        psycopg.connect(proxy.conninfo, autocommit=True) as other,
+    ):
+        assert proxy.silence_one(0, 0.3)
+        assert [made.backend for made in proxy.made] == [silent.info.backend_pid]
+        assert other.execute("select 1").fetchone() == (1,)
+        began = time.monotonic()
+        with pytest.raises(psycopg.OperationalError):
+            silent.execute("select 1")
+        assert time.monotonic() - began > 0.1
 
 
 def test_what_was_planned_can_be_forgotten_and_all_can_be_cut(proxy: Proxy) -> None:

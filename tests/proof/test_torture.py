@@ -24,12 +24,14 @@ DEATH = "death: notes notes-0 in life 3: code 70; see said.txt"
         ("fence", "G8 clerk-2.2.5: was killed, and its effect is there"),
         ("clerk", "G2: clerk-0.1.7 was ordered once, booked by 2 requests"),
         ("clerk", "G2 clerk-0.1.7: was ordered once, and booked by several requests"),
+        ("charge", "G7: e was charged for the death of 7, which lives"),
+        ("charge", "G7 e: was charged for the death of 7, which nobody had killed"),
+        ("claim", "G12: e is put off for longer than any back-off"),
     ],
 )
 def test_what_the_controls_break(broken: str, text: str) -> None:
     assert is_proved(broken, [DEATH, text])
-    (other,) = set(CONTROLS) - {broken}
-    assert not is_proved(other, [text])
+    assert not any(is_proved(other, [text]) for other in set(CONTROLS) - {broken})
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ def test_what_proves_nothing(broken: str, text: str) -> None:
 
 def test_a_kind_of_fault_that_was_never_made_is_named() -> None:
     values: dict[str, Any] = dict.fromkeys((one.name for one in fields(Report)), 0)
-    made = dict.fromkeys(BY_NAME, 1) | {"fill disk": 0, "end session": 0}
+    made = dict.fromkeys(BY_NAME, 1) | {"fill disk": 0, "end server": 0}
     values |= {"faults": made, "not_made": ["fill disk, 2 times: not as root"]}
     report = Report(**values)
-    assert unmade(report) == ["G12: no fault 'end session' was made, and nothing says why"]
+    assert unmade(report) == ["G12: no fault 'end server' was made, and nothing says why"]

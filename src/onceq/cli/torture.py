@@ -52,7 +52,9 @@ def torture(
     broken: Annotated[
         str | None,
         typer.Option(
-            "--break", metavar="fence|clerk", help="Break this on purpose: it must be found."
+            "--break",
+            metavar="fence|clerk|charge|claim",
+            help="Break this on purpose: it must be found.",
         ),
     ] = None,
 ) -> int:

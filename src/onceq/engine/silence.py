@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SILENCE_S: Final = 5.0
-"""How long a database may say nothing after the deadline of a wait, which it is to end itself."""
+SILENCE_S = 5.0
+"""How long a database may say nothing after the deadline of a wait, which it is to end itself.
+
+Set in a process of its own by who must see many links fall silent in a short time.
+"""
 CONNECT_S_MIN: Final = 2
 """The shortest time-out of a connection that libpq knows; for each host."""
 

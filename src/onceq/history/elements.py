@@ -149,7 +149,9 @@ TAKE: dict[type[ev.Event], Callable[[Others, Any], None]] = {
     ev.KillFailed: Others.kill_failed,
     ev.Redriven: Others.redriven,
     ev.Doubted: Others.nothing,
+    ev.Returned: Others.nothing,
     ev.Fault: Others.fault,
+    ev.Ended: Others.nothing,
     ev.Effect: Others.nothing,
 }
 """Who takes which kind of event that is no client's."""

@@ -18,6 +18,7 @@ import msgspec
 
 from onceq.engine import session
 from onceq.engine.driver import DatabaseError, connect
+from onceq.engine.parts import Unstarted
 from onceq.history.events import Effect, Executed, FinalState, Place
 from onceq.history.events.files import EFFECTS_NAME, PLACES_NAME, StoredFinal, save_final
 
@@ -67,7 +68,13 @@ class LedgerHandler:
     def __call__(self, order: Order, context: Context) -> Receipt:
         """Records the execution, puts down the effect, and does the work."""
         self._recorder.record(
-            Executed(rid=context.rid, eid=str(context.eid), attempt=context.attempt)
+            Executed(
+                rid=context.rid,
+                eid=str(context.eid),
+                attempt=context.attempt,
+                pid=os.getpid(),
+                backend=backend_of(context),
+            )
         )
         self.before(order, context)
         arguments = (order.key or context.rid, context.rid, str(context.eid), os.getpid())
@@ -88,6 +95,18 @@ class LedgerHandler:
             os.kill(os.getpid(), signal.SIGKILL)
         if order.ms:
             time.sleep(order.ms / 1000)  # the work: what a kill interrupts
+
+
+def backend_of(context: Context) -> int:
+    """Returns the process of PostgreSQL that serves this execution; 0: the connection has ended.
+
+    Asked of psycopg's connection itself, as the first use of the handler's starts a part.
+    """
+    connection: Any = object.__getattribute__(context.connection, "_inner")
+    if isinstance(connection, Unstarted):
+        start: Any = connection.start
+        connection = start.__self__.connection
+    return 0 if connection.closed else connection.info.backend_pid
 
 
 def make_ledger(conninfo: str, repository: str) -> None:

@@ -4,7 +4,8 @@ Used by the proof's fault points and by torture, on a machine's own sockets only
 protocol just enough to know which turn of a client (what it sends until it waits for an answer)
 commits. A cut before: the turn never arrives, and PostgreSQL rolls back. A cut after: PostgreSQL
 has answered that it is ready again, and the client never hears of it. The client sees the same
-error. It can also fall silent, as a link that is dead and was not cut. Never changes a byte, and
+error. It can also fall silent, as a link that is dead and was not cut: all of it, or one connection
+that then swallows what comes and closes nothing until its time is over. Never changes a byte, and
 never keeps one back but for a cut or a silence. TLS is refused to the client.
 """
 
@@ -16,6 +17,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
@@ -70,17 +72,29 @@ class Turn:
 class Cut:
     """A loss that is planned. pattern: of the SQL of single statements that it may strike.
 
-    A COMMIT is always struck; pattern None: nothing else is.
+    A COMMIT is always struck; pattern None: nothing else is. silent_s: how long the connection
+    carries nothing, either way, before it ends; 0: it ends at once.
     """
 
     side: Side
     pattern: re.Pattern[str] | None = None
+    silent_s: float = 0.0
 
     def strikes(self, turn: Turn) -> bool:
         """Returns whether this turn's connection is to be lost."""
         if not turn.commits or turn.is_commit:
             return turn.is_commit
         return self.pattern is not None and any(map(self.pattern.search, turn.texts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A cut that was made. backend: the process of PostgreSQL that served it. at: monotonic, ns."""
+
+    cut: Cut
+    turn: Turn
+    backend: int
+    at: int
 
 
 @dataclass(slots=True)
@@ -91,7 +105,7 @@ class _Plan:
     """
 
     cuts: list[Cut] = field(default_factory=list[Cut])
-    made: list[tuple[Cut, Turn]] = field(default_factory=list["tuple[Cut, Turn]"])
+    made: list[Made] = field(default_factory=list["Made"])
     changed: threading.Condition = field(default_factory=threading.Condition)
     passes: threading.Event = field(default_factory=threading.Event)
 
@@ -103,9 +117,10 @@ class _Plan:
                     return self.cuts.pop(index)
         return None
 
-    def note(self, cut: Cut, turn: Turn) -> None:
+    def note(self, cut: Cut, turn: Turn, backend: int) -> None:
+        made = Made(cut=cut, turn=turn, backend=backend, at=time.monotonic_ns())
         with self.changed:
-            self.made.append((cut, turn))
+            self.made.append(made)
             self.changed.notify_all()
 
 
@@ -140,7 +155,7 @@ class Proxy:
             self._plan.cuts.clear()
 
     @property
-    def made(self) -> list[tuple[Cut, Turn]]:
+    def made(self) -> list[Made]:
         """The cuts that were made so far."""
         with self._plan.changed:
             return list(self._plan.made)
@@ -157,6 +172,18 @@ class Proxy:
     def speak(self) -> None:
         """Passes on again, what has come meanwhile first."""
         self._plan.passes.set()
+
+    def silence_one(self, choice: int, silent_s: float) -> bool:
+        """Lets one connection, wherever it stands, carry nothing for so long, and then end.
+
+        False: there was none.
+        """
+        with self._lock:
+            there = [one for one in self._sessions if one.is_at_work]
+        if there:
+            cut = Cut(side=Side.BEFORE, silent_s=silent_s)
+            there[choice % len(there)].lose(cut, Turn(texts=(), in_transaction=False))
+        return bool(there)
 
     def cut_all(self) -> int:
         """Cuts every connection at once, wherever it stands; how many."""
@@ -207,7 +234,7 @@ class Proxy:
 
 
 class _Session:
-    """One connection of a client. sent, answered: turns. lost_at: the turn never to be heard of."""
+    """One connection of a client. backend: the process that serves it, 0 before it is known."""
 
     def __init__(self, client: socket.socket, server: socket.socket, plan: _Plan) -> None:
         self._client = client
@@ -219,6 +246,8 @@ class _Session:
         self._sent = 0
         self._answered = -1  # the first ReadyForQuery answers the start
         self._lost: tuple[int, Cut, Turn] | None = None
+        self._is_silent = False
+        self.backend = 0
         self.is_over = False
 
     def start(self) -> None:
@@ -233,11 +262,24 @@ class _Session:
                 one.shutdown(socket.SHUT_RDWR)
             one.close()
 
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it has been begun, and carries what is sent."""
+        return bool(self.backend) and not self._is_silent and not self.is_over
+
+    def fall_silent(self, silent_s: float) -> None:
+        """Swallows all that comes, and closes nothing, for so long; then ends."""
+        self._is_silent = True
+        end = threading.Timer(silent_s, self.close)
+        end.daemon = True
+        end.start()
+
     def _pump(self, target: object) -> None:
         with contextlib.suppress(OSError):  # either side may end at any time: then both do
             if callable(target):
                 target()
-        self.close()
+        if not self._is_silent:  # of a dead link neither end learns that the other has gone
+            self.close()
 
     def _from_client(self) -> None:
         stream = _Stream(self._client)
@@ -253,7 +295,8 @@ class _Session:
             if kind in _ENDS_A_TURN and not self._turn():
                 return
             self._plan.passes.wait()
-            self._server.sendall(waiting)
+            if not self._is_silent:
+                self._server.sendall(waiting)
             waiting.clear()
 
     def _startup(self, stream: _Stream) -> bytes:
@@ -279,27 +322,35 @@ class _Session:
         self._texts.clear()
         cut = self._plan.take(turn)
         if cut is not None and cut.side is Side.BEFORE:
-            self._plan.note(cut, turn)
-            self.close()
-            return False
+            return self.lose(cut, turn)
         if cut is not None:
             self._lost = (self._sent, cut, turn)
         self._sent += 1
         return True
 
+    def lose(self, cut: Cut, turn: Turn) -> bool:
+        """Makes a cut; whether this connection still takes what comes."""
+        self._plan.note(cut, turn, self.backend)
+        if cut.silent_s:
+            self.fall_silent(cut.silent_s)
+        else:
+            self.close()
+        return bool(cut.silent_s)
+
     def _from_server(self) -> None:
         for kind, whole in _Stream(self._server).frames():
             lost = self._lost
             hidden = lost is not None and self._answered >= lost[0]
+            if kind == ord("K"):
+                self.backend = _LENGTH.unpack_from(whole, 5)[0]
             if kind == ord("Z"):
                 self._in_transaction = whole[5:6] != b"I"
                 self._answered += 1
-                if hidden and lost is not None:
-                    self._plan.note(lost[1], lost[2])
-                    self.close()
+                is_due = hidden and lost is not None and not self._is_silent
+                if is_due and lost is not None and not self.lose(lost[1], lost[2]):
                     return
             self._plan.passes.wait()
-            if not hidden:
+            if not hidden and not self._is_silent:
                 self._client.sendall(whole)
 
 

@@ -51,13 +51,22 @@ R = TypeVar("R", bound=Receipt)
 class RecordedClerk(Generic[T, R]):
     """The calls of a clerk, each recorded before and after.
 
-    alone: one request is outstanding at a time. Raises what the clerk raises.
+    alone: one request is outstanding at a time. limit_s: of each connect and send of one; None:
+    they wait for as long as the link lives. Raises what the clerk raises.
     """
 
-    def __init__(self, clerk: Clerk[T, R], recorder: Recorder, *, alone: bool = True) -> None:
+    def __init__(
+        self,
+        clerk: Clerk[T, R],
+        recorder: Recorder,
+        *,
+        alone: bool = True,
+        limit_s: float | None = None,
+    ) -> None:
         self.clerk = clerk
         self._record = recorder.record
         self._alone = alone
+        self._limit_s = limit_s
 
     def _session(self) -> Session[T, R]:
         return self.clerk._session  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # a clerk tells nobody else its epoch
@@ -73,7 +82,7 @@ class RecordedClerk(Generic[T, R]):
 
     def connect(self) -> None:
         """Connects; records what was shown."""
-        clerk = self.clerk.connect()
+        clerk = self.clerk.connect(timeout_s=self._limit_s)
         was = "disconnected" if clerk.was_disconnected else self._session().was
         self._record(
             Connected(
@@ -99,7 +108,7 @@ class RecordedClerk(Generic[T, R]):
             answers = (
                 self.clerk.send_many(requests)
                 if len(requests) > 1
-                else [self.clerk.send(*requests[0])]
+                else [self.clerk.send(*requests[0], timeout_s=self._limit_s)]
             )
         except OnceqError as error:
             for rid, _ in requests:

@@ -19,6 +19,7 @@ from onceq.history.events.files import (
 )
 from onceq.history.events.final import FinalState, Place
 from onceq.history.events.kinds import (
+    ALL,
     HELD_IN_CRASH,
     KINDS,
     Aborted,
@@ -31,6 +32,7 @@ from onceq.history.events.kinds import (
     Disconnected,
     Doubted,
     Effect,
+    Ended,
     EnqueueBegun,
     Enqueued,
     Event,
@@ -45,6 +47,7 @@ from onceq.history.events.kinds import (
     ReplyEvent,
     ReplyMissing,
     Rereceived,
+    Returned,
     Satisfied,
     SendBegun,
     SendFailed,
@@ -53,6 +56,7 @@ from onceq.history.events.kinds import (
 )
 
 __all__ = [
+    "ALL",
     "EFFECTS_NAME",
     "FINAL_NAME",
     "HELD_IN_CRASH",
@@ -68,6 +72,7 @@ __all__ = [
     "Disconnected",
     "Doubted",
     "Effect",
+    "Ended",
     "EnqueueBegun",
     "Enqueued",
     "Event",
@@ -85,6 +90,7 @@ __all__ = [
     "ReplyEvent",
     "ReplyMissing",
     "Rereceived",
+    "Returned",
     "Satisfied",
     "SendBegun",
     "SendFailed",

@@ -127,11 +127,24 @@ class Satisfied(ClientEvent, frozen=True, kw_only=True):
 
 
 class Executed(Event, frozen=True, kw_only=True):
-    """A handler was called with an element."""
+    """A handler was called with an element.
+
+    pid, backend: by which process, in which session of PostgreSQL; 0: not noted.
+    """
 
     rid: str
     eid: str
     attempt: int = 1
+    pid: int = 0
+    backend: int = 0
+
+
+class Returned(Event, frozen=True, kw_only=True):
+    """A handler returned; whether that was committed is said elsewhere."""
+
+    rid: str
+    eid: str
+    pid: int = 0
 
 
 class Started(Event, frozen=True, kw_only=True):
@@ -220,12 +233,28 @@ class Fault(Event, frozen=True, kw_only=True):
 
     A target that is an actor, or the last word of one, touches nobody else; any other may.
 
-    rid: of the element whose eid the target is, if it is one.
+    rid: of the element whose eid the target is, if it is one. struck: exactly whom it struck, where
+    that is known: participants by name, sessions as `backend 4711`, and ALL. until: when it was
+    over, of what lasts.
     """
 
     what: str
     target: str = ""
     rid: str = ""
+    struck: tuple[str, ...] = ()
+    until: int = 0
+
+
+ALL = "all"
+"""Whom a fault of the database strikes."""
+
+
+class Ended(Event, frozen=True, kw_only=True):
+    """A process of a participant ended. how: killed, poisoned, starved; "": by itself."""
+
+    target: str
+    pid: int
+    how: str
 
 
 class Effect(Event, frozen=True, kw_only=True):
@@ -255,6 +284,7 @@ KINDS: tuple[type[Event], ...] = (
     ReplyMissing,
     Satisfied,
     Executed,
+    Returned,
     Started,
     Aborted,
     EnqueueBegun,
@@ -265,6 +295,7 @@ KINDS: tuple[type[Event], ...] = (
     Redriven,
     Doubted,
     Fault,
+    Ended,
     Effect,
 )
 """Every kind of event that may stand in a file."""

@@ -29,10 +29,16 @@ if TYPE_CHECKING:
     from onceq.engine.connection import Link
     from onceq.testing.torture.life import Life
 
-TIMEOUT_S: Final = 5.0
-KILL_TIMEOUT_S: Final = 2.0
-WINDOW: Final = 1000
-AT_ONCE: Final = 200
+TIMEOUT_S: Final = 1.5
+"""Of what has a deadline. A link that is silent is given up then, or soon after (SILENCE_S)."""
+SPARK_TIMEOUT_S: Final = 5.0
+KILL_TIMEOUT_S: Final = 1.0
+AT_ONCE: Final = {"bulk": 100, "spark": 40}
+"""So many are sent in one transaction, while no more than twice as many are outstanding.
+
+Of those that a query of Spark had begun when it died, each is run alone.
+"""
+WINDOW: Final = 400
 CANCELS: Final = 0.08
 """The share of requests, or of sends of many, that are killed at once by who sent them."""
 DISCONNECTS: Final = 0.01
@@ -80,7 +86,7 @@ class _Careful:
     def __init__(self, life: Life) -> None:
         self._living = Living(life)
         self._clerk: RecordedClerk[Order, Receipt] = RecordedClerk(
-            self._living.clerk(self._living.link(), 1), self._living.recorder
+            self._living.clerk(self._living.link(), 1), self._living.recorder, limit_s=TIMEOUT_S
         )
         self._device = Device(self._living.place / "lines" / life.name)
         self._number = 0
@@ -141,8 +147,13 @@ class _Streaming:
         self._living = Living(life)
         self._link: Link = self._living.link()
         self._clerk: RecordedClerk[Order, Receipt] = RecordedClerk(
-            self._living.clerk(self._link, WINDOW), self._living.recorder, alone=False
+            self._living.clerk(self._link, WINDOW),
+            self._living.recorder,
+            alone=False,
+            limit_s=TIMEOUT_S,
         )
+        self._timeout_s = SPARK_TIMEOUT_S if life.queue == "spark" else TIMEOUT_S
+        self._at_once = AT_ONCE[life.queue]
 
     def live(self) -> None:
         persist(self._living, self._converse)
@@ -153,13 +164,13 @@ class _Streaming:
         number = int((clerk.last_sent or "0").rpartition(".")[2])
         while True:  # until the end is near and nothing is outstanding
             kept = len(clerk.unacknowledged)
-            if kept >= AT_ONCE or (kept and not clerk.outstanding):
+            if kept >= self._at_once or (kept and not clerk.outstanding):
                 self._clerk.acknowledge(clerk.unacknowledged)
-            elif not self._living.board.is_ending and len(clerk.outstanding) <= WINDOW / 2:
+            elif not self._living.board.is_ending and len(clerk.outstanding) <= 2 * self._at_once:
                 self._send(number)
-                number += AT_ONCE
+                number += self._at_once
             elif clerk.outstanding:
-                replies = self._clerk.receive_many(AT_ONCE, timeout_s=TIMEOUT_S)
+                replies = self._clerk.receive_many(self._at_once, timeout_s=self._timeout_s)
                 self._living.board.add(self._living.life.row, Count.REPLIES, len(replies))
             else:
                 break
@@ -169,7 +180,7 @@ class _Streaming:
     def _send(self, last: int) -> None:
         life, chance = self._living.life, self._living.chance
         requests: list[tuple[str, Order]] = []
-        for number in range(last + 1, last + 1 + AT_ONCE):
+        for number in range(last + 1, last + 1 + self._at_once):
             rid = f"{life.name}.{number}"
             odd = ODD_IN_BULK if life.queue == "bulk" else ()
             own = random.Random(f"{life.seed} {rid}")  # noqa: S311 # a seeded schedule, no secret
@@ -178,7 +189,7 @@ class _Streaming:
         sent = self._clerk.send_many(requests, expects=None if kills else "done")
         self._living.board.add(life.row, Count.ACKNOWLEDGED, len(sent))
         if kills:
-            index = chance.randrange(AT_ONCE)
+            index = chance.randrange(self._at_once)
             self._kill(requests[index][0], sent[index].eid)
 
     def _kill(self, rid: str, eid: UUID) -> None:

@@ -19,10 +19,11 @@ from onceq.history.events import Recorder
 from onceq.testing.ledger import store_final_state
 from onceq.testing.torture.board import Board, Count
 from onceq.testing.torture.database import Database
+from onceq.testing.torture.evidence import store_aborts
 from onceq.testing.torture.faults import CLIENTS, SERVERS, Faults
 from onceq.testing.torture.fleet import Fleet
 from onceq.testing.torture.judge import STATED, judge
-from onceq.testing.torture.life import SPARK_CLIENT, Life
+from onceq.testing.torture.life import SPARK, SPARK_CLIENT, Life
 from onceq.testing.torture.plan import schedule
 from onceq.testing.torture.report import CRASHES, Progress, Report, reasons
 from onceq.testing.torture.spark import SparkServer
@@ -30,6 +31,7 @@ from onceq.testing.torture.spark import SparkServer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onceq.testing.torture.fleet import Participant
     from onceq.testing.torture.plan import Plan
 
 LOOK_EVERY_S: Final = 1.0
@@ -39,6 +41,10 @@ BEGIN_S: Final = 60.0
 WIND_UP_S: Final = 300.0
 STOP_S: Final = 60.0
 CUTTERS: Final = ("client", "server")
+DIRECT_EVERY: Final = 3
+"""One of so many of a kind goes to PostgreSQL directly, the others through a cutter."""
+LEFT_S: Final = 60.0
+"""So long after the last fault nothing may wait any more (G12), but for the client of Spark."""
 
 
 def run(plan: Plan, watch: Callable[[Progress], None] = lambda _: None) -> Report:
@@ -106,7 +112,7 @@ class _Conductor:
         return SparkServer(command, self._place, environment)
 
     def _begin_all(self, sockets: Path) -> None:
-        """Begins the participants; every second one of a kind goes through a cutter."""
+        """Begins the participants; most of a kind go through a cutter."""
         plan, direct = self._plan, self._database.conninfo
         through: dict[str, str] = {}
         for whom in CUTTERS:
@@ -115,14 +121,18 @@ class _Conductor:
             self._faults.sockets[whom] = directory
             self._begin("cutter", f"cutter-{whom}", direct, sockets=str(directory))
             through[whom] = f"{direct} host={directory} port=5432"
+            self._faults.behind[f"cutter-{whom}"] = []
         counts = {"server": plan.servers, "batch": plan.batches}
         counts |= {"clerk": plan.clerks, "stream": plan.streams, "notes": 1}
         for kind, count in counts.items():
-            cut = through["server" if kind in SERVERS else "client"]
+            whom = "server" if kind in SERVERS else "client"
             for number in range(count):
+                name = f"{kind}-{number}"
                 queue = "bulk" if kind in ("stream", "batch") else "orders"
-                conninfo = cut if number % 2 and kind != "notes" else direct
-                self._begin(kind, f"{kind}-{number}", conninfo, queue=queue)
+                is_direct = number % DIRECT_EVERY == 0
+                if not is_direct:
+                    self._faults.behind[f"cutter-{whom}"].append(name)
+                self._begin(kind, name, direct if is_direct else through[whom], queue=queue)
         if self._spark is not None:
             self._begin("stream", SPARK_CLIENT, direct, queue="spark")
 
@@ -134,7 +144,7 @@ class _Conductor:
             name=name,
             life=0,
             row=len(self._fleet.participants),
-            conninfo=conninfo,
+            conninfo=f"{conninfo} application_name={name}",
             repository=self._database.repository,
             place=str(self._place),
             seed=self._plan.seed,
@@ -189,21 +199,31 @@ class _Conductor:
         """Lets the faults end, the clients finish, and the queues empty; bounded (G12)."""
         self._faults.undo(math.inf)
         self._board.end()
+        last = max(time.monotonic(), self._faults.last_ns / 1e9)
         clients = [one for one in self._fleet.participants.values() if one.life.kind in CLIENTS]
-        end = time.monotonic() + WIND_UP_S
-        while time.monotonic() < end and not all(one.is_done for one in clients):
-            self._tend("winding up", time.monotonic())
-            self._fleet.poll(POLL_S)
-        self._late += [
-            f"G12 {one.life.name}: did not come to its end within {WIND_UP_S:.0f} s"
-            for one in clients
-            if not one.is_done
-        ]
+        native = [one for one in clients if one.life.name != SPARK_CLIENT]
         self._database.settle()
-        while time.monotonic() < end and self._database.left():
+        if not self._ends(native, last + LEFT_S, but=SPARK.name):
+            waits = [one.life.name for one in native if not one.is_done]
+            left = self._database.left(but=SPARK.name)
+            text = f"{LEFT_S:.0f} s after the last fault {left} elements had not ended"
+            self._late.append(f"G12: {text}, and these clients: {', '.join(waits) or 'none'}")
+        if not self._ends(clients, last + WIND_UP_S, but=""):
+            self._late += [
+                f"G12 {one.life.name}: did not come to its end within {WIND_UP_S:.0f} s"
+                for one in clients
+                if not one.is_done
+            ]
+        self._end_servers()
+
+    def _ends(self, clients: list[Participant], end: float, *, but: str) -> bool:
+        """Waits until these have ended, and nothing is left but in a queue; whether it came so."""
+        while not all(one.is_done for one in clients) or self._database.left(but=but):
+            if time.monotonic() > end:
+                return False
             self._tend("winding up", time.monotonic())
             self._fleet.poll(POLL_S)
-        self._end_servers()
+        return True
 
     def _end_servers(self) -> None:
         self._fleet.is_tended = False
@@ -241,6 +261,7 @@ class _Conductor:
     def _judge(self, lasted_s: float) -> Report:
         database, events = self._database, self._place / "events"
         final = store_final_state(database.conninfo, database.repository, events, STATED)
+        store_aborts(database.conninfo, database.repository, self._place)
         found = judge(self._place, final)
         doubts, deaths, plan = found.doubts, self._fleet.deaths, self._plan
         died = [f"death: {text} (said.txt)" for text in deaths.others]
@@ -270,6 +291,7 @@ class _Conductor:
                 "others": doubts.others,
             },
             recoveries=found.recoveries,
+            falls=found.falls,
             events=found.events,
             events_per_s=round(found.events / max(found.took_s, 0.001)),
             violations=[*self._database.found, *died, *self._late, *found.violations],

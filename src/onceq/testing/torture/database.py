@@ -19,6 +19,7 @@ from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
 from onceq.errors import EmbeddedError, InvalidValue, OperatingError
 from onceq.testing.ledger import ask, make_ledger
+from onceq.testing.torture import hot
 from onceq.testing.torture.disk import SmallDisk
 from onceq.testing.torture.life import QUEUES
 from onceq.testing.torture.processes import children, kill_below
@@ -36,7 +37,7 @@ RECOVERED: Final = b"automatic recovery in progress"
 """What PostgreSQL says once for each crash that it has seen."""
 RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
-TIDY_EVERY_S: Final = 10.0
+TIDY_EVERY_S: Final = 5.0
 LOOK_SHARE: Final = 0.1
 """Of the time, spent on looking at most: it reads the whole ledger, and all of history."""
 BUSY: Final = "the one before was not over"
@@ -47,7 +48,37 @@ _VACUUM: Final = (
 """A crash discards the statistics by which autovacuum knows its work: here it would never begin."""
 _ANALYZE: Final = "analyze {r}.history, {r}.effects"
 """Likewise: what joins the two would do so row by row."""
-_FENCE: Final = re.compile(r"if [^;]*?< p_must then")
+_SESSIONS: Final = """
+    select application_name, pid, state <> 'idle' from pg_stat_activity
+        where application_name = any (%s) order by pid
+"""
+_LEFT: Final = """
+    select count(*) from {r}.element e join {r}.queue q on q.queue_id = e.queue_id
+        where e.role in ('request', 'datagram') and q.name <> %s
+"""
+BREAKS: Final = {
+    "fence": ("finish", re.compile(r"if [^;]*?< p_must then"), "if false then"),
+    "charge": ("broken_by", re.compile(r"charge := 'environment'"), "charge := 'charge'"),
+    "claim": (
+        "return_element",
+        re.compile(r"due := [^;]*"),
+        r"\g<0> + case when p_charge = 'release' then interval '2 minutes' else '0' end",
+    ),
+}
+"""Which function a control breaks, and how: a finish commits although its claim was lost; who lives
+is charged for a connection that broke; what was claimed and comes back is late."""
+_WRONG_SOON: Final = (
+    """
+    select format('G7: %s was charged for the death of %s, which lives', a.eid, a.pid)
+        from {r}.attempt a join {r}.server s on s.pid = a.pid and s.incarnation > a.server
+        where a.charge = 'charge' and a.code = 'server_died' limit 3
+    """,
+    """
+    select format('G12: %s is put off for longer than any back-off', eid)
+        from {r}.element where not_before > {r}.now() + interval '30 seconds' limit 3
+    """,
+)
+"""What is read in no time."""
 _WRONG: Final = (
     """
     select 'G2: the effect of ' || rid || ' is there ' || count(*) || ' times'
@@ -62,6 +93,7 @@ _WRONG: Final = (
         from {r}.requests q join {r}.effects e on e.eid = q.eid::text
         where q.state = 'finished' and q.outcome <> 'done' limit 3
     """,
+    hot.WRONG,
 )
 
 
@@ -109,11 +141,12 @@ class Database:
                 "or take another seed"
             )
         make_ledger(self.conninfo, self.repository)
+        ask(self.conninfo, hot.making(self.repository))
         with onceq.open(self.conninfo, repository=self.repository) as qm:
             for queue in QUEUES.values():
                 qm.declare(queue)
-        if plan.broken == "fence":
-            break_fence(self.conninfo, self.repository)
+        if plan.broken in BREAKS:
+            break_on_purpose(self.conninfo, self.repository, plan.broken)
 
     def crash(self, kind: str, choice: int) -> str | None:
         """Kills PostgreSQL, or one of its processes, and sees to its return; else why not."""
@@ -157,24 +190,30 @@ class Database:
             self.disk.clear()
             self.tend()
 
-    def end_session(self, choice: int) -> str | None:
-        """Ends the session of a server; else why not."""
-        query = f"select backend_pid from {self.repository}.servers where alive order by slot"  # noqa: S608 # our own name
+    def end_session(
+        self, names: list[str], choice: int, told: Callable[[str, int], None]
+    ) -> str | None:
+        """Ends a session of one of these participants; else why not. told: whose, and which.
+
+        Every second time one that is at work, if one is.
+        """
         try:
-            found = ask(self.conninfo, query)
-            if not found:
-                return "no server was there"
-            ask(self.conninfo, "select pg_terminate_backend(%s)", found[choice % len(found)][0])
+            found = ask(self.conninfo, _SESSIONS, names)
+            busy = [one[:2] for one in found if one[2]]
+            those = busy if busy and choice % 2 else [one[:2] for one in found]
+            if not those:
+                return "no session was there"
+            name, backend = those[choice // 2 % len(those)]
+            told(name, backend)
+            ask(self.conninfo, "select pg_terminate_backend(%s)", backend)
         except OperatingError:
             return "it was down"
         return None
 
-    def left(self) -> int:
-        """Returns how many elements are not finished."""
-        query = (
-            f"select count(*) from {self.repository}.element where role in ('request', 'datagram')"  # noqa: S608 # our own name
-        )
-        return int(ask(self.conninfo, query)[0][0])
+    def left(self, *, but: str) -> int:
+        """Returns how many elements are not finished, but for those of a queue."""
+        query = _LEFT.format(r=self.repository)
+        return int(ask(self.conninfo, query, but)[0][0])
 
     def settle(self) -> None:
         """Waits until nothing is under way any more, and PostgreSQL runs."""
@@ -220,12 +259,17 @@ class Database:
         if began < self._look_at:
             return
         with contextlib.suppress(OperatingError):
+            for query in _WRONG_SOON:
+                self._find(query)
             ask(self.conninfo, _ANALYZE.format(r=self.repository))
             for query in _WRONG:
-                rows = ask(self.conninfo, query.format(r=self.repository))
-                self.found += [row[0] for row in rows if row[0] not in self.found]
+                self._find(query)
         ended = time.monotonic()
         self._look_at = ended + (ended - began) / LOOK_SHARE
+
+    def _find(self, query: str) -> None:
+        rows = ask(self.conninfo, query.format(r=self.repository))
+        self.found += [row[0] for row in rows if row[0] not in self.found]
 
 
 class Crashes:
@@ -254,11 +298,12 @@ def _is_under_way(call: Future[None] | None) -> bool:
     return call is not None and not call.done()
 
 
-def break_fence(conninfo: str, repository: str) -> None:
-    """Lets a finish commit whether or not its claim was lost: a control, which must be found."""
-    where = "select pg_get_functiondef(to_regproc(%s))"
-    text = str(ask(conninfo, where, f"{repository}.finish")[0][0])
-    broken, count = _FENCE.subn("if false then", text)
+def break_on_purpose(conninfo: str, repository: str, broken: str) -> None:
+    """Breaks a function of the repository: a control, which must be found."""
+    name, good, bad = BREAKS[broken]
+    where = "select pg_get_functiondef(oid) from pg_proc where oid = %s::regproc"
+    text = str(ask(conninfo, where, f"{repository}.{name}")[0][0])
+    changed, count = good.subn(bad, text)
     if count != 1:
-        raise InvalidValue("the fence of finish() is not written as this control expects it")
-    ask(conninfo, broken)
+        raise InvalidValue(f"{name}() is not written as the control {broken!r} expects it")
+    ask(conninfo, changed)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from onceq.history.events import Fault
+from onceq.history.events import Ended
 from onceq.testing.torture.board import Count
 from onceq.testing.torture.nursery import News, Wish, headline
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 _READ_BYTES: Final = 65_536
 STARVED: Final = "starved"
-POISON: Final = "poison request"
 NOTES: Final = "notes"
 """The kind of client that is sent no replies."""
 STRIKES_MAX: Final = 3
@@ -171,14 +170,18 @@ class Fleet:
     def _count(self, one: Participant, news: News) -> None:
         row = one.life.row
         before, one.poisonings = one.poisonings, self._board.of(row, Count.POISONED)
+        how = ""
         if news.code == -signal.SIGKILL and news.asked:
             self.deaths.asked += 1
+            how = "killed"
         elif news.code == -signal.SIGKILL and one.poisonings > before:
             self.deaths.poisoned += 1
-            self._recorder.record(Fault(what=POISON, target=one.life.name))
+            how = "poisoned"
         elif news.code != 0 and STARVED in one.excused:
             self.deaths.starved += 1
-        elif news.code != 0 or (self.is_tended and one.lasts):
+            how = "starved"
+        self._recorder.record(Ended(target=one.life.name, pid=news.pid, how=how))
+        if not how and (news.code != 0 or (self.is_tended and one.lasts)):
             said = _last_words(one.life)
             self.deaths.others.append(
                 f"{one.life.actor} in life {one.lives}: code {news.code}: {said}"

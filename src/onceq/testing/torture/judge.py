@@ -1,8 +1,9 @@
 """The judgement: the whole history against the guarantees, and what only this run can know.
 
 Called once, when everything has ended. The history checker judges G1 to G8 and G12; here are added:
-the lines that the testable devices printed, what was ordered once and booked twice, the datagrams,
-the doubts, and whoever died of something that nobody had done to it.
+the evidence for whatever was executed again or charged, what waited too long, the lines that the
+testable devices printed, what was ordered once and booked twice, the datagrams, the doubts, and
+whoever died of something that nobody had done to it.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from onceq.history import check_files
 from onceq.history.events import Enqueued, FinalState, ReplyEvent
 from onceq.history.events.files import EVENTS_PATTERN, read
 from onceq.testing.torture.doubts import Doubts, Resolution
+from onceq.testing.torture.evidence import Evidence, load_aborts
 from onceq.testing.torture.life import ABORT_LIMIT, SPARK_CLIENT
-from onceq.testing.torture.recoveries import Marks, Recovery
+from onceq.testing.torture.recoveries import Marks, Recovery, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,7 +47,7 @@ STATED: Final = FinalState(
 class Judgement:
     """What was found. faults: by kind, as written down. took_s: reading and checking.
 
-    acknowledged: different requests.
+    acknowledged: different requests. falls: charges for falls of the database that coincided.
     """
 
     violations: list[str]
@@ -55,6 +57,7 @@ class Judgement:
     acknowledged: int
     events: int
     took_s: float
+    falls: int
 
 
 def judge(place: Path, final: StoredFinal) -> Judgement:
@@ -64,16 +67,20 @@ def judge(place: Path, final: StoredFinal) -> Judgement:
     checked = check_files(events, final)
     took_s = time.monotonic() - began
     resolution, marks, said = Resolution(), Marks(), _Said()
+    evidence, waits = Evidence(), Waits()
     for event in _all(events):
-        resolution.take(event)
-        marks.take(event)
-        said.take(event)
+        for one in (resolution, marks, said, evidence, waits):
+            one.take(event)
     for event in _all(events):
         resolution.count(event)
+        evidence.again(event)
     doubts = resolution.resolve(final)
     violations = [str(one) for one in checked.violations]
     violations += [f"G6 doubt: {text}" for text in doubts.wrong]
     violations += marks.late()
+    violations += waits.late()
+    unrecorded = {one.eid for one in final.places() if one.registrant == SPARK_CLIENT}
+    violations += evidence.wrong(load_aborts(place), frozenset(unrecorded))
     violations += _booked_twice(final)
     violations += said.datagrams(final)
     violations += said.printed(place / "lines")
@@ -85,6 +92,7 @@ def judge(place: Path, final: StoredFinal) -> Judgement:
         acknowledged=checked.acknowledged,
         events=checked.events,
         took_s=took_s,
+        falls=evidence.falls,
     )
 
 

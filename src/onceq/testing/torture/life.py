@@ -57,6 +57,8 @@ SPARK: Final = Queue(
 QUEUES: Final = {queue.name: queue for queue in (ORDERS, BULK, NOTES, SPARK)}
 SPARK_CLIENT: Final = "stream-spark"
 """The client of Spark, whose tasks record no execution."""
+SILENCE_S: Final = 1.0
+"""How long a client bears that nothing is heard after its deadline: elsewhere it is more."""
 BATCH: Final = 25
 """What a crash of PostgreSQL finds claimed runs alone from then on: of larger ones, most of it."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from onceq.engine.connection import Link
     from onceq.testing.torture.life import Life
 
-PACE_S: Final = 0.02
+PACE_S: Final = 0.05
 """Nothing bounds datagrams but their sender."""
 ODD: Final = (("fail", 0.01),)
 

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
+from onceq.engine import silence
 from onceq.testing.torture import clients, cutter, notes, servers
-from onceq.testing.torture.life import Life
+from onceq.testing.torture.life import SILENCE_S, Life
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,6 +163,7 @@ def _live(life: Life) -> NoReturn:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the terminal is the conductor's
+        silence.SILENCE_S = SILENCE_S
         PROGRAMS[life.kind](life)
         code = 0
     except BaseException:  # noqa: BLE001 # the boundary of a process: told, and judged by its code

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-CONTROLS: Final = ("fence", "clerk")
-"""What can be broken on purpose: the fence of a finish, and the clerk's recovery."""
+CONTROLS: Final = ("fence", "clerk", "charge", "claim")
+"""What can be broken on purpose: the fence of a finish, the clerk's recovery, who is charged for a
+connection that broke, and when what was claimed comes back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +48,8 @@ half a minute under this load, comes to the end of a micro-batch.
 """
 
 KINDS: Final = (
-    Kind(name="kill client", per_minute=185, target="client", text="kill -9"),
-    Kind(name="kill server", per_minute=200, target="server", text="kill -9"),
+    Kind(name="kill client", per_minute=130, target="client", text="kill -9"),
+    Kind(name="kill server", per_minute=120, target="server", text="kill -9"),
     Kind(
         name="kill postmaster",
         per_minute=8,
@@ -63,7 +64,8 @@ KINDS: Final = (
         text="kill -9 of one of its own",
         is_calm=True,
     ),
-    Kind(name="end session", per_minute=15, target="server", text="pg_terminate_backend"),
+    Kind(name="end client", per_minute=50, target="client", text="pg_terminate_backend"),
+    Kind(name="end server", per_minute=50, target="server", text="pg_terminate_backend"),
     Kind(
         name="stop client",
         per_minute=6,
@@ -88,10 +90,26 @@ KINDS: Final = (
         longest_s=6.0,
         text="SIGSTOP beyond the execution limit",
     ),
-    Kind(name="cut client before", per_minute=70, target="cut", text="its COMMIT never arrives"),
-    Kind(name="cut client after", per_minute=70, target="cut", text="the answer never arrives"),
+    Kind(name="cut client before", per_minute=60, target="cut", text="its COMMIT never arrives"),
+    Kind(name="cut client after", per_minute=60, target="cut", text="the answer never arrives"),
     Kind(name="cut server before", per_minute=25, target="cut", text="its COMMIT never arrives"),
     Kind(name="cut server after", per_minute=25, target="cut", text="the answer never arrives"),
+    Kind(
+        name="silence client",
+        per_minute=200,
+        target="silent",
+        shortest_s=3.0,
+        longest_s=5.0,
+        text="one connection swallows all, and closes nothing",
+    ),
+    Kind(
+        name="silence server",
+        per_minute=70,
+        target="silent",
+        shortest_s=3.5,
+        longest_s=6.0,
+        text="one connection swallows all, and closes nothing",
+    ),
     Kind(
         name="stall network",
         per_minute=4,
@@ -160,10 +178,10 @@ class Plan:
     url: str | None = None
     spark: tuple[str, ...] | None = None
     broken: str | None = None
-    clerks: int = 4
-    streams: int = 4
-    servers: int = 3
-    batches: int = 5
+    clerks: int = 12
+    streams: int = 6
+    servers: int = 5
+    batches: int = 6
 
     def __post_init__(self) -> None:
         if not 1 <= self.seconds <= 604_800:

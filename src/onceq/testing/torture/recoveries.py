@@ -9,12 +9,13 @@ long each may be felt is bounded (G12); the bounds hold on a machine that is bus
 from __future__ import annotations
 
 import bisect
+import itertools
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from onceq.history.events import Executed, Fault, ReplyEvent
+from onceq.history.events import Enqueued, Executed, Fault, ReplyEvent, SendOk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +26,7 @@ SPARK: Final = "-spark"
 OF_SPARK: Final = "(of Spark)"
 """A client of Spark waits for as long as Spark takes to begin: half a busy minute."""
 LIMIT_S: Final = 120.0
+OVERTAKEN_S: Final = 30.0
 SPARK_LIMIT_S: Final = 600.0
 
 
@@ -82,6 +84,46 @@ class Marks:
         marks = {name: sorted(times) for name, times in self._marks.items()}
         for fault in self.faults:
             yield fault, _next(marks, fault.target, fault.at) or _next(marks, "", fault.at)
+
+
+class Waits:
+    """How long each element has waited to be executed: first, and again (G12).
+
+    Under faults that never stop everything waits, on a busy machine for long. One that waited
+    beyond the limit is late if another of its sender's, which began to wait OVERTAKEN_S later, was
+    executed OVERTAKEN_S earlier.
+    """
+
+    def __init__(self) -> None:
+        self._sent: dict[str, tuple[int, str, str]] = {}
+        self._ran: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+
+    def take(self, event: Event) -> None:
+        """Takes an event."""
+        if isinstance(event, Executed):
+            self._ran[event.eid].append(event.at)
+        elif isinstance(event, Enqueued) or (isinstance(event, SendOk) and event.state == "new"):
+            self._sent[event.eid] = (event.at, event.actor, event.rid)
+
+    def late(self) -> Iterator[str]:
+        """Yields what waited for longer than it may."""
+        waits: defaultdict[str, list[tuple[int, int, str]]] = defaultdict(list)
+        for eid, (at, sender, rid) in self._sent.items():
+            times = sorted([at, *self._ran.get(eid, ())])
+            waits[sender] += [(begin, end, rid) for begin, end in itertools.pairwise(times)]
+        for those in waits.values():
+            yield from _overtaken(sorted(those))
+
+
+def _overtaken(waits: list[tuple[int, int, str]]) -> Iterator[str]:
+    begins = [begin for begin, _, _ in waits]
+    ends = [end for _, end, _ in reversed(waits)]
+    first = [*itertools.accumulate(ends, min)][::-1]  # the end of it or of a later one
+    for begin, end, rid in waits:
+        later = bisect.bisect(begins, begin + OVERTAKEN_S * 1e9)
+        is_overtaken = later < len(waits) and first[later] < end - OVERTAKEN_S * 1e9
+        if is_overtaken and end - begin > LIMIT_S * 1e9:
+            yield f"G12 {rid}: waited {(end - begin) / 1e9:.0f} s, and others did not"
 
 
 def _next(marks: dict[str, list[int]], target: str, at: int) -> int | None:

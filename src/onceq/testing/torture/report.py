@@ -52,7 +52,8 @@ class Report:
     by the conductor; crashes: from which PostgreSQL has recovered, as its log says. poisoned,
     starved: servers that a request, or the want of memory, has killed. not_made: faults that could
     not be made, with why. unknown: commits whose conclusion was compared with the truth;
-    unknown_others: those whose was not. found_after_s: when the first violation was seen, if one
+    unknown_others: those whose was not. falls: charges for falls of the database that coincided.
+    found_after_s: when the first violation was seen, if one
     was.
     """
 
@@ -72,6 +73,7 @@ class Report:
     unknown: dict[str, int]
     unknown_others: dict[str, int]
     recoveries: list[Recovery]
+    falls: int
     events: int
     events_per_s: int
     violations: list[str] = field(default_factory=list[str])
@@ -82,6 +84,10 @@ class Report:
     def unknown_total(self) -> int:
         """Unknown commits whose conclusion was compared with the truth."""
         return sum(self.unknown.values())
+
+    def made(self, what: str) -> int:
+        """Returns how many faults were made whose kind begins with a word."""
+        return sum(count for kind, count in self.faults.items() if kind.split()[0] == what)
 
     def to_builtins(self) -> dict[str, Any]:
         """Returns it as JSON has it."""
@@ -107,12 +113,16 @@ class Report:
             "executions begun": f"{self.executions:,}",
             "processes killed with -9": f"{self.kills:,} ({self.kills_per_minute:.0f} a minute)",
             "crashes of PostgreSQL": f"{self.crashes:,}",
+            "connections cut": f"{self.made('cut'):,}",
+            "sessions ended": f"{self.made('end'):,}",
+            "links that fell silent": f"{self.made('silence'):,}",
             "servers killed by a poison request": f"{self.poisoned:,}",
             "servers that memory ran out for": f"{self.starved:,}",
             "unknown commits resolved": f"{self.unknown_total:,} ({unknown})",
             "unknown commits judged by the history alone": ", ".join(
                 f"{count} {name}" for name, count in self.unknown_others.items()
             ),
+            "charges for falls of PostgreSQL that coincided": f"{self.falls:,}",
             "history events checked": f"{self.events:,} ({self.events_per_s:,} a second)",
             "violations": f"{len(self.violations):,}",
         }

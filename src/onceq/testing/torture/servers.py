@@ -8,15 +8,17 @@ is written down, and the history must show what became of it.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
 from onceq import Server
 from onceq.errors import InDoubt, OperatingError
-from onceq.history.events import Aborted, Doubted
+from onceq.history.events import Aborted, Doubted, Fault, Returned
 from onceq.server.lives import UNMENDABLE
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
+from onceq.testing.torture import hot
 from onceq.testing.torture.board import Count
 from onceq.testing.torture.life import BATCH, BULK, NOTES, ORDERS, Living
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 PAUSE_S: Final = 0.05
 STOP_TIMEOUT_S: Final = 5.0
 DEADLY: Final = frozenset({"poison", "sudden"})
+POISON: Final = "poison request"
 
 
 def single_server(life: Life) -> None:
@@ -63,20 +66,24 @@ def _serve(
 
 
 class _Handler(LedgerHandler):
-    """The ledger's handler, counted. latest: the eids that may be in doubt."""
+    """The ledger's handler, counted. latest: the eids that may be in doubt.
+
+    What is executed ends in the history too, so that what became of it needs evidence of its own.
+    """
 
     def __init__(self, living: Living, batch: int) -> None:
         super().__init__(living.recorder, living.life.repository)
         self.living = living
         self.latest: deque[str] = deque(maxlen=batch)
+        self._add = hot.addition(living.life.repository)
 
     def __call__(self, order: Order, context: Context) -> Receipt:
         self.latest.append(str(context.eid))
         self.living.board.add(self.living.life.row, Count.EXECUTED)
         if order.kind in DEADLY:  # this process dies of it, if nothing else comes first
-            self.living.board.add(self.living.life.row, Count.POISONED)
+            self._die()
         try:
-            return super().__call__(order, context)
+            receipt = super().__call__(order, context)
         except Exception as error:
             excused = not isinstance(error, ValueError)  # what `fail` raises
             self.living.recorder.record(
@@ -88,6 +95,22 @@ class _Handler(LedgerHandler):
                 )
             )
             raise
+        returned = Returned(rid=context.rid, eid=str(context.eid), pid=os.getpid())
+        self.living.recorder.record(returned)
+        return receipt
+
+    def before(self, order: Order, context: Context) -> None:
+        """Adds to a hot row too, if it is one of those that do."""
+        super().before(order, context)
+        eid = str(context.eid)
+        if hot.adds(eid):
+            context.connection.execute(self._add, (hot.account(eid),))
+
+    def _die(self) -> None:
+        living = self.living
+        living.board.add(living.life.row, Count.POISONED)
+        name = living.life.name
+        living.recorder.record(Fault(what=POISON, target=name, struck=(name,)))
 
 
 class _Doubts(logging.Handler):
