@@ -203,6 +203,9 @@ class _Conductor:
         clients = [one for one in self._fleet.participants.values() if one.life.kind in CLIENTS]
         native = [one for one in clients if one.life.name != SPARK_CLIENT]
         self._database.settle()
+        if self._plan.broken is not None and self._database.found:
+            self._end_servers()  # a control, which has been found: nothing more is asked of it
+            return
         if not self._ends(native, last + LEFT_S, but=SPARK.name):
             waits = [one.life.name for one in native if not one.is_done]
             left = self._database.left(but=SPARK.name)
