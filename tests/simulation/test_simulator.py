@@ -13,6 +13,8 @@ from onceq.model import admin_ops, ops, spark_ops
 from onceq.testing.misfortune import FAULTS, Coverage
 from onceq.testing.simulator import main, simulate
 
+pytestmark = pytest.mark.timeout(300)
+"""Thousands of schedules are run before the first test: they take their time beside others."""
 SCHEDULES = int(os.environ.get("SCHEDULES", "2000"))
 BROKEN_MAX = 20
 NOT_SIMULATED = {
@@ -23,12 +25,6 @@ NOT_SIMULATED = {
     **dict.fromkeys(
         ["Act", "BeginReply", "SettleReply", "TakeReply"],
         "what a client does with a reply: tests/clerk, tests/crash/test_processing_kills.py",
-    ),
-    **dict.fromkeys(
-        ["BeginWork", "Identify"], "a client's ledger: tests/clerk, the part clients of the proof"
-    ),
-    **dict.fromkeys(
-        ["FindRequests", "ListAttempts"], "they only read what is past: tests/conformance"
     ),
     "ForgetClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",

@@ -17,6 +17,7 @@ from onceq.engine.locate import Located
 from onceq.history import events as ev
 from onceq.manager.queue_manager import QueueOperations
 from onceq.model import admin_ops, ops
+from onceq.model.element import Charge, RequestOutcome
 from onceq.model.queue import Queue
 from onceq.testing.participants import FLASH, HASTE, NOTES, QUEUE, Death, World, kind_of
 from onceq.testing.steps import Caller, CallerBegins, CallerWrites
@@ -87,6 +88,8 @@ def produce(world: World, plan: Producer, line: Line) -> None:
             eids = qm.enqueue_many(queue, [kind.encode(), b"ok"])
         elif world.likely(0.3):
             eids = _enqueue_with_the_caller(world, qm, queue, kind)
+        elif world.likely(0.3):
+            eids = _enqueue_in_work(world, line, queue, kind)
         else:
             eids = [qm.enqueue(queue, kind.encode(), **_attributes(world, kind))]
         world.ledger.doubts -= 2
@@ -119,6 +122,18 @@ def _enqueue_with_the_caller(
         connection.perform(ops.Rollback())
         return []
     connection.perform(ops.Commit())
+    return [eid]
+
+
+def _enqueue_in_work(world: World, line: Line, queue: Queue[bytes, bytes], kind: str) -> list[UUID]:
+    """Enqueues in a transaction of its own of several operations, as a ledger in a queue does."""
+    line.perform(ops.BeginWork())
+    eid = line.perform(ops.Enqueue(queue=queue.name, body=kind.encode(), own_transaction=False))
+    if world.likely(0.3):
+        world.ledger.void.add(eid)
+        line.perform(ops.Rollback())
+        return []
+    line.perform(ops.Commit())
     return [eid]
 
 
@@ -354,6 +369,14 @@ def _look(world: World, qm: QueueOperations, line: Line) -> None:
     for eid in list(world.ledger.enqueued)[:2]:
         qm.read(eid)
         qm.resolve(eid)
+        if not all(one.charge in Charge for one in qm.attempts(eid)):
+            world.broken.append(("G7", str(eid), "an attempt that nobody can have charged"))
+    # What failed may be redriven as itself, and end again.
+    ended = [one.eid for one in qm.find() if one.outcome is not RequestOutcome.FAILED]
+    if len(ended) != len(set(ended)):
+        world.broken.append(("G4", None, f"a request has ended twice: {ended}"))
+    if line.perform(admin_ops.Identify()) != line.perform(admin_ops.Identify()):
+        world.broken.append(("G6", None, "a repository has two ids"))
     qm.queues()
     qm.clients()
     qm.rates()

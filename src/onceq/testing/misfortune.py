@@ -40,6 +40,7 @@ CHANCES = {
     **dict.fromkeys(("Claim", "Sweep", "TakeOver", "ListQueues", "Receive"), 0.04),
     **dict.fromkeys(
         (
+            *("BeginWork", "FindRequests", "Identify", "ListAttempts"),
             *("Acknowledge", "ClaimEid", "CloseIncarnation", "Deregister", "DestroyQueue"),
             *(
                 "EnqueueMany",
@@ -59,6 +60,7 @@ CHANCES = {
 }
 """How likely a fault hits an Op that is performed often, or seldom."""
 INSIDE = (
+    ops.BeginWork,
     ops.Call,
     ops.Keep,
     ops.ReplyTaken,
@@ -361,7 +363,7 @@ class Misfortune(Cast):
         driver, inner = self._of(actor, op), plain(op)
         session = driver.session
         begins = isinstance(op, steps.CallerBegins)
-        alone = session.transaction is None and not isinstance(inner, ops.Begin)
+        alone = session.transaction is None and not isinstance(inner, (ops.Begin, ops.BeginWork))
         if alone:
             self.oracle.begin(session)
         try:
