@@ -118,7 +118,7 @@ LOADS = st.builds(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(LOADS, max_size=4), st.integers(0, 4))
 def test_each_queue_and_lane_has_its_share(loads: list[Load], place: int) -> None:
     stop = threading.Event()

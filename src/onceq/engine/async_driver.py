@@ -10,6 +10,7 @@ import asyncio
 import inspect
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -18,7 +19,7 @@ from psycopg.generators import execute, fetch_many
 from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.binding import BINDINGS
 from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
-from onceq.engine.gate import Gate
+from onceq.engine.gate import Gate, Way
 from onceq.engine.identity import is_alive
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts
@@ -137,17 +138,17 @@ class AsyncPostgresDriver(ops.RunsAsync):
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
         self._stop = stop or threading.Event()
-        self._gate = gate or Gate()
+        self._way = Way(gate or Gate())
         self.commit_text = b"commit"
         self._line = line
         self._bell = None if line is None else line.bell
         self._to_ring: set[str] = set()
         self._parts = Parts(repository)
-        self._entered = False
         self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
+            ops.Claim: self._claim,
             ops.Begin: self._begin,
             ops.BeginWork: self._begin_work,
             ops.Start: self._start,
@@ -229,17 +230,22 @@ class AsyncPostgresDriver(ops.RunsAsync):
         self._verdict.check()
         return one_way.row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
 
-    async def _begin(self, op: ops.Begin) -> None:
-        self._leave()  # of a batch that failed as a whole and is run again
-        self._gate.announce(alone=op.alone)
+    async def _claim(self, op: ops.Claim) -> list[Element]:
+        while (may := self._way.may_claim()) is None and not self._stop.is_set():  # noqa: ASYNC110 # threads share it
+            await asyncio.sleep(GATE_POLL_S)
+        found: list[Element] = []
         try:
-            while not self._gate.try_enter(alone=op.alone):  # noqa: ASYNC110 # threads share it
-                await asyncio.sleep(GATE_POLL_S)
+            found = await self._state(replace(op, alone=op.alone and bool(may)))
         finally:
-            self._gate.withdraw(alone=op.alone)
-        self._entered = True
+            self._way.claimed(found)
+        return found
+
+    async def _begin(self, op: ops.Begin) -> bool:
+        if not self._way.enter(alone=op.alone):
+            return False
         self._parts.begin()
         await self._execute(session.begin_text(op, self._repository), committing=False)
+        return True
 
     async def _begin_work(self, _: ops.BeginWork) -> None:
         await self._execute(session.BEGIN_WORK, committing=False)
@@ -261,6 +267,8 @@ class AsyncPostgresDriver(ops.RunsAsync):
             await self._execute(text, committing=False)
 
     async def _finish(self, op: ops.Finish) -> ops.Finished:
+        if op.n and not self._way.may_chain():
+            op = replace(op, alone=False)
         finished = await self._state(op)
         if op.commit:
             await self._commit(ops.Commit())
@@ -276,7 +284,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=True) from error
         finally:
-            self._leave()
+            self._way.leave()
         self._ring()
         self._verdict.check()
 
@@ -290,7 +298,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
         try:
             return await self._state(op)
         finally:
-            self._leave()
+            self._way.leave()
 
     def _ring(self) -> None:
         """Rings those who sleep, now that what they wait for has committed."""
@@ -299,9 +307,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
         self._to_ring.clear()
 
     def _leave(self) -> None:
-        if self._entered:
-            self._entered = False
-            self._gate.leave()
+        self._way.end()
 
     async def _execute(self, text: bytes, *, committing: bool) -> None:
         try:

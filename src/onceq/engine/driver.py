@@ -11,6 +11,7 @@ import os
 import platform
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -20,7 +21,7 @@ from psycopg.pq import ExecStatus, PGconn, Ping
 from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.binding import BINDINGS
 from onceq.engine.cursors import UNREADABLE, OwnCursor, leniently
-from onceq.engine.gate import Gate
+from onceq.engine.gate import Gate, Way
 from onceq.engine.identity import is_alive
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts, Unstarted
@@ -138,17 +139,17 @@ class PostgresDriver(ops.Runs):
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
         self._stop = stop or threading.Event()
-        self._gate = gate or Gate()
+        self._way = Way(gate or Gate())
         self.commit_text = b"commit"
         self._line = line
         self._bell = None if line is None else line.bell
         self._to_ring: set[str] = set()
         self._parts = Parts(repository)
-        self._entered = False
         self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Any]] = {
+            ops.Claim: self._claim,
             ops.Begin: self._begin,
             ops.BeginWork: self._begin_work,
             ops.Start: self._start,
@@ -229,12 +230,21 @@ class PostgresDriver(ops.Runs):
         self._verdict.check()
         return one_way.row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
 
-    def _begin(self, op: ops.Begin) -> None:
-        self._leave()  # of a batch that failed as a whole and is run again
-        self._gate.enter(alone=op.alone)
-        self._entered = True
+    def _claim(self, op: ops.Claim) -> list[Element]:
+        may = self._way.await_claim(self._stop)
+        found: list[Element] = []
+        try:
+            found = self._state(replace(op, alone=op.alone and may))
+        finally:
+            self._way.claimed(found)
+        return found
+
+    def _begin(self, op: ops.Begin) -> bool:
+        if not self._way.enter(alone=op.alone):
+            return False
         self._parts.begin()
         self._execute(session.begin_text(op, self._repository), committing=False)
+        return True
 
     def _begin_work(self, _: ops.BeginWork) -> None:
         self._execute(session.BEGIN_WORK, committing=False)
@@ -263,6 +273,8 @@ class PostgresDriver(ops.Runs):
             self._execute(text, committing=False)
 
     def _finish(self, op: ops.Finish) -> ops.Finished:
+        if op.n and not self._way.may_chain():
+            op = replace(op, alone=False)
         finished = self._state(op)
         if op.commit:
             self._commit(ops.Commit())
@@ -277,7 +289,7 @@ class PostgresDriver(ops.Runs):
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=True) from error
         finally:
-            self._leave()
+            self._way.leave()
         self._ring()
         self._verdict.check()
 
@@ -291,7 +303,7 @@ class PostgresDriver(ops.Runs):
         try:
             return self._state(op)
         finally:
-            self._leave()
+            self._way.leave()
 
     def _ring(self) -> None:
         """Rings those who sleep, now that what they wait for has committed."""
@@ -300,9 +312,7 @@ class PostgresDriver(ops.Runs):
         self._to_ring.clear()
 
     def _leave(self) -> None:
-        if self._entered:
-            self._entered = False
-            self._gate.leave()
+        self._way.end()
 
     def _execute(self, text: bytes, *, committing: bool) -> None:
         """Executes SQL that has no parameters and whose rows nobody wants, by libpq itself.

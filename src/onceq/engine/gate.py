@@ -1,54 +1,82 @@
 """The gate of a server process: a suspect runs with nothing beside it (G7).
 
-Used by the drivers of one process's sessions. Shared for ordinary elements, exclusive for a
-suspect; a waiting suspect goes before ordinary elements that come after it.
+Used by the drivers of one process's sessions, each by a `Way` of its own. Shared for ordinary
+elements, exclusive for a suspect. Nobody waits here with claims in hand, which others could run
+meanwhile: who cannot enter at once gives back what it has claimed, and waits before its next claim.
+For one whose suspect was refused the gate stays closed to the others until they have left, but no
+longer than its patience; then they go on for as long, and no suspect is claimed. The patience is
+doubled each time it was in vain, so that in the end it outlasts the handlers inside.
 """
 
 from __future__ import annotations
 
 import threading
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from onceq.model.element import Element
+
+PATIENCE_FIRST_S = 0.25
+LOOK_S = 0.05
+"""How often one that waits looks whether it is to stop, or the patience is over."""
 
 
 class Gate:
-    """A lock that many may hold shared, or one exclusively."""
+    """A lock that many may hold shared, or one exclusively. now: seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._changed = threading.Condition()
         self._inside = 0
         self._alone = False
-        self._waiting = 0
+        self._next: Way | None = None
+        self._until = 0.0
+        self._patience_s = PATIENCE_FIRST_S
+        self._resting = False
 
-    def announce(self, *, alone: bool) -> None:
-        """Notes that somebody waits to enter; a suspect then goes before what comes after it."""
+    def enter(self, who: Way, *, alone: bool) -> bool:
+        """Enters at once, or returns False; one that was refused to be alone is the next."""
         with self._changed:
-            self._waiting += alone
+            self._look()
+            if self._alone or (self._inside if alone else self._next is not None):
+                if alone and self._next is None and not self._resting:
+                    self._next, self._until = who, self._now() + self._patience_s
+                return False
+            self._inside += 1
+            self._alone = alone
+            return True
 
-    def withdraw(self, *, alone: bool) -> None:
-        """Takes an `announce` back: whoever waited has entered, or given up."""
+    def may_claim(self, who: Way) -> bool | None:
+        """Returns whether a claim may be of suspects now; None: nothing may be claimed now.
+
+        For the next who is to be alone, that is when it is: it has entered then.
+        """
         with self._changed:
-            self._waiting -= alone
-            self._changed.notify_all()
+            return self._may_claim(who)
 
-    def try_enter(self, *, alone: bool) -> bool:
-        """Enters at once, or returns False and leaves everything as it was."""
+    def await_claim(self, who: Way, stop: threading.Event) -> bool:
+        """Waits until something may be claimed, or a stop is due; returns whether suspects may."""
         with self._changed:
-            return self._enter(alone=alone)
+            while (may := self._may_claim(who)) is None and not stop.is_set():
+                self._changed.wait(LOOK_S)
+            return bool(may)
 
-    def enter(self, *, alone: bool) -> None:
-        """Enters, waiting as long as it takes: the executions inside are bounded by their limit."""
-        self.announce(alone=alone)
-        try:
-            with self._changed:
-                self._changed.wait_for(lambda: self._enter(alone=alone))
-        finally:
-            self.withdraw(alone=alone)
+    def _may_claim(self, who: Way) -> bool | None:
+        self._look()
+        if self._next is who and not self._inside:
+            self._inside, self._alone = 1, True
+            self._served()
+            return who.go_ahead()
+        if self._alone or self._next is not None:
+            return None
+        return not self._resting
 
-    def _enter(self, *, alone: bool) -> bool:
-        if self._alone or (self._inside if alone else self._waiting):
-            return False
-        self._inside += 1
-        self._alone = alone
-        return True
+    def may_chain(self) -> bool:
+        """Returns whether the claim that is chained to a finish may be of suspects."""
+        return not self._resting and self._next is None
 
     def leave(self) -> None:
         """Leaves."""
@@ -56,3 +84,75 @@ class Gate:
             self._inside -= 1
             self._alone = False
             self._changed.notify_all()
+
+    def forget(self, who: Way) -> None:
+        """Notes that one will not come back."""
+        with self._changed:
+            if self._next is who:
+                self._served()
+
+    def _served(self) -> None:
+        self._next = None
+        self._patience_s = PATIENCE_FIRST_S
+        self._changed.notify_all()
+
+    def _look(self) -> None:
+        """Opens the gate when the patience is over; then no suspect comes for as long."""
+        if (self._next is None and not self._resting) or self._now() < self._until:
+            return
+        self._resting = self._next is not None
+        if self._resting:
+            self._next, self._until = None, self._now() + self._patience_s
+            self._patience_s *= 2
+            self._changed.notify_all()
+
+
+class Way:
+    """The way of one session through the gate of its process."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+        self._inside = False
+        self._is_ahead = False
+
+    def may_claim(self) -> bool | None:
+        """See Gate.may_claim."""
+        return self._gate.may_claim(self)
+
+    def await_claim(self, stop: threading.Event) -> bool:
+        """See Gate.await_claim."""
+        return self._gate.await_claim(self, stop)
+
+    def may_chain(self) -> bool:
+        """See Gate.may_chain."""
+        return self._gate.may_chain()
+
+    def go_ahead(self) -> bool:
+        """Notes that it has entered, alone, before its claim."""
+        self._inside = self._is_ahead = True
+        return True
+
+    def claimed(self, found: Sequence[Element]) -> None:
+        """Notes what was claimed: one that has entered leaves again, unless it is a suspect."""
+        if self._is_ahead and not (found and found[0].is_suspect):
+            self.leave()
+
+    def enter(self, *, alone: bool) -> bool:
+        """Enters at once, or returns False: what was claimed is given back then."""
+        if self._is_ahead and alone:
+            self._is_ahead = False
+            return True
+        self.leave()  # of a batch that failed as a whole and is run again
+        self._inside = self._gate.enter(self, alone=alone)
+        return self._inside
+
+    def leave(self) -> None:
+        """Leaves, where it is inside."""
+        if self._inside:
+            self._inside = self._is_ahead = False
+            self._gate.leave()
+
+    def end(self) -> None:
+        """Leaves for good: the session has ended."""
+        self.leave()
+        self._gate.forget(self)

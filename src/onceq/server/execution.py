@@ -120,7 +120,9 @@ def _execute_one(
 ) -> ops.Program[list[Element] | None]:
     (element,) = run.elements
     try:
-        yield from _begin(life, run, element.seq)
+        if not (yield from _begin(life, run, element.seq)):
+            yield from _give_back(session, life, run)
+            return None
         reply = yield from ops.Call(queue=run.served.queue, element=element)
         finished = yield from _finish(life, run, [(element, reply)], must=1)
     except LIFE_IS_OVER:
@@ -144,7 +146,9 @@ def _execute_batch(
     """
     batch = Batch(deque(run.elements))
     try:
-        yield from _begin(life, run, -run.elements[0].seq)
+        if not (yield from _begin(life, run, -run.elements[0].seq)):
+            yield from _give_back(session, life, run)
+            return None, []
         while batch.waiting and not batch.conflicts and not (yield from ops.Stopping()):
             yield from _part(life, run, batch)
         rest = list(batch.waiting) if batch.conflicts else []
@@ -278,6 +282,15 @@ def _finish(
         yield from ops.Rollback()
         yield from ops.Attend(slot=life.slot, queue_ids=[run.queue_id])
         raise
+
+
+def _give_back(session: ServerSession, life: ops.Incarnation, run: Execution) -> ops.Program[None]:
+    """Gives back uncharged what cannot begin now: others may run it while this session waits."""
+    for one in run.elements:
+        yield from ops.AbortElement(
+            seq=one.seq, incarnation=life.incarnation, charge=Charge.RELEASE, code=None, error=None
+        )
+    session.gave_back = True
 
 
 def _account(

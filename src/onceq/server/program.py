@@ -61,8 +61,8 @@ class ServerSession:
     """One of a process's sessions. incarnation: of its present or last life; None: not yet born.
 
     process: of the whole process. identity: as OpenIncarnation has it. fault_in_row: whether the
-    last execution met a fault. missing: which of its queues are not there. wakes: how its waits
-    ended.
+    last execution met a fault. gave_back: whether something that was claimed could not begin.
+    missing: which of its queues are not there. wakes: how its waits ended.
     """
 
     process: UUID
@@ -72,6 +72,7 @@ class ServerSession:
     identity: str | None = None
     incarnation: int | None = None
     fault_in_row: bool = False
+    gave_back: bool = False
     missing: list[str] = field(default_factory=list[str])
     counts: Counts = field(default_factory=Counts)
     wakes: Wakes = field(default_factory=Wakes)
@@ -121,6 +122,10 @@ class Looks:
         """Returns the number of the next claim from a queue."""
         self.turns[at] = (self.turns[at] + 1) % TURNS
         return self.turns[at]
+
+    def again(self, at: int, turn: int) -> None:
+        """Makes the claim of a turn from a queue the next: what it found was given back."""
+        self.at, self.turns[at] = at, (turn - 1) % TURNS
 
     def note(self, found: list[Element], sleep: list[int] | None) -> None:
         """Takes note of what a claim came to; it was to fall asleep on `sleep` if on nothing."""
@@ -182,6 +187,7 @@ def _execute(
     transaction of its own: a conflict of the claim must not throw finished work away.
     """
     served = session.served[claimed.at]
+    found_by = looks.turns[claimed.at]
     chains = len(session.served) == 1 and served.isolation == "read committed"
     turn = looks.next_turn(claimed.at) if chains else looks.turns[claimed.at]
     queue_id = looks.queue_ids[claimed.at]
@@ -195,6 +201,9 @@ def _execute(
         drowsy=looks.hits == 1,
     )
     following = yield from execute(session, life, run)
+    if session.gave_back:
+        session.gave_back = False
+        looks.again(claimed.at, found_by)
     if following is None:
         return []
     looks.note(following, list(looks.queue_ids))

@@ -203,7 +203,7 @@ class Cast:
         process = ServerProcess(
             self._processes,
             number,
-            Gate(),
+            Gate(lambda: self.world.clock.seconds),
             self._batch,
             self._is_lazy,
             self._queues,

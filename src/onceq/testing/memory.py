@@ -8,11 +8,12 @@ raises, as nothing else runs meanwhile; the simulator, which lets others run, us
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from onceq.engine.gate import Gate
+from onceq.engine.gate import Gate, Way
 from onceq.engine.waiting import Pause
 from onceq.errors import DeadlineExceeded, EnvironmentFault, IllegalState, OnceqError
 from onceq.model import ops
@@ -82,8 +83,7 @@ class MemoryDriver:
         self._clock = clock
         self._calls = calls or {}
         self._stop = stop
-        self._gate = gate or Gate()
-        self._entered = False
+        self._way = Way(gate or Gate(lambda: clock.seconds))
         self._is_lazy = lazy
         self.gone: Collection[str] = frozenset()
         self._is_named = False
@@ -91,6 +91,7 @@ class MemoryDriver:
         self._one_way: ops.Sent | OnceqError | None = None
         self._pause = Pause()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
+            ops.Claim: self._claim,
             ops.Begin: self._begin,
             ops.Start: self._start,
             ops.Commit: self._ending,
@@ -170,14 +171,23 @@ class MemoryDriver:
         """Leaves the gate, as the death of the process does, whatever becomes of the session."""
         self._leave()
 
-    def _begin(self, op: ops.Begin) -> None:
-        self._leave()
-        if not self._gate.try_enter(alone=op.alone):
+    def _claim(self, op: ops.Claim) -> list[Element]:
+        may = self._way.may_claim()
+        if may is None:
             raise Blocked
-        self._entered = True
+        found: list[Element] = []
+        try:
+            found = self.oracle.perform(self.session, replace(op, alone=op.alone and may))
+        finally:
+            self._way.claimed(found)
+        return found
+
+    def _begin(self, op: ops.Begin) -> bool:
+        if not self._way.enter(alone=op.alone):
+            return False
         self._is_named = False
         self._due = None
-        self.oracle.perform(self.session, op)
+        return self.oracle.perform(self.session, op)
 
     def _start(self, op: ops.Start) -> None:
         self._due = op
@@ -190,23 +200,23 @@ class MemoryDriver:
         self._is_named = True
 
     def _finish(self, op: ops.Finish) -> ops.Finished:
+        if op.n and not self._way.may_chain():
+            op = replace(op, alone=False)
         answer = self.oracle.perform(self.session, op)
         if op.commit:
-            self._leave()
+            self._way.leave()
         return answer
 
     def _ending(self, op: ops.Op[None]) -> None:
         try:
             self.oracle.perform(self.session, op)
         except OnceqError:
-            self._leave()
+            self._way.leave()
             raise
-        self._leave()
+        self._way.leave()
 
     def _leave(self) -> None:
-        if self._entered:
-            self._entered = False
-            self._gate.leave()
+        self._way.end()
 
     def wait_s(self, op: ops.Wait) -> float | None:
         """Returns how long to wait now; None: the deadline has passed, or a stop is due."""

@@ -190,7 +190,8 @@ class Misfortune(Cast):
         kind = type(inner)
         self.coverage.ops[kind.__name__] += 1
         if isinstance(inner, STARTING):
-            self._started(inner)
+            if answer is not False:
+                self._started(inner)
         elif isinstance(inner, ops.Connect):
             self._epochs[answer.registrant_id] = answer.epoch
         elif isinstance(inner, ops.Register):

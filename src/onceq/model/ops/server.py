@@ -150,12 +150,13 @@ class ClaimEid(Op[Element | None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begin(Op[None]):
+class Begin(Op[bool]):
     """Begins the handler's transaction and sets the started marker of this slot to `seq`.
 
-    seq: of a batch, minus the seq of its first: several are under way, and none is named. alone:
-    waits until nothing else runs in this process, and keeps it so until the end. effects: False
-    where the handler declared that it writes nothing.
+    False: not now, and nothing has happened: a suspect runs in this process, or this is one, and
+    something else runs. seq: of a batch, minus the seq of its first: several are under way, and
+    none is named. alone: this is a suspect. effects: False where the handler declared that it
+    writes nothing.
     """
 
     slot: int

@@ -153,9 +153,10 @@ class Oracle:
         answer = self._of_transactions.get(type(op), self._answer)
         return cast("T", answer(session, op))
 
-    def _begin(self, session: Session, op: ops.Begin) -> None:
+    def _begin(self, session: Session, op: ops.Begin) -> bool:
         self.begin(session, token=op.token)
         self.state.markers[op.slot] = op.seq
+        return True
 
     def _finish(self, session: Session, op: ops.Finish) -> ops.Finished:
         finished: ops.Finished = self._answer(session, op)
