@@ -97,11 +97,11 @@ class Clerk(Calls[T, R]):
     def send_one_way(self, rid: str, request: T, **attributes: Unpack[RequestAttributes]) -> None:
         """Sends a request without waiting until it is stable (C2).
 
-        It returns as soon as the request is on its way. If this process or the connection then
-        dies, the request may be lost: no reply comes, `receive` says so in the end by
-        ReceiveTimeout or by the error that a send would have raised, and `connect` shows whether it
-        arrived. Any later call of this clerk first reads the answer. What waits, waits for one
-        commit less; what is sent is the same. Source: BHM90 5.
+        It returns as soon as the request is on its way, so the caller waits for one commit less. If
+        this process or the connection then dies, the request may be lost. In that case no reply
+        comes, `receive` raises ReceiveTimeout or the error that `send` would have raised, and
+        `connect` shows whether the request arrived. Any later call of this clerk first reads the
+        answer. Source: BHM90 5.
         """
         self._run(self._send_one_way(rid, request, attributes))
 
@@ -122,11 +122,11 @@ class Clerk(Calls[T, R]):
 
         checkpoint: at most 64 KiB, stable together with the reply's rid before this returns.
         connection: psycopg's, SQLAlchemy's or Django's, to the same database (InvalidValue); the
-        reply is received, with the checkpoint, when, and only if, the transaction there commits
-        (C15). Rolled back, it comes again, and the n-th time, n being the abort limit of the reply
-        queue, it is held: ReplyHeld, once.
-        on_timeout: called when none came in time; it may use this clerk, and returns True to wait
-        as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
+        reply is received, with the checkpoint, if and only if the transaction there commits (C15).
+        After a rollback it comes again. When that happens as often as the abort limit of the reply
+        queue allows, the reply is held, and ReplyHeld is raised once.
+        on_timeout: called when no reply came in time; it may use this clerk, and returns True to
+        wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
         """
         while True:
             try:
@@ -174,14 +174,13 @@ class Clerk(Calls[T, R]):
     ) -> Iterator[Reply[R]]:
         """Sends (rid, request) pairs, up to the window ahead, and yields replies as they come (C6).
 
-        A reply is acknowledged some time after the loop has come back for the next one, and what is
-        not is received again after a crash, or by the next `stream`. Replies that were outstanding
-        before come too. After a crash, connect, and give the same requests from the one after
-        `last_sent` on, or all of them again: those done and acknowledged before yield nothing.
-        In memory are the rids of the window, and at most 1,000 requests and 100 replies. requests:
-        taken from when there is room, which waits for them. timeout_s, on_timeout: as of
-        `receive`, for each wait; after ReceiveTimeout, or any other error, stream again, from
-        `last_sent` on.
+        A reply is acknowledged some time after the loop has come back for the next one. Replies not
+        acknowledged come again after a crash, or from the next `stream`, and so do replies that
+        were outstanding before. After a crash, connect, and give the requests after `last_sent`, or
+        all of them again: those done and acknowledged before yield nothing.
+        Memory holds the rids of the window, and at most 1,000 requests and 100 replies. requests:
+        read whenever there is room; reading may block. timeout_s, on_timeout: as for `receive`, for
+        each wait; after ReceiveTimeout, or any other error, stream again, from `last_sent` on.
         """
         return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
 
@@ -231,8 +230,8 @@ class Clerk(Calls[T, R]):
     ) -> list[Processed[R]]:
         """Calls `handler` with each reply that is outstanding, and returns what each came to.
 
-        First of all it settles, by the policy, the reply whose processing a former life, or an
-        exception of the handler, has cut short. With nothing in doubt and nothing outstanding it
+        First the policy settles the reply whose processing was cut short, by the end of a former
+        life or by an exception of the handler. If nothing is in doubt and nothing outstanding, it
         returns an empty list. timeout_s: for each reply; None waits for ever. Raises what the
         handler raises, ReceiveTimeout, ReplyGone; call it again. Source: BHM90 3, CSEP 9.2.
         """
@@ -250,8 +249,9 @@ class Clerk(Calls[T, R]):
     def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
         """Enqueues an alert for each request, or that one, without a reply for late_s (C9).
 
-        One for each request, whoever asks how often, as long as history is kept: JSON with client,
-        thread, rid, eid, queue and sent_at. Returns the rids of now. QueueNotFound, QueueStopped.
+        Each request is alerted once, however often and by whomever this is called, as long as
+        history is kept. The alert is JSON with client, thread, rid, eid, queue and sent_at. Returns
+        the rids alerted by this call. QueueNotFound, QueueStopped.
         """
         return self._run(self._alert_late(queue, late_s, rid))
 

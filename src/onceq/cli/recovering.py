@@ -42,11 +42,7 @@ def spark_recover(
     ] = None,
     stuck_after_s: Annotated[
         int,
-        typer.Option(
-            "--stuck-after",
-            min=0,
-            help="After how many seconds a request or reply counts as stuck.",
-        ),
+        typer.Option("--stuck-after", min=0, help="Seconds after which something is stuck."),
     ] = 3600,
     written_as: Annotated[
         str, typer.Option("--format", help=f"Of what is written: {' or '.join(FORMATS)}.")
