@@ -63,8 +63,7 @@ def spark_recover(
         raise InvalidValue(f"{ledgers}: its name must end in one of {', '.join(READ)}")
     if ledgers is not None and not ledgers.exists():
         raise FileNotFoundError(f"there are no ledgers at {ledgers}")
-    states: dict[str, int] = {}
-    stuck: dict[str, int] = {}
+    states, stuck = dict[str, int](), dict[str, int]()
 
     def once(session: SparkSession) -> None:
         from onceq.spark.pipelines import recovery  # noqa: PLC0415 # an extra
