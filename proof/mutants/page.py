@@ -29,7 +29,7 @@ This page is made by `python -m proof.mutants --write`; `make proof` tries all o
 `make test` a few. The mutants are in `proof/mutants/*.toml`, with the exact text of each. One whose
 text has changed fails a test, so that no refactoring makes a mutant harmless unseen. The seconds
 are of one process of pytest each, on the machine where the page was made. The guarantees are those
-of [guarantees.md](guarantees.md).
+of [guarantees.md](../guarantees.md).
 """
 COLUMNS = "| mutant | breaks | because | in | caught by | s |\n|---|---|---|---|---|---|\n"
 
