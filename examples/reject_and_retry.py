@@ -1,8 +1,8 @@
 """What a handler may raise, what the client then gets, and how to run again what failed.
 
 `Reject`: this request is wrong; one failure reply, no retry. `Retry`: the environment failed;
-again later, uncharged (ten times). Anything else is charged; at the abort limit the request
-goes to the error queue and the client gets one failure reply. Source: spec Q4, G3, G7.
+again later, uncharged up to the queue's retry limit. Anything else is charged; at the abort limit
+the request goes to the error queue and the client gets one failure reply. Source: spec Q4, G3, G7.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ DEPTH_SURE: Final = 500
 """Lists in lists: so many are legal; ten times as many are none that Python can follow."""
 SETTINGS: Final[dict[str, tuple[int, int]]] = {
     "abort_limit": (1, 1000),
+    "retry_limit": (0, 1000),
     "backoff_ms": (0, 24 * 3600 * 1000),
     "backoff_max_ms": (0, 2**31 - 1),
     "execution_limit_s": (1, 7 * 24 * 3600),

@@ -42,7 +42,7 @@
     │   └── ReplyHeld                 its processing was aborted too often; an error queue has it
     └── HandlerSignal                 raised by handlers to tell the server what to do
         ├── Reject                    one failure reply, no retry
-        ├── Retry                     back to the queue, uncharged up to a bound
+        ├── Retry                     back to the queue, uncharged up to its retry limit
         └── HandlerFailed             any other exception of a handler, as the server sees it
 
 Every error carries `outcome`: NOTHING_HAPPENED, or UNKNOWN when COMMIT had been
@@ -52,6 +52,8 @@ sent and its answer was lost. Messages say what, where and what to do next.
 from __future__ import annotations
 
 import enum
+import math
+from typing import Final
 
 __all__ = [
     "Cancelled",
@@ -101,6 +103,9 @@ __all__ = [
     "UsageError",
     "WindowFull",
 ]
+
+
+_AFTER_S_MAX: Final = 31_536_000.0
 
 
 class Outcome(enum.Enum):
@@ -272,7 +277,7 @@ class EmbeddedStartFailed(EmbeddedError):
 class ReplyError(OnceqError):
     """The outcome of a request that did not succeed, with its rid.
 
-    attempts: how often it was executed; 0 where it never was, or where that is not known.
+    attempts: executions that counted, as of a Reply; 0 where there was none, or it is not known.
     """
 
     def __init__(self, rid: str, code: str, text: str, attempts: int) -> None:
@@ -313,7 +318,21 @@ class Reject(HandlerSignal):
 
 
 class Retry(HandlerSignal):
-    """The environment failed; run again later, uncharged up to a bound."""
+    """The environment failed: run it again later, uncharged up to the queue's `retry_limit`.
+
+    after_s: how long to wait before the next attempt, in seconds, up to a year; below zero is zero.
+    None: the queue's back-off. Raises InvalidValue.
+    """
+
+    def __init__(self, *args: object, after_s: float | None = None) -> None:
+        super().__init__(*args)
+        self.after_s = None if after_s is None else _seconds(after_s)
+
+
+def _seconds(after_s: object) -> float:
+    if isinstance(after_s, bool) or not isinstance(after_s, int | float) or math.isnan(after_s):
+        raise InvalidValue(f"Retry(after_s=) is a number of seconds, not {after_s!r:.80}")
+    return float(min(max(after_s, 0), _AFTER_S_MAX))
 
 
 class HandlerFailed(HandlerSignal):

@@ -111,7 +111,7 @@ def test_show_tells_the_server_of_what_runs(cli: Cli, qm: onceq.QueueManager) ->
         )
         assert len(link.perform(claim)) == 1
         (running,) = cli.json("request", "show", "x").lines
-    assert (running["state"], running["attempts"]) == ("executing", 1)
+    assert (running["state"], running["attempts"]) == ("executing", 0)
     assert (running["server_host"], running["server_pid"]) == ("far", 7)
 
 

@@ -382,6 +382,7 @@ class OracleMachine(RuleBasedStateMachine):
         elif self.claims:
             one = self.claims[-1 - pick % len(self.claims)]
             held: dict[str, Any] = {"seq": one["seq"], "incarnation": one["life"], "charge": charge}
+            held["after_s"] = (None, 0.0, 0.25, 30.0)[pick % 4]
             self.give(ops.AbortElement, code="Bad", error="no", traceback=f"at {pick}", **held)
 
     # --- all of it

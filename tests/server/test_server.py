@@ -185,28 +185,6 @@ def test_a_fault_of_the_environment_is_not_charged(
     assert (reply.value, reply.attempts, calls) == (b"x", 1, [1] * 8)
 
 
-def test_faults_for_ever_end_alone_and_charged(
-    qm: onceq.QueueManager, conninfo: str, repository: str
-) -> None:
-    """Uncharged ten times, then the element runs alone, and is charged: nothing runs for ever."""
-    queue = onceq.Queue("raw", bytes, bytes, abort_limit=2, backoff_ms=0)
-    calls: list[str] = []
-
-    def handle(request: bytes, context: onceq.Context) -> bytes:
-        calls.append(context.rid)
-        if request == b"bad":
-            raise onceq.Retry("again and again")
-        return request
-
-    with (
-        serving(conninfo, repository, queue.handled_by(handle), concurrency=2),
-        qm.clerk("till", queue) as clerk,
-    ):
-        reply = clerk.transceive("1", b"bad", timeout_s=60)
-    assert (failed_code(reply), reply.attempts) == ("Retry", 2)
-    assert len(calls) == 10 + 1 + 2
-
-
 def test_a_statement_that_is_refused_is_charged(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:

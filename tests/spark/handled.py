@@ -34,7 +34,7 @@ def book_one(order: Order, context: RequestContext) -> Any:
     if order.cents == -1 and context.attempt == 1:
         raise ZeroDivisionError("only once")
     if order.cents == -2:
-        raise Retry("away")
+        raise Retry("away", after_s=2.5)
     if order.cents == -3:
         return {"number": "three"}
     booked = Booked(context.rid, order.customer, order.cents)

@@ -113,6 +113,7 @@ def test_what_was_raised_says_what_becomes_of_the_request() -> None:
         _, second = answered(book_one, b'{"customer":"a","cents":%d}' % cents)
         assert (second["code"], second["reject"], second["retry"]) == (code, reject, retry)
         assert second["error"] in ("only once", "away", "negative")
+        assert second["after_s"] == (2.5 if code == "Retry" else None)
 
 
 def test_an_exception_may_say_anything() -> None:
@@ -168,7 +169,7 @@ async def sleepy(order: Any, context: Any) -> Any:
 
 @pytest.mark.parametrize("function", [sleepy, "book"])
 def test_what_spark_cannot_call_is_refused(function: Any) -> None:
-    with pytest.raises(errors.InvalidValue, match="a function that is not async"):
+    with pytest.raises(errors.InvalidValue, match=r"each\(\): (sleepy is async|a handler is a)"):
         each(function)
     with pytest.raises(errors.InvalidValue, match="a function that is not async"):
         vectorised(function, returns=RETURNS)

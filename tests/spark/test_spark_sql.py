@@ -358,6 +358,20 @@ def test_what_the_environment_failed_is_run_again_uncharged(
     assert repository.ask(fate) == [(0, 1, "environment", "Retry")]
 
 
+@pytest.mark.parametrize(
+    ("after_s", "waits_s"), [("90", 90), ("null", 0), ("-5", 0), ("'NaN'", 31_536_000)]
+)
+def test_a_retry_says_how_long_its_request_waits(
+    repository: Repository, life: Life, after_s: str, waits_s: int
+) -> None:
+    repository.send(1)
+    staged = life.stage(life.plan(life.claim()), reply=lambda _: (None, "busy", None))
+    repository.do(f"update {{}}.spark_reply set retry = true, after_s = {after_s}")
+    assert life.commit(staged).returned == 1
+    due = "select round(extract(epoch from not_before - ended_at)) from {}.element join {}.attempt"
+    assert repository.ask(f"{due} using (eid)") == [(waits_s,)]
+
+
 def test_a_server_has_one_number_in_all_its_lives(repository: Repository, life: Life) -> None:
     """In history and in the attempts: by an answer, an error, nothing at all, and its own death."""
     first, failed, _ = repository.send(3)

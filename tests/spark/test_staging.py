@@ -169,6 +169,17 @@ def test_an_interval_is_refused() -> None:
         list(encode.table_rows(batch, 1, ["t"]))
 
 
+def test_how_long_a_retry_waits_is_staged() -> None:
+    batch = pa.record_batch(
+        [pa.array(["a", "b"]), pa.array([True, True]), pa.array([1.5, None])],
+        names=["eid", "retry", "after_s"],
+    )
+    names, lines = encode.replies(batch, 1)
+    assert names == ("attempt", "eid", "error", "retry", "after_s")
+    ends = [line.rsplit(",", 1)[1] for line in bytes(lines).decode().splitlines()]
+    assert ends == ['"1.5"', ""]
+
+
 @pytest.mark.parametrize("flag", ["reject", "retry"])
 def test_a_flag_without_an_error_aborts_too(flag: str) -> None:
     batch = pa.record_batch(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from onceq import errors
 from onceq.model import client_state, ops
 from onceq.model.client_state import ClientState
-from onceq.model.element import RequestOutcome
+from onceq.model.element import RequestOutcome, attempts_of
 from onceq.model.end_user import end_user_in
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def reply_of(session: Session[T, R], element: Element) -> Reply[R]:
         element.rid,
         element.eid,
         outcome,
-        element.aborts + (outcome is RequestOutcome.DONE),
+        attempts_of(element.aborts, outcome),
         element.body,
         element.code,
         element.error,

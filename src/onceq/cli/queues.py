@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")
 
 NOTES: Final = {
-    "abort_limit": "Aborts until an element fails, 1 to 1000.",
+    "abort_limit": "Charged aborts until an element fails, 1 to 1000.",
+    "retry_limit": "How often Retry, or a fault of the environment, leaves an element uncharged.",
     "backoff_ms": "Milliseconds to wait after the first abort; doubled by each further one.",
     "backoff_max_ms": "The longest such wait, milliseconds.",
     "execution_limit_s": "Seconds after which an execution is ended.",
@@ -45,6 +46,7 @@ class Changes:
     """The settings that can be changed; None leaves one as it is."""
 
     abort_limit: int | None = None
+    retry_limit: int | None = None
     backoff_ms: int | None = None
     backoff_max_ms: int | None = None
     execution_limit_s: int | None = None

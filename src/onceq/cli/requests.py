@@ -46,7 +46,7 @@ KILL_CODES: Final = {
 def as_row(state: RequestState) -> dict[str, Any]:
     """Returns one place of a request as the command line shows it."""
     row = asdict(state)
-    row["attempts"] = state.aborts + (state.outcome == "done" or state.state == "executing")
+    row["attempts"] = state.attempts
     return row
 
 

@@ -96,14 +96,15 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "queue text, settings.durable boolean, settings.abort_limit integer,"
         " settings.backoff_ms integer, settings.backoff_max_ms integer,"
         " settings.execution_limit_s integer, settings.body_bytes_max integer,"
-        " settings.tag_bytes_max integer, settings.keep_body boolean, settings.error_queue text",
+        " settings.tag_bytes_max integer, settings.keep_body boolean, settings.error_queue text,"
+        " settings.retry_limit integer",
         _scalar,
     ),
     ops.AlterQueue: call(
         "alter_queue",
         "queue text, abort_limit integer, backoff_ms integer, backoff_max_ms integer,"
         " execution_limit_s integer, body_bytes_max integer, tag_bytes_max integer,"
-        " keep_body boolean, enqueue_started boolean, dequeue_started boolean",
+        " keep_body boolean, enqueue_started boolean, dequeue_started boolean, retry_limit integer",
         _scalar,
     ),
     ops.DestroyQueue: call("destroy_queue", "queue text", _scalar),
@@ -303,7 +304,8 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ),
     ops.AbortElement: call(
         "abort",
-        "seq bigint, incarnation bigint, charge text, code text, error text, traceback text",
+        "seq bigint, incarnation bigint, charge text, code text, error text, traceback text,"
+        " after_s double precision",
         lambda rows: Fate(rows[0][0]),
     ),
     admin_ops.ListServers: Binding(

@@ -18,6 +18,7 @@ from onceq.model.element import (
     RequestOutcome,
     RequestState,
     Whereabouts,
+    attempts_of,
 )
 from onceq.model.queue import QueueInfo, QueueSettings
 
@@ -34,7 +35,7 @@ ELEMENT_COLUMNS = (
 QUEUE_COLUMNS = (
     "queue_id, name, kind, abort_limit, backoff_ms, backoff_max_ms, execution_limit_s,"
     " body_bytes_max, tag_bytes_max, durable, keep_body, error_queue, enqueue_started,"
-    " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at"
+    " dequeue_started, ready, claimed, waiting, suspect, held, created_at, oldest_at, retry_limit"
 )
 
 OLD_REQUEST_COLUMNS = (
@@ -104,6 +105,7 @@ def queue_info(row: Row) -> QueueInfo:
             durable=row[9],
             keep_body=row[10],
             error_queue=row[11],
+            retry_limit=row[21],
         ),
         enqueue_started=row[12],
         dequeue_started=row[13],
@@ -145,19 +147,20 @@ def thread_tags(row: Row) -> ops.ThreadTags:
 
 def whereabouts(row: Row) -> Whereabouts:
     """Returns where a request is."""
+    outcome = None if row[11] is None else RequestOutcome(row[11])
     return Whereabouts(
         rid=row[0],
         state=row[1],
         eid=row[2],
         queue=row[3],
-        attempts=row[4] + (row[11] == "done"),
+        attempts=attempts_of(row[4], outcome),
         sent_at=row[5],
         not_before=row[6],
         server_host=row[7],
         server_pid=row[8],
         begun_at=row[9],
         finished_at=row[10],
-        outcome=None if row[11] is None else RequestOutcome(row[11]),
+        outcome=outcome,
         code=row[12],
         error=row[13],
     )

@@ -28,6 +28,7 @@ MIGRATIONS = (
     "0007_verdicts",
     "0008_connected",
     "0009_traceback",
+    "0010_retry_limit",
 )
 FUNCTION_FILES = (
     "base",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from onceq.model.element import RequestOutcome
+from onceq.model.element import RequestOutcome, attempts_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,12 +40,12 @@ class Format(Protocol):
 
 
 def first_values(reply: Element) -> dict[str, Any]:
-    """Returns what is known of every reply. attempts: executions that counted."""
+    """Returns what is known of every reply. attempts: see `attempts_of`."""
     outcome = reply.outcome or RequestOutcome.DONE
     return {
         "rid": reply.rid,
         "outcome": outcome.value,
-        "attempts": reply.aborts + (outcome is RequestOutcome.DONE),
+        "attempts": attempts_of(reply.aborts, outcome),
         "code": reply.code,
         "error": reply.error,
     }

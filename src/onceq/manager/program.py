@@ -134,6 +134,7 @@ def enqueue_op(
 
 SETTINGS_MAX = {
     "abort_limit": 1000,
+    "retry_limit": 1000,
     "backoff_ms": 86_400_000,
     "backoff_max_ms": 2**31 - 1,
     "execution_limit_s": 604_800,

@@ -60,6 +60,15 @@ class RequestOutcome(enum.Enum):
     DEQUEUED = "dequeued"
 
 
+def attempts_of(aborts: int, outcome: RequestOutcome | None) -> int:
+    """Returns the attempts of a request: its executions that ended and counted.
+
+    Those that were charged, and the one that finished it. What the environment or `Retry` undid
+    uncharged is none, nor is what still runs.
+    """
+    return aborts + (outcome is RequestOutcome.DONE)
+
+
 class KillAnswer(enum.Enum):
     """What a kill came to (G8)."""
 
@@ -141,8 +150,8 @@ class Whereabouts:
     state: 'queued', 'waiting' (until not_before), 'suspect' (it will run alone), 'executing',
     'replied' (its reply waits, or is not acknowledged) or 'finished'. server_host, server_pid: who
     has claimed it. begun_at: since when it executes; None when the server has claimed it and not
-    begun, and where this role may not see that server's session. attempts: executions that counted,
-    before this one. outcome, code, error: how it ended, or the last abort.
+    begun, and where this role may not see that server's session. attempts: see `attempts_of`.
+    outcome, code, error: how it ended, or the last abort.
     """
 
     rid: str
@@ -184,6 +193,12 @@ class RequestState:
     server_pid: int | None
     correlation_id: str | None
     body_bytes: int | None
+
+    @property
+    def attempts(self) -> int:
+        """How many executions ended and counted: see `attempts_of`."""
+        ended = None if self.outcome is None else RequestOutcome(self.outcome)
+        return attempts_of(self.aborts, ended)
 
 
 class Search(TypedDict, total=False):
@@ -233,8 +248,8 @@ class OldRequest:
 
     @property
     def attempts(self) -> int:
-        """How many executions counted."""
-        return self.aborts + (self.outcome is RequestOutcome.DONE)
+        """How many executions ended and counted: see `attempts_of`."""
+        return attempts_of(self.aborts, self.outcome)
 
     @property
     def waited(self) -> timedelta | None:
@@ -251,7 +266,8 @@ class OldRequest:
 class Attempt:
     """How an execution was aborted (Q4). server: the incarnation; host, pid: its process.
 
-    traceback: where in the handler; None where nothing was raised there, and in the archive.
+    traceback: where in the handler; None where nothing was raised there, and in the archive. Some
+    do not count: see `counts`.
     """
 
     ended_at: datetime
@@ -262,3 +278,8 @@ class Attempt:
     host: str | None
     pid: int | None
     traceback: str | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether its element was charged with it: one of the attempts that every place counts."""
+        return self.charge in {Charge.CHARGE, Charge.REJECT}

@@ -5,7 +5,6 @@ Pure. The same rules stand as CHECK constraints in the schema (spec, reliability
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import re
@@ -166,18 +165,6 @@ def check_choice(kind: str, value: object, choices: tuple[str, ...]) -> str:
     if value not in choices:
         raise InvalidValue(f"{kind} is one of {choices}, not {reprlib.repr(value)}")
     return str(value)
-
-
-def check_keywords(where: str, given: Mapping[str, object], known: type[Any]) -> None:
-    """Checks that keywords are those of a TypedDict; InvalidValue names the one that was meant."""
-    names = known.__annotations__
-    for name in given:
-        if name not in names:
-            close = difflib.get_close_matches(name, names, 1)
-            meant = f"; {close[0]!r} was meant?" if close else ""
-            raise InvalidValue(
-                f"{where} has no keyword {name!r}{meant} There are: {', '.join(names)}"
-            )
 
 
 def check_eid(value: object) -> UUID:

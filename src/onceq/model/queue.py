@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -24,7 +25,7 @@ from onceq.model.context import AsyncContext, Context
 from onceq.model.limits import beyond_limits
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Mapping
     from datetime import datetime
     from typing import Unpack
 
@@ -85,14 +86,17 @@ def decode(
 class QueueSettings:
     """What a queue does with its elements.
 
-    abort_limit: aborts until an element fails, 1 to 1000. backoff_ms: wait after the first
-    abort, doubled by each further one up to backoff_max_ms. execution_limit_s: longest
+    abort_limit: charged aborts until an element fails, 1 to 1000. retry_limit: how often `Retry`,
+    or a fault of the environment that counts, leaves it uncharged, 0 to 1000: after the next it
+    runs alone, and from then on it is charged. backoff_ms: wait after the first abort, doubled by
+    each further one up to backoff_max_ms. execution_limit_s: longest
     execution, after which PostgreSQL ends the server's session. body_bytes_max, tag_bytes_max:
     limits of a send. durable: False keeps the contents only until the database crashes (Q7).
     keep_body: history keeps request and reply bodies. error_queue: None is NAME.error.
     """
 
     abort_limit: int = 5
+    retry_limit: int = 10
     backoff_ms: int = 100
     backoff_max_ms: int = 60_000
     execution_limit_s: int = 3600
@@ -104,6 +108,7 @@ class QueueSettings:
 
     def __post_init__(self) -> None:
         names.check_range("abort_limit", self.abort_limit, 1, 1000)
+        names.check_range("retry_limit", self.retry_limit, 0, 1000)
         names.check_range("backoff_ms", self.backoff_ms, 0, 86_400_000)
         names.check_range("backoff_max_ms", self.backoff_max_ms, self.backoff_ms, 2**31 - 1)
         names.check_range("execution_limit_s", self.execution_limit_s, 1, 604_800)
@@ -143,6 +148,7 @@ class Settings(TypedDict, total=False):
     """The settings of a queue, by keyword: those of QueueSettings, which says what they mean."""
 
     abort_limit: int
+    retry_limit: int
     backoff_ms: int
     backoff_max_ms: int
     execution_limit_s: int
@@ -165,6 +171,18 @@ class HandlerOptions(TypedDict, total=False):
     isolation: IsolationLevel
     batch: int
     effects: bool
+
+
+def _check_keywords(where: str, given: Mapping[str, object], known: type[Any]) -> None:
+    """Checks that keywords are those of a TypedDict; InvalidValue names the one that was meant."""
+    there = known.__annotations__
+    for name in given:
+        if name not in there:
+            close = difflib.get_close_matches(name, there, 1)
+            meant = f"; {close[0]!r} was meant?" if close else ""
+            raise InvalidValue(
+                f"{where} has no keyword {name!r}{meant} There are: {', '.join(there)}"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +225,7 @@ class Queue(Generic[Request, Reply]):
         reply_type: type[Reply],
         **settings: Unpack[Settings],
     ) -> None:
-        names.check_keywords(f"queue {name!r}", settings, Settings)
+        _check_keywords(f"queue {name!r}", settings, Settings)
         object.__setattr__(self, "name", names.check_queue(name))
         object.__setattr__(self, "request_type", request_type)
         object.__setattr__(self, "reply_type", reply_type)
@@ -237,7 +255,7 @@ class Queue(Generic[Request, Reply]):
         them. Raises InvalidValue.
         """
         where = f"queue {self.name!r}"
-        names.check_keywords(f"{where}: handled_by", options, HandlerOptions)
+        _check_keywords(f"{where}: handled_by", options, HandlerOptions)
         names.check_range("batch", options.get("batch", 1), 1, BATCH_MAX)
         names.check_flag("effects", options.get("effects", True))
         isolation = options.get("isolation", ISOLATION_LEVELS[0])

@@ -298,11 +298,15 @@ def _account(
     life: ops.Incarnation,
     failed: list[tuple[Element, errors.OnceqError]],
 ) -> ops.Program[None]:
-    """Returns or fails what was undone, and waits when the environment is to blame."""
+    """Returns or fails what was undone, and waits when the environment is to blame.
+
+    Not where the handler has said how long its request is to wait: others need not.
+    """
     faulty = False
     for element, error in failed:
         charge = CHARGES.get(type(error), Charge.CHARGE)
         trace = traced(error)
+        after_s = error.after_s if isinstance(error, errors.Retry) else None
         fate = yield from ops.AbortElement(
             seq=element.seq,
             incarnation=life.incarnation,
@@ -310,11 +314,12 @@ def _account(
             code=storable(code_of(error)),
             error=storable(text_of(error)[:ERROR_CHARS_MAX]),
             traceback=None if trace is None else trace.text,
+            after_s=after_s,
         )
         session.counts.failed += fate is Fate.FAILED
         session.counts.returned += fate is Fate.RETURNED
         session.counts.claims_lost += fate is Fate.LOST
-        excused = charge in {Charge.ENVIRONMENT, Charge.RETRY}
+        excused = charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
         faulty = faulty or (excused and fate is not Fate.LOST)
     if faulty:
         yield from ops.Wait(key="environment", first=not session.fault_in_row)

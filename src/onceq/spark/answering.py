@@ -51,6 +51,7 @@ _HEAD: Final = {
     "code": "string",
     "reject": "boolean",
     "retry": "boolean",
+    "after_s": "double",
 }
 _AS_THEY_ARE: Final = (bytes, dt.datetime, dt.date, Decimal)
 _NO_SUCH_VALUE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -89,7 +90,7 @@ class Answers:
         except Reject as error:
             return _failure(row, error) | {"reject": True}
         except Retry as error:
-            return _failure(row, error) | {"retry": True}
+            return _failure(row, error) | {"retry": True, "after_s": error.after_s}
         except Exception as error:  # noqa: BLE001 # the server's handler boundary
             return _failure(row, error)
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Lines = tuple[tuple[str, ...], memoryview]
 """Names of columns, and lines of CSV."""
 
-REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "code", "reject", "retry")
+REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "code", "reject", "retry", "after_s")
 _FLAGS = ("reject", "retry")
 _OPTIONS = pcsv.WriteOptions(include_header=False)
 

@@ -39,8 +39,9 @@ _EXPECTED: dict[str, st.DataType] = {
     "code": st.StringType(),
     "reject": st.BooleanType(),
     "retry": st.BooleanType(),
+    "after_s": st.DoubleType(),
 }
-_OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry"})
+_OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry", "after_s"})
 
 
 def request_schema(kind: type[Any]) -> st.StructType | None:

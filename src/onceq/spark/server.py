@@ -100,6 +100,7 @@ class Server:
       code    string, may be absent: what kind of error
       reject  boolean, may be absent: true, the request fails at once, with or without an error
       retry   boolean, may be absent: true, the environment is to blame, as with `onceq.Retry`
+      after_s double, may be absent: how long such a request waits; null: the queue's back-off
       and for each table of `tables` a struct, or an array of structs: its rows for this request.
     It acts only by the rows that it returns: a batch may run more than once, and only one run's
     rows count. tables: column name to insert(), upsert(...) or add(...). name: of this server, 1

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS_MAX", "RESERVED", "TableChange", "add", "insert", "upsert"]
 
 COLUMNS_MAX = 64
-RESERVED = frozenset({"eid", "eids", "reply", "error", "code", "reject", "retry"})
+RESERVED = frozenset({"eid", "eids", "reply", "error", "code", "reject", "retry", "after_s"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

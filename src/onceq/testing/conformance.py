@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceq.testing import (
+    charge_behaviours,
     client_behaviours,
     history_behaviours,
     processing_behaviours,
@@ -52,8 +53,10 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = (
     window_behaviours.a_late_request_is_alerted_once,
     window_behaviours.a_one_way_send_is_a_send,
     server_behaviours.the_last_abort_fails_an_element,
-    server_behaviours.charges_follow_the_evidence,
-    server_behaviours.faults_count_where_others_are_done,
+    charge_behaviours.charges_follow_the_evidence,
+    charge_behaviours.a_retry_says_when_and_its_queue_how_often,
+    charge_behaviours.a_retry_limit_may_be_none_at_all,
+    charge_behaviours.faults_count_where_others_are_done,
     server_behaviours.fresh_returned_and_suspects_take_turns,
     server_behaviours.a_kill_decides,
     server_behaviours.a_revoked_claim_never_finishes,

@@ -169,7 +169,14 @@ def execute(connection: Connection, life: ops.Incarnation, element: Element) -> 
     connection.perform(ops.Commit())
 
 
-def abort(connection: Connection, life: ops.Incarnation, element: Element, charge: Charge) -> Fate:
+def abort(
+    connection: Connection,
+    life: ops.Incarnation,
+    element: Element,
+    charge: Charge,
+    *,
+    after_s: float | None = None,
+) -> Fate:
     """Ends an execution that failed."""
     op = ops.AbortElement(
         seq=element.seq,
@@ -178,6 +185,7 @@ def abort(connection: Connection, life: ops.Incarnation, element: Element, charg
         code="Bad",
         error="no",
         traceback="line 1",
+        after_s=after_s,
     )
     return connection.perform(op)
 

@@ -52,38 +52,6 @@ def the_last_abort_fails_an_element(place: Repository) -> None:
     same(server.perform(ops.Redrive(eid=sent.eid)), None)
 
 
-def charges_follow_the_evidence(place: Repository) -> None:
-    """Rejected at once; released uncharged; asked again ten times, then it runs alone."""
-    server = declared(place)
-    life = live(server)
-    server.perform(ops.EnqueueMany(queue="orders", bodies=[b"reject", b"release"]))
-    same(abort(server, life, claim(server, life)[0], Charge.REJECT), Fate.FAILED)
-    same(abort(server, life, claim(server, life)[0], Charge.RELEASE), Fate.RETURNED)
-    for charge in (*[Charge.ENVIRONMENT] * 12, *[Charge.RETRY] * 11):
-        (element,) = claim(server, life, 2)
-        same((element.aborts, element.is_suspect), (0, False))
-        same(abort(server, life, element, charge), Fate.RETURNED)
-    (element,) = claim(server, life)
-    same((element.aborts, element.is_suspect), (0, True))
-    same(abort(server, life, element, Charge.RETRY), Fate.RETURNED)
-    same(claim(server, life)[0].aborts, 1)
-
-
-def faults_count_where_others_are_done(place: Repository) -> None:
-    """The environment fails one request, and others of its queue, of the same server, between."""
-    server = declared(place)
-    life = live(server)
-    server.perform(ops.EnqueueMany(queue="orders", bodies=[b"faulty", *[b"good"] * 12]))
-    (element,) = claim(server, life)
-    for _ in range(12):
-        same((element.body, element.aborts, element.is_suspect), (b"faulty", 0, False))
-        same(abort(server, life, element, Charge.ENVIRONMENT), Fate.RETURNED)
-        execute(server, life, claim(server, life)[0])
-        place.advance(1)
-        (element,) = claim(server, life, 2)
-    same((element.body, element.aborts, element.is_suspect), (b"faulty", 0, True))
-
-
 def fresh_returned_and_suspects_take_turns(place: Repository) -> None:
     """Fresh ones first every second time, what is due again and suspects in turn between; alone."""
     server = declared(place)

@@ -22,6 +22,7 @@ class AlterQueue(Op[bool]):
 
     queue: str
     abort_limit: int | None = None
+    retry_limit: int | None = None
     backoff_ms: int | None = None
     backoff_max_ms: int | None = None
     execution_limit_s: int | None = None

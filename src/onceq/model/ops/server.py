@@ -257,6 +257,7 @@ class AbortElement(Op[Fate]):
     """Ends an execution that failed, in a transaction of its own (finding 4).
 
     traceback: where in the handler it failed, for whoever looks for the reason; no reply has it.
+    after_s: the wait before the next execution; None: the queue's back-off.
     """
 
     seq: int
@@ -265,6 +266,7 @@ class AbortElement(Op[Fate]):
     code: str | None
     error: str | None
     traceback: str | None = None
+    after_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from onceq.errors import ClaimLost, HandlerMisuse
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.model.oracle.rows import Blocked, ElementRow, Transaction
+from onceq.model.oracle.rows import Blocked, ElementRow, Failure, Transaction
 from onceq.model.oracle.servers import Turn, claim_rows, mark
 from onceq.model.oracle.state import State, conclude, return_element, to_element
 
@@ -78,8 +78,7 @@ def abort(
     held: tuple[int, int],
     *,
     charge: Charge,
-    failure: tuple[str | None, str | None],
-    traceback: str | None = None,
+    failure: Failure,
 ) -> Fate:
     """Ends an execution of (seq, incarnation) that failed, and clears the started marker."""
     seq, incarnation = held
@@ -90,11 +89,10 @@ def abort(
     mark(state, tx, incarnation, 0)
     if row is None or not mine:
         return Fate.LOST
-    return return_element(state, tx, row, charge, failure=failure, traceback=traceback)
+    return return_element(state, tx, row, charge, failure=failure)
 
 
 def abort_element(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """Answers AbortElement."""
-    held = (op.seq, op.incarnation)
-    failure = (op.code, op.error)
-    return abort(state, tx, held, charge=op.charge, failure=failure, traceback=op.traceback)
+    failure = Failure(op.code, op.error, op.traceback, op.after_s)
+    return abort(state, tx, (op.seq, op.incarnation), charge=op.charge, failure=failure)

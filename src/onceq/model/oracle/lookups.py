@@ -17,6 +17,7 @@ from onceq.model.element import (
     RequestOutcome,
     RequestState,
     Whereabouts,
+    attempts_of,
 )
 from onceq.model.oracle.rows import KEPT_LANE, SUSPECT_LANE, WAITING_LANE
 from onceq.model.oracle.state import check_epoch, queue_of
@@ -202,7 +203,7 @@ def where_is(state: State, tx: Transaction, op: ops.WhereIs) -> Whereabouts | No
         state="replied" if own and not request else found.state,
         eid=found.eid,
         queue=found.queue,
-        attempts=found.aborts + (outcome is RequestOutcome.DONE),
+        attempts=attempts_of(found.aborts, outcome),
         sent_at=found.enqueued_at,
         not_before=found.not_before,
         server_host=found.server_host,

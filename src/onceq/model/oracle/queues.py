@@ -29,6 +29,7 @@ from onceq.model.oracle.rows import (
     SUSPECT_LANE,
     WAITING_LANE,
     ElementRow,
+    Failure,
     QueueRow,
     Transaction,
 )
@@ -90,6 +91,7 @@ def create_queue(state: State, tx: Transaction, op: ops.CreateQueue) -> bool:
 
 _SETTINGS = (
     "abort_limit",
+    "retry_limit",
     "backoff_ms",
     "backoff_max_ms",
     "execution_limit_s",
@@ -278,7 +280,7 @@ def abort_taken(state: State, tx: Transaction, op: ops.AbortTaken) -> Fate:
     """Answers AbortTaken."""
     if op.xid in state.running:
         return Fate.RUNNING
-    failure = ("rolled_back", "the transaction that dequeued it was rolled back")
+    failure = Failure("rolled_back", "the transaction that dequeued it was rolled back")
     return executions.abort(
         state, tx, (op.seq, op.incarnation), charge=Charge.CHARGE, failure=failure
     )

@@ -7,7 +7,7 @@ READ COMMITTED, as far as the queue manager's functions depend on it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -122,6 +122,15 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     reply: bytes | None = None
     started_at: datetime | None = None
     server: int | None = None
+
+
+class Failure(NamedTuple):
+    """How an execution failed. after_s: how long its element waits; None: as its queue says."""
+
+    code: str | None
+    error: str | None
+    traceback: str | None = None
+    after_s: float | None = None
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from onceq.model.oracle.rows import (
     Blocked,
     EffectRow,
     ElementRow,
+    Failure,
     HistoryRow,
     QueueRow,
     RegistrantRow,
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
-FAULTS_UNCHARGED = 10
+FAULTS_MAX = 1001
+"""More are not counted: no queue leaves so many uncharged."""
 CLIENT_ROLES = ("request", "reply")
 SERVED_ROLES = ("request", "datagram")
 
@@ -304,8 +306,7 @@ def _record_abort(
     element: ElementRow,
     charge: Charge,
     *,
-    failure: tuple[str | None, str | None],
-    traceback: str | None,
+    failure: Failure,
 ) -> None:
     server = next(
         (one for one in state.servers.seen(tx) if one.incarnation == element.claimed_by), None
@@ -314,12 +315,12 @@ def _record_abort(
         eid=element.eid,
         ended_at=state.now(),
         charge=charge,
-        code=failure[0],
-        error=failure[1],
+        code=failure.code,
+        error=failure.error,
         server=element.claimed_by,
         host=None if server is None else server.host,
         pid=None if server is None else server.pid,
-        traceback=traceback,
+        traceback=failure.traceback,
     )
     state.attempts.put(tx, state.attempts.new_key(), row)
 
@@ -353,8 +354,7 @@ def return_element(
     element: ElementRow,
     charge: Charge,
     *,
-    failure: tuple[str | None, str | None],
-    traceback: str | None = None,
+    failure: Failure,
 ) -> Fate:
     """Returns a claimed element to its queue, or fails it, charged as the evidence says (G7)."""
     queue = queue_of(state, tx, element.queue_id)
@@ -366,19 +366,21 @@ def return_element(
     if charge in {Charge.ENVIRONMENT, Charge.RETRY}:
         counted = charge is Charge.RETRY or _others_committed(state, tx, element)
         charge = Charge.ENVIRONMENT
-        faults = min(faults + counted, 1000)
+        faults = min(faults + counted, FAULTS_MAX)
         attempts = _attempts(state, tx, element.eid)
         delay = _delay_ms(queue, 1 + sum(row.charge is charge for row in attempts))
-        if counted and faults > FAULTS_UNCHARGED:
+        if counted and faults > queue.settings.retry_limit:
             charge = Charge.CHARGE if was_suspect else Charge.SUSPECT
     if charge is not Charge.RELEASE:
-        _record_abort(state, tx, element, charge, failure=failure, traceback=traceback)
+        _record_abort(state, tx, element, charge, failure=failure)
     if charge in {Charge.CHARGE, Charge.REJECT}:
         aborts += 1
         if charge is Charge.REJECT or aborts >= queue.settings.abort_limit:
-            _fail(state, tx, replace(element, aborts=aborts, faults=faults), failure)
+            _fail(state, tx, replace(element, aborts=aborts, faults=faults), failure[:2])
             return Fate.FAILED
         delay = _delay_ms(queue, aborts)
+    if failure.after_s is not None:
+        delay = 1000 * failure.after_s
     alone = was_suspect or charge is Charge.SUSPECT
     back = replace(
         element,
@@ -387,8 +389,8 @@ def return_element(
         faults=faults,
         lane=SUSPECT_LANE if alone else WAITING_LANE,
         not_before=state.now() + timedelta(milliseconds=delay),
-        code=element.code if failure[0] is None else failure[0],
-        error=element.error if failure[1] is None else failure[1],
+        code=element.code if failure.code is None else failure.code,
+        error=element.error if failure.error is None else failure.error,
     )
     state.elements.put(tx, element.seq, back)
     return Fate.RETURNED

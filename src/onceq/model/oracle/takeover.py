@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from onceq.model import ops
 from onceq.model.element import Charge
-from onceq.model.oracle.rows import ServerRow, Transaction
+from onceq.model.oracle.rows import Failure, ServerRow, Transaction
 from onceq.model.oracle.state import State, return_element
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def revoke(
         charge = charges.get(row.seq, Charge.RELEASE)
         text = f"incarnation {incarnation} ended while it ran"
         code = "database_fell" if charge is Charge.FELL else "server_died"
-        failure = (None, None) if charge is Charge.RELEASE else (code, text)
+        failure = Failure(None, None) if charge is Charge.RELEASE else Failure(code, text)
         return_element(state, tx, row, charge, failure=failure)
     return not left
 

@@ -135,15 +135,16 @@ $$;
 --   charge       an abort of its own; the n-th fails it
 --   reject       the handler gave it up; it fails now
 --   environment  the environment failed; counted only if this server has finished others since the
---                last abort: uncharged 10 times, then it runs alone and is charged
+--                last abort: uncharged as often as its queue's retry limit, then it runs alone and is charged
 --   retry        the handler says that the environment failed: the same, and always counted
 --   suspect      it may have killed something: uncharged, runs alone from now on
 --   fell         the database fell while it was claimed: a suspect; one that ran alone is charged
 --                when the database fell as often in a row before as its queue's abort limit
 --   release      nothing is held against it
--- The caller holds the row's lock. Returns 'failed' or 'returned'.
+-- p_after_s: how long it then waits; null: as its queue's back-off says. The caller holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
-    e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null
+    e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null,
+    p_after_s double precision default null
 ) returns text
 language plpgsql volatile as $$
 declare
@@ -161,10 +162,10 @@ begin
     if p_charge in ('environment', 'retry') then
         is_counted := p_charge = 'retry' or onceq.others_committed(e, p_server);
         p_charge := 'environment';
-        e.faults := least(e.faults + is_counted::integer, 1000);
+        e.faults := least(e.faults + is_counted::integer, 1001);
         delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, (select count(*) from (
             select from onceq.attempt where eid = e.eid and charge = 'environment' limit 20) former)));
-        if is_counted and e.faults > 10 then
+        if is_counted and e.faults > q.retry_limit then
             p_charge := case when is_suspect then 'charge' else 'suspect' end;
         end if;
     end if;
@@ -179,7 +180,7 @@ begin
         end if;
         delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, least(e.aborts - 1, 20)));
     end if;
-    due := onceq.now() + delay_ms * interval '1 millisecond';
+    due := onceq.now() + coalesce(p_after_s * 1000, delay_ms) * interval '1 millisecond';
     update onceq.element set
         claimed_by = null, aborts = e.aborts, faults = e.faults,
         lane = case when is_suspect or p_charge = 'suspect' then 11 else 10 end,

@@ -4,7 +4,7 @@
 create or replace function onceq.create_queue(
     p_name text, p_durable boolean, p_abort_limit integer, p_backoff_ms integer,
     p_backoff_max_ms integer, p_execution_limit_s integer, p_body_bytes_max integer,
-    p_tag_bytes_max integer, p_keep_body boolean, p_error_queue text
+    p_tag_bytes_max integer, p_keep_body boolean, p_error_queue text, p_retry_limit integer
 ) returns boolean
 language plpgsql volatile as $$
 declare
@@ -25,9 +25,9 @@ begin
         insert into onceq.queue (name, kind) values (error_name, 'error') returning queue_id into error_id;
     end if;
     insert into onceq.queue (name, kind, durable, abort_limit, backoff_ms, backoff_max_ms,
-            execution_limit_s, body_bytes_max, tag_bytes_max, keep_body, error_queue_id)
+            execution_limit_s, body_bytes_max, tag_bytes_max, keep_body, error_queue_id, retry_limit)
         values (p_name, 'request', p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms,
-            p_execution_limit_s, p_body_bytes_max, p_tag_bytes_max, p_keep_body, error_id);
+            p_execution_limit_s, p_body_bytes_max, p_tag_bytes_max, p_keep_body, error_id, p_retry_limit);
     return true;
 end $$;
 
@@ -35,13 +35,14 @@ end $$;
 create or replace function onceq.alter_queue(
     p_name text, p_abort_limit integer, p_backoff_ms integer, p_backoff_max_ms integer,
     p_execution_limit_s integer, p_body_bytes_max integer, p_tag_bytes_max integer,
-    p_keep_body boolean, p_enqueue_started boolean, p_dequeue_started boolean
+    p_keep_body boolean, p_enqueue_started boolean, p_dequeue_started boolean, p_retry_limit integer
 ) returns boolean
 language plpgsql volatile as $$
 declare q onceq.queue := onceq.find_queue(p_name);
 begin
     update onceq.queue set
         abort_limit = coalesce(p_abort_limit, abort_limit),
+        retry_limit = coalesce(p_retry_limit, retry_limit),
         backoff_ms = coalesce(p_backoff_ms, backoff_ms),
         backoff_max_ms = coalesce(p_backoff_max_ms, backoff_max_ms),
         execution_limit_s = coalesce(p_execution_limit_s, execution_limit_s),

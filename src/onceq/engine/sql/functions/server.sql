@@ -260,7 +260,8 @@ end $$;
 -- count is durable outside what was aborted (finding 4). The marker is cleared: this execution
 -- is accounted for.
 create or replace function onceq.abort(
-    p_seq bigint, p_incarnation bigint, p_charge text, p_code text, p_error text, p_traceback text default null
+    p_seq bigint, p_incarnation bigint, p_charge text, p_code text, p_error text, p_traceback text default null,
+    p_after_s double precision default null
 ) returns text
 language plpgsql volatile as $$
 declare e onceq.element;
@@ -275,5 +276,5 @@ begin
     if e.seq is null then
         return 'lost';
     end if;
-    return onceq.return_element(e, p_charge, p_code, p_error, p_incarnation, p_traceback);
+    return onceq.return_element(e, p_charge, p_code, p_error, p_incarnation, p_traceback, p_after_s);
 end $$;

@@ -264,7 +264,8 @@ declare
 begin
     failed := 0; returned := 0;
     for bad in select x.seq, x.claimed_by, left(min(r.error), 4000) as error, left(min(r.code), 200) as code,
-                case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'retry' else 'charge' end as fate
+                case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'retry' else 'charge' end as fate,
+                max(greatest(least(r.after_s, 31536000), 0)) filter (where r.after_s is not null) as after_s
             from onceq.spark_reply r join onceq.element x on x.eid = r.eid
             where r.attempt = any (p_attempts) and (r.error is not null or r.eid = any (p_doubled))
               and x.claimed_by = any (onceq.spark_own(s)) group by x.seq order by x.seq loop
@@ -273,7 +274,7 @@ begin
         if onceq.return_element(e, bad.fate, case when bad.error is null then 'doubled'
                 else coalesce(bad.code, case bad.fate when 'reject' then 'rejected' else 'handler' end) end,
                 coalesce(bad.error, 'the batch function returned more than one row for this request'),
-                s.server_no) = 'failed' then
+                s.server_no, p_after_s => case when bad.fate = 'retry' then bad.after_s end) = 'failed' then
             failed := failed + 1;
         else
             returned := returned + 1;

@@ -36,7 +36,7 @@ select q.queue_id, q.name, q.kind, q.enqueue_started, q.dequeue_started, q.durab
        q.keep_body, eq.name as error_queue, q.created_at,
        coalesce(d.ready, 0) as ready, coalesce(d.claimed, 0) as claimed,
        coalesce(d.waiting, 0) as waiting, coalesce(d.suspect, 0) as suspect,
-       coalesce(d.held, 0) as held, d.oldest_at
+       coalesce(d.held, 0) as held, d.oldest_at, q.retry_limit
 from onceq.queue q
 left join onceq.queue eq on eq.queue_id = q.error_queue_id
 left join lateral onceq.count_queue(q.queue_id) d on true
@@ -44,6 +44,7 @@ where q.destroyed_at is null;
 
 -- A row for every place a rid can be (G4): queued, waiting, suspect, executing, replied, kept after
 -- its acknowledgement, held in an error queue, or finished. A request whose reply waits has two: its history and its reply.
+-- attempts: executions that ended and counted, the charged ones (aborts) and the one that finished it.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,
        case when e.role = 'reply' then case e.lane when 13 then 'kept' else 'replied' end
@@ -55,7 +56,8 @@ select e.rid, r.name as registrant, r.thread, e.eid,
        e.role::text as role, e.outcome::text as outcome, q.name as queue, e.aborts as aborts,
        e.code, e.error, e.enqueued_at, e.not_before, e.expires_at,
        null::timestamptz as finished_at, s.host as server_host, s.pid as server_pid,
-       e.correlation_id, octet_length(e.body) as body_bytes
+       e.correlation_id, octet_length(e.body) as body_bytes,
+       e.aborts + (e.outcome is not distinct from 'done')::integer as attempts
 from onceq.element e
 join onceq.queue q on q.queue_id = e.queue_id
 left join onceq.registrant r on r.registrant_id = coalesce(e.registrant_id, e.failed_of)
@@ -63,7 +65,7 @@ left join onceq.server s on s.incarnation = e.claimed_by
 union all
 select h.rid, r.name, r.thread, h.eid, 'finished', h.role::text, h.outcome::text, q.name, h.aborts,
        h.code, h.error, h.enqueued_at, null, null, h.finished_at, null, null,
-       h.correlation_id, octet_length(h.body)
+       h.correlation_id, octet_length(h.body), h.aborts + (h.outcome = 'done')::integer
 from onceq.history h
 join onceq.queue q on q.queue_id = h.queue_id
 left join onceq.registrant r on r.registrant_id = h.registrant_id;
