@@ -6,6 +6,7 @@ processes, each with a PostgreSQL and a Spark session of its own.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import Counter
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
+from tests.events import Events
 from tests.spark.java_classes import sharing
 
 if TYPE_CHECKING:
@@ -33,6 +35,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         limit = item.get_closest_marker("timeout")
         limits[item.path] += limit.args[0] if limit is not None else 0
     items.sort(key=lambda item: -limits[item.path])
+
+
+@pytest.fixture
+def events(request: pytest.FixtureRequest) -> Iterator[Events]:
+    """What is logged in this test. Marked with `emits`, it fails where one of these is not."""
+    found = Events()
+    log = logging.getLogger("onceq")
+    level = log.level
+    log.addHandler(found)
+    log.setLevel(logging.INFO)
+    try:
+        yield found
+    finally:
+        log.removeHandler(found)
+        log.setLevel(level)
+    marker = request.node.get_closest_marker("emits")
+    missing = [kind for kind in marker.args if not found.of(kind)] if marker is not None else []
+    assert not missing, f"not logged: {missing}, but {found.all}"
 
 
 @pytest.fixture(scope="session")

@@ -52,10 +52,11 @@ from onceq.model.element import (
 )
 from onceq.model.ops import AlterQueue, ThreadTags
 from onceq.model.queue import Queue, QueueInfo, QueueSettings
-from onceq.server import Server, ServerStatistics
+from onceq.server import Abort, Server, ServerStatistics
 from onceq.version import __version__
 
 __all__ = [
+    "Abort",
     "AlterQueue",
     "AsyncClerk",
     "AsyncContext",

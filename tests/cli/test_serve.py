@@ -16,35 +16,44 @@ import msgspec
 import pytest
 
 import onceq
+from onceq import telemetry
 from onceq.server.processes import backoff_s
 from tests.cli.parts import ROOT, run_here
 from tests.cli.serve_app import ORDERS
+from tests.events import emits
 from tests.parts import LIMIT_S, plain, scalar, wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from tests.cli.parts import Cli
+    from tests.events import Events
 
 APP = "tests.cli.serve_app"
 
 
 class Service:
-    """`onceq serve` in a process of its own, and the events that it prints."""
+    """`onceq serve` in a process of its own, the events that it prints, the lines of its log."""
 
-    def __init__(self, cli: Cli, spec: str, processes: int) -> None:
-        words = ("serve", spec, "--processes", str(processes), "--json")
-        self.process = cli.start(*words, cwd=ROOT)
+    def __init__(self, cli: Cli, words: Sequence[str], cwd: Path) -> None:
+        self.process = cli.start("serve", *words, "--json", cwd=cwd)
         self.events: queue.Queue[dict[str, Any]] = queue.Queue()
         self.seen: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
+        self.log: list[str] = []
+        self._readers = [threading.Thread(target=one) for one in (self._read, self._read_log)]
+        for one in self._readers:
+            one.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.events.put(msgspec.json.decode(line))
+
+    def _read_log(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.log.append(line.rstrip("\n"))
 
     def wait_for(self, kind: str) -> dict[str, Any]:
         """Returns the next event of a kind."""
@@ -59,7 +68,8 @@ class Service:
         """Kills it, if it still lives, and closes what belongs to it."""
         self.process.kill()
         self.process.wait(LIMIT_S)
-        self._reader.join(LIMIT_S)
+        for one in self._readers:
+            one.join(LIMIT_S)
         for pipe in (self.process.stdout, self.process.stderr):
             assert pipe is not None
             pipe.close()
@@ -79,9 +89,18 @@ def ledger(cli: Cli, conninfo: str) -> Cli:
 
 
 @contextlib.contextmanager
-def service(cli: Cli, spec: str = f"{APP}:server", processes: int = 1) -> Generator[Service]:
-    """Runs a service; at the end nothing of it is left."""
-    running = Service(cli, spec, processes)
+def service(
+    cli: Cli,
+    spec: str = f"{APP}:server",
+    processes: int = 1,
+    *,
+    log: str = "json",
+    level: str = "info",
+    cwd: Path = ROOT,
+) -> Generator[Service]:
+    """Runs a service; at the end nothing of it is left, and its log is whole."""
+    words = (spec, "--processes", str(processes), "--log-format", log, "--log-level", level)
+    running = Service(cli, words, cwd)
     try:
         for _ in range(processes):
             running.wait_for("ready")
@@ -107,7 +126,10 @@ def test_serves_with_every_process_and_stops(ledger: Cli, qm: onceq.QueueManager
     assert scalar(ledger.url, f"select count(*) from {ledger.repository}.effects") == 50
 
 
-def test_a_poison_does_not_stop_the_service(ledger: Cli, qm: onceq.QueueManager) -> None:
+@emits(telemetry.ChildDied)
+def test_a_poison_does_not_stop_the_service(
+    ledger: Cli, qm: onceq.QueueManager, events: Events
+) -> None:
     qm.declare(ORDERS)
     with service(ledger) as running, qm.clerk("till", ORDERS, window=9) as clerk:
         clerk.send("poison", "poison")
@@ -119,6 +141,9 @@ def test_a_poison_does_not_stop_the_service(ledger: Cli, qm: onceq.QueueManager)
         assert running.wait_for("stopped")["restarts"] == 2
     died = [one for one in running.seen if one["event"] == "died"]
     assert [one["code"] for one in died] == [-signal.SIGKILL] * 2
+    events.read(running.log)
+    told = [(one["child"], one["code"]) for one in events.of(telemetry.ChildDied)]
+    assert told == [(one["pid"], one["code"]) for one in died]
 
 
 def test_what_runs_at_the_deadline_is_given_back_uncharged(
@@ -137,8 +162,9 @@ def test_what_runs_at_the_deadline_is_given_back_uncharged(
     wait_until(lambda: not _lives(int(started.read_text())))
 
 
+@emits(telemetry.ChildKilled)
 def test_a_second_signal_ends_it_at_once(
-    ledger: Cli, qm: onceq.QueueManager, tmp_path: Path
+    ledger: Cli, qm: onceq.QueueManager, tmp_path: Path, events: Events
 ) -> None:
     qm.declare(ORDERS)
     started = tmp_path / "started"
@@ -153,6 +179,7 @@ def test_a_second_signal_ends_it_at_once(
         (state,) = [one for one in qm.lookup("long") if one.state != "finished"]
         assert state.aborts == 0
     assert not _lives(int(started.read_text()))
+    events.read(running.log)
 
 
 def test_children_stop_when_their_parent_is_killed(

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import tempfile
 from pathlib import Path
 
 import pytest
 
 import onceq
+from onceq import telemetry
 from onceq.testing.proxy import Cut, Proxy, Side
 from tests.cli.parts import Cli
 from tests.cli.serve_hung_app import LONG, QUICK
 from tests.cli.test_serve import service
+from tests.events import Events, emits
 from tests.parts import LIMIT_S, wait_until
 
 APP = "tests.cli.serve_hung_app"
 
 
+@emits(telemetry.HandlerHangs)
 @pytest.mark.parametrize("where", ["python", "sql", "c"])
 def test_a_handler_that_hangs_is_charged_and_nothing_beside_it(
-    cli: Cli, qm: onceq.QueueManager, tmp_path: Path, where: str
+    cli: Cli, qm: onceq.QueueManager, tmp_path: Path, events: Events, where: str
 ) -> None:
     qm.declare(QUICK)
     qm.declare(LONG)
@@ -49,6 +54,12 @@ def test_a_handler_that_hangs_is_charged_and_nothing_beside_it(
         assert running.stop() == 0
         assert running.wait_for("stopped")["restarts"] == 2
     assert [one["event"] for one in running.seen].count("hung") == 2
+    events.read(running.log)
+    hangs = [
+        (one["queue"], one["rid"], one["attempt"], one["charge"])
+        for one in events.of(telemetry.HandlerHangs)
+    ]
+    assert hangs == [("quick", "hangs", 1, "charge"), ("quick", "hangs", 2, "charge")]
 
 
 def test_of_a_batch_the_one_that_hangs_is_found(cli: Cli, qm: onceq.QueueManager) -> None:
@@ -76,8 +87,9 @@ def test_a_child_that_is_killed_while_it_imports_is_started_again(
         assert running.stop() == 0
 
 
+@emits(telemetry.DatabaseAway)
 def test_postgresql_that_goes_while_it_starts_is_waited_for(
-    cli: Cli, qm: onceq.QueueManager, conninfo: str
+    cli: Cli, qm: onceq.QueueManager, conninfo: str, events: Events
 ) -> None:
     qm.declare(QUICK)
     with (
@@ -88,3 +100,24 @@ def test_postgresql_that_goes_while_it_starts_is_waited_for(
         with service(Cli(proxy.conninfo, cli.repository), f"{APP}:server") as running:
             assert len(proxy.made) == 1
             assert running.stop() == 0
+    events.read(running.log)
+
+
+@emits(telemetry.ChildNotLoaded)
+def test_a_module_that_is_broken_while_it_serves_ends_nothing(
+    cli: Cli, qm: onceq.QueueManager, tmp_path: Path, events: Events
+) -> None:
+    """As in the middle of a deployment: what cannot be loaded is tried again."""
+    qm.declare(QUICK)
+    module = tmp_path / "app.py"
+    module.write_text("from tests.cli.serve_hung_app import server\n", "utf-8")
+    with service(cli, "app:server", cwd=tmp_path) as running:
+        module.write_text("", "utf-8")
+        (ready,) = [one for one in running.seen if one["event"] == "ready"]
+        os.kill(ready["pid"], signal.SIGKILL)
+        wait_until(lambda: any('"child_not_loaded"' in line for line in running.log))
+        module.write_text("from tests.cli.serve_hung_app import server\n", "utf-8")
+        running.wait_for("ready")
+        assert running.stop() == 0
+    events.read(running.log)
+    assert "has no 'server'" in events.of(telemetry.ChildNotLoaded)[0]["error"]

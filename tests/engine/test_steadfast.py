@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.engine.driver import connect
 from onceq.engine.spark_driver import Place
 from onceq.engine.steadfast import WAITS_S, Steadfast
 from onceq.model.spark_ops import SparkBound, SparkPlan
+from tests.events import emits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.events import Events
 
 ASK = SparkBound()
 
@@ -38,13 +41,15 @@ def cut(conninfo: str, steadfast: Steadfast) -> None:
         other.execute(b"select pg_terminate_backend(%s, 10000)", (pid,))
 
 
+@emits(telemetry.SparkConnectionLost)
 def test_a_lost_connection_is_made_anew(
-    conninfo: str, steadfast: Steadfast, pauses: list[float]
+    conninfo: str, steadfast: Steadfast, pauses: list[float], events: Events
 ) -> None:
     assert steadfast.insist(ASK) == 0
     cut(conninfo, steadfast)
     assert steadfast.insist(ASK) == 0
     assert pauses == [WAITS_S[0]]
+    assert len(events.of(telemetry.SparkConnectionLost)) == 1
 
 
 def test_what_is_performed_once_is_not_asked_again(conninfo: str, steadfast: Steadfast) -> None:

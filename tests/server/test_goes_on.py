@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -11,11 +10,15 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import onceq
-from tests.parts import LIMIT_S, plain, serving, wait_until
+from onceq import telemetry
+from tests.events import emits
+from tests.parts import LIMIT_S, plain, serving
 
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import LiteralString
+
+    from tests.events import Events
 
 RAW = onceq.Queue("raw", str, str, backoff_ms=1)
 OTHER = onceq.Queue("other", str, str)
@@ -53,13 +56,14 @@ def _cut(conninfo: str, role: str) -> None:
         connection.execute(cut.encode(), [role])
 
 
+@emits(telemetry.QueueMissing, telemetry.QueueServed, telemetry.SessionLost, telemetry.Reconnected)
 @pytest.mark.parametrize("handler", [echo, echo_async])
 def test_a_served_queue_that_is_destroyed_does_not_end_the_service(
     qm: onceq.QueueManager,
     conninfo: str,
     repository: str,
     role: str,
-    caplog: pytest.LogCaptureFixture,
+    events: Events,
     handler: Any,
 ) -> None:
     theirs = make_conninfo(conninfo, user=role)
@@ -71,7 +75,7 @@ def test_a_served_queue_that_is_destroyed_does_not_end_the_service(
             clerk.acknowledge(["2"])
             clerk.disconnect()
         qm.destroy("raw")
-        wait_until(lambda: "queue 'raw' is not there" in caplog.text)
+        events.wait_for(telemetry.QueueMissing, queue="raw")
         with qm.clerk("bank", OTHER) as other:
             assert other.transceive("1", "y", timeout_s=LIMIT_S).value == "y"
         _cut(conninfo, role)  # a life begins without the queue
@@ -80,7 +84,9 @@ def test_a_served_queue_that_is_destroyed_does_not_end_the_service(
         qm.declare(RAW)
         with qm.clerk("new", RAW) as clerk:
             assert clerk.transceive("1", "z", timeout_s=LIMIT_S).value == "z"
-    assert caplog.text.count("session lost") == 1  # the one that this test has cut
+        events.wait_for(telemetry.QueueServed, queue="raw")
+    assert len(events.of(telemetry.SessionLost)) == 1  # the one that this test has cut
+    assert len(events.of(telemetry.QueueMissing)) == 1
 
 
 @pytest.mark.parametrize("handler", [echo, echo_async])
@@ -89,16 +95,15 @@ def test_a_server_whose_statements_are_all_refused_tries_more_and_more_seldom(
     conninfo: str,
     repository: str,
     role: str,
-    caplog: pytest.LogCaptureFixture,
+    events: Events,
     handler: Any,
 ) -> None:
-    caplog.set_level(logging.WARNING, "onceq.server")
     theirs = make_conninfo(conninfo, user=role)
     with serving(theirs, repository, RAW.handled_by(handler)), qm.clerk("till", RAW) as clerk:
         _set(conninfo, role, "set default_transaction_read_only = on")
         _cut(conninfo, role)
         time.sleep(REFUSED_S)
-        tries = sum("session lost" in record.message for record in caplog.records)
+        tries = len(events.of(telemetry.SessionLost))
         assert 1 < tries < TRIES_MAX
         _set(conninfo, role, "reset default_transaction_read_only")
         assert clerk.transceive("1", "x", timeout_s=LIMIT_S).value == "x"
@@ -120,7 +125,7 @@ def test_a_handler_that_is_slower_than_its_roles_time_out_replies(
 
 
 def test_a_time_out_of_the_url_holds_and_the_log_names_the_request(
-    qm: onceq.QueueManager, conninfo: str, repository: str, caplog: pytest.LogCaptureFixture
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
 ) -> None:
     def slow(request: str, context: onceq.Context) -> str:
         context.connection.execute("select pg_sleep(0.5)")
@@ -129,5 +134,6 @@ def test_a_time_out_of_the_url_holds_and_the_log_names_the_request(
     theirs = make_conninfo(conninfo, options="-c statement_timeout=200ms")
     with serving(theirs, repository, RAW.handled_by(slow)), qm.clerk("till", RAW) as clerk:
         clerk.send("slow-one", "x")
-        wait_until(lambda: "request 'slow-one'" in caplog.text)
-    assert "statement timeout" in caplog.text
+        aborted = events.wait_for(telemetry.Aborted, rid="slow-one")
+    assert (aborted["code"], aborted["charge"]) == ("EnvironmentFault", "environment")
+    assert "statement timeout" in aborted["traceback"]

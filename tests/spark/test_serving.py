@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 from typing import TYPE_CHECKING, Any
+from unittest.mock import ANY
 
 import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import functions as sf
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.engine.spark_driver import spark_driver
 from onceq.spark.source import POINTS
+from tests.events import emits
 from tests.spark.faulty_source import book
 from tests.spark.serving import ORDERS, check_all_done, make_server
 from tests.spark.spark_life import Life
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from onceq.engine.spark_driver import Place, SparkDriver
+    from tests.events import Events
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -78,9 +81,10 @@ def test_a_database_that_is_not_there_is_said_before_spark_begins(
         make_server("onceq", tmp_path).run(f"postgresql:///d?host={tmp_path}")
 
 
+@emits(telemetry.QueryEnded, telemetry.SparkBegan, telemetry.SparkStopped)
 def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    events: Events,
     spark: SparkSession,
     repository: Repository,
     tmp_path: Path,
@@ -95,7 +99,9 @@ def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
 
     monkeypatch.setattr("onceq.engine.steadfast.spark_driver", driver)
     assert serve_once(spark, repository, tmp_path) == {"ENVIRONMENT": 2}
-    assert caplog.text.count("ENVIRONMENT: the database system is starting up") == 2
+    ended = {"server": "spark", "verdict": "ENVIRONMENT", "delay_s": ANY}
+    ended["error"] = "the database system is starting up"
+    assert events.of(telemetry.QueryEnded) == [ended, ended]
     check_all_done(repository, rids)
 
 

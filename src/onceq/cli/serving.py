@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import logging
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -19,7 +18,8 @@ from onceq.cli.exits import INTERRUPTED, OK, VIOLATION
 from onceq.cli.output import Output, hint
 from onceq.errors import InvalidValue, MissingExtra
 from onceq.server.loading import load
-from onceq.server.processes import PROCESSES_MAX, Processes
+from onceq.server.log_lines import LogFormat, LogLevel, write_log
+from onceq.server.processes import PROCESSES_MAX, Processes, Spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -27,21 +27,35 @@ if TYPE_CHECKING:
 
     from onceq.server.processes import Event
 
-Spec = Annotated[
+Named = Annotated[
     str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, as in app:server.")
 ]
 LOOK_EVERY_S: Final = 0.2
-TEXTS: Final = {
-    "ready": "process {pid} serves",
-    "hung": "process {pid} has a handler that hangs: it is charged, and the process killed",
-    "died": "process {pid} ended with {code}; starting another in {delay_s:.1f} s",
-    "killed": "process {pid} did not stop in time: revoked, uncharged, and killed",
-}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """How a server of the command line logs, on standard error."""
+
+    log_format: Annotated[
+        LogFormat, typer.Option(help="text, for people; json: one object a line.")
+    ] = LogFormat.TEXT
+    log_level: Annotated[LogLevel, typer.Option(help="The least that is logged.")] = LogLevel.INFO
+
+    def begin(self) -> None:
+        """Has this process log like this."""
+        write_log(self.log_format, self.log_level)
+
+    def hint(self, text: str) -> None:
+        """Says something to a person, where people read."""
+        if self.log_format is LogFormat.TEXT:
+            hint(text)
 
 
 def serve(
     place: Place,
-    server: Spec,
+    server: Named,
+    log: Log,
     *,
     processes: Annotated[
         int, typer.Option(min=1, max=PROCESSES_MAX, help="How many processes serve.")
@@ -58,12 +72,14 @@ def serve(
     def told(event: Event) -> None:
         _tell(output, event)
 
-    hint(f"onceq: serving {server} with {processes} process(es); Ctrl-C stops, twice at once")
-    service = Processes(server, processes, told=told)
+    log.begin()
+    log.hint(f"onceq: serving {server} with {processes} process(es); Ctrl-C stops, twice at once")
+    spec = Spec(server, log.log_format, log.log_level)
+    service = Processes(spec, processes, told=told)
     ended = service.run(target.url or None, repository=target.repository)
     if place.as_json:
         output.line({"event": "stopped", **asdict(ended)})
-    hint(f"onceq: stopped; {ended.restarts} restart(s), {ended.abandoned} process(es) revoked")
+    log.hint(f"onceq: stopped; {ended.restarts} restart(s), {ended.abandoned} process(es) revoked")
     return VIOLATION if ended.abandoned else OK
 
 
@@ -71,13 +87,12 @@ def _tell(output: Output, event: Event) -> None:
     if output.as_json:
         fields = {name: value for name, value in asdict(event).items() if value is not None}
         output.line({"event": fields.pop("kind"), **fields})
-    elif event.kind in TEXTS:
-        hint("onceq: " + TEXTS[event.kind].format(**asdict(event)))
 
 
 def spark_serve(
     place: Place,
-    server: Spec,
+    server: Named,
+    log: Log,
     *,
     once: Annotated[
         bool, typer.Option("--once", help="End when all that waits now is answered.")
@@ -93,7 +108,7 @@ def spark_serve(
     from onceq.spark import Server, build_session  # noqa: PLC0415 # an extra
 
     target = place.target
-    logging.basicConfig(level=logging.INFO)
+    log.begin()
     found = load(server)
     if not isinstance(found, Server):
         raise InvalidValue(
@@ -112,7 +127,7 @@ def spark_serve(
             once=once,
         )
 
-    hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
+    log.hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
     # Spark takes SIGINT for itself in a main thread; in another it leaves signals to us.
     with ThreadPoolExecutor(1) as pool, stopped_by_signals(found.stop):
         running = pool.submit(run)
@@ -121,7 +136,7 @@ def spark_serve(
     running.result()
     if place.as_json:
         place.output.line({"event": "stopped"})
-    hint("onceq: stopped")
+    log.hint("onceq: stopped")
     return OK
 
 

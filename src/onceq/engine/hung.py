@@ -33,13 +33,14 @@ with old as materialized (
     where s.process = any(%(processes)s) and a.xact_start < clock_timestamp()
           - (select min(value::double precision) from jsonb_each_text(%(limits)s)) * interval '1 s'
 )
-select old.process, old.incarnation, old.backend_pid, old.ran_s, e.seq, old.marker > 0, q.name
+select old.process, old.incarnation, old.backend_pid, old.ran_s, e.seq, old.marker > 0, q.name,
+       e.rid, e.eid, e.aborts
 from old
 cross join lateral (
-    select x.seq, x.queue_id from {schema}.element x where old.marker > 0
+    select x.seq, x.queue_id, x.rid, x.eid, x.aborts from {schema}.element x where old.marker > 0
         and x.seq = old.marker and x.claimed_by = old.incarnation
     union all
-    select x.seq, x.queue_id from {schema}.element x where old.marker < 0
+    select x.seq, x.queue_id, x.rid, x.eid, x.aborts from {schema}.element x where old.marker < 0
         and x.claimed_by = old.incarnation
         and exists (select from {schema}.element y
                     where y.seq = -old.marker and y.claimed_by = old.incarnation)
@@ -64,6 +65,9 @@ class Hung:
     seq: int
     is_named: bool
     queue: str
+    rid: str
+    eid: UUID
+    aborts: int
 
 
 def find(

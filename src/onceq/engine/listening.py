@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
+from onceq import telemetry
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-log = logging.getLogger("onceq.engine")
+log = logging.getLogger(__name__)
 
 RETRY_FIRST_S = 0.05
 RETRY_LONGEST_S = 5.0
@@ -53,7 +55,8 @@ class Listener:
                         self.is_listening.set()
                         self._listen(connection)
                 except psycopg.Error as error:
-                    log.info("not listening, trying again in %.2f s: %s", delay, error)
+                    event = telemetry.NotListening(error=str(error), delay_s=delay)
+                    telemetry.tell(log, event)
                     self.is_listening.clear()
                     if self._is_ending(delay):
                         return

@@ -12,7 +12,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.engine.spark_driver import SparkDriver, spark_driver
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LOST", "WAITS_S", "Steadfast"]
 
-log = logging.getLogger("onceq.spark")
+log = logging.getLogger(__name__)
 
 LOST: Final = (errors.CannotConnect, errors.ConnectionLost, errors.InDoubt)
 WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
@@ -72,7 +72,7 @@ class Steadfast:
                 return self._attempt(act)
             except LOST as error:
                 if number == 0:
-                    log.warning("connection lost, asking again: %s", error)
+                    telemetry.tell(log, telemetry.SparkConnectionLost(error=str(error)))
                 self._pause(wait_s)
         return self._attempt(act)
 

@@ -22,6 +22,7 @@ import msgspec
 from onceq import errors
 from onceq.server.lives import UNMENDABLE, limit_s
 from onceq.server.loading import load
+from onceq.server.log_lines import LogFormat, LogLevel, write_log
 from onceq.server.server import Server
 
 PR_SET_PDEATHSIG: Final = 1
@@ -38,12 +39,10 @@ FINAL: Final = (errors.UsageError, *UNMENDABLE)
 
 def main(arguments: list[str]) -> int:
     """Serves until told to stop; returns the exit code."""
-    spec, repository, process, report_fd = arguments
+    spec, repository, process, report_fd, log_format, log_level = arguments
     fd = int(report_fd)
     os.set_inheritable(fd, False)  # noqa: FBT003 # no keyword; handlers' own children must not hold it
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
-    )
+    write_log(LogFormat(log_format), LogLevel(log_level))
     _thaw_with_parent()
     loading = True
     try:

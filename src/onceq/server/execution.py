@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from onceq import errors
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
+from onceq.server.telling import Undone, in_doubt, is_conflict, lost, tell
 from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from onceq.server.program import Served, ServerSession
 
 ERROR_CHARS_MAX = 4000
-CAUSES_MAX = 20
-"""So far an error is followed to what caused it."""
-
 CHARGES: dict[type[errors.OnceqError], Charge] = {
     errors.Reject: Charge.REJECT,
     errors.HandlerMisuse: Charge.REJECT,
@@ -37,12 +35,6 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
 """What an execution that raised costs its element; what is not listed is charged.
 
 A claim that was lost may have been won again, by the claim chained to the finish of its batch.
-"""
-
-CONFLICTS = frozenset({"40001", "40P01", "55P03", "25P02"})
-"""SQLSTATEs by which other transactions may have refused a statement, or that follow a refusal.
-
-They name nobody's fault where a batch held locks: alone, the request would have waited.
 """
 
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
@@ -124,12 +116,12 @@ def _execute_one(
             yield from _give_back(session, life, run)
             return None
         reply = yield from ops.Call(queue=run.served.queue, element=element)
-        finished = yield from _finish(life, run, [(element, reply)], must=1)
+        finished = yield from _finish(session, life, run, [(element, reply)], must=1)
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
         yield from ops.Rollback()
-        yield from _account(session, life, [(element, error)])
+        yield from _account(session, life, run, [(element, error)])
         return None
     session.counts.done += 1
     session.fault_in_row = False
@@ -154,7 +146,7 @@ def _execute_batch(
         rest = list(batch.waiting) if batch.conflicts else []
         # what failed is accounted for before the next claim
         run = replace(run, chains=run.chains and not batch.failed and not rest)
-        finished = yield from _finish(life, run, batch.done, must=len(batch.fenced))
+        finished = yield from _finish(session, life, run, batch.done, must=len(batch.fenced))
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
@@ -165,7 +157,9 @@ def _execute_batch(
     session.counts.done += len(batch.done) - finished.lost
     session.counts.claims_lost += finished.lost
     session.fault_in_row = session.fault_in_row and not batch.done
-    yield from _account(session, life, batch.failed)
+    if finished.lost:
+        yield from tell(session, lost(run.served.queue, None, finished.lost))
+    yield from _account(session, life, run, batch.failed)
     return (finished.following if run.chains else None), rest
 
 
@@ -182,7 +176,7 @@ def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[No
         raise
     except errors.OnceqError as error:
         yield from ops.Undo()
-        if batch.fenced and _is_conflict(error):
+        if batch.fenced and is_conflict(error):
             batch.conflicts = True
             batch.waiting.appendleft(element)
         else:
@@ -191,16 +185,6 @@ def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[No
         batch.done.append((element, reply))
         if fenced:
             batch.fenced.append(element)
-
-
-def _is_conflict(error: BaseException) -> bool:
-    """Returns whether others' locks may be behind an error, whatever a handler wrapped it in."""
-    seen: BaseException | None = error
-    for _ in range(CAUSES_MAX):
-        if seen is None or getattr(seen, "sqlstate", None) in CONFLICTS:
-            break
-        seen = seen.__cause__ or seen.__context__
-    return seen is not None and getattr(seen, "sqlstate", None) in CONFLICTS
 
 
 def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, errors.OnceqError]]:
@@ -223,7 +207,7 @@ def _one_at_a_time(
     failed: list[tuple[Element, errors.OnceqError]],
 ) -> ops.Program[None]:
     """Accounts for what failed in a batch, and runs the rest again, each on its own."""
-    yield from _account(session, life, failed)
+    yield from _account(session, life, run, failed)
     accounted = {element.seq for element, _ in failed}
     for element in run.elements:
         if element.seq not in accounted and not (yield from ops.Stopping()):
@@ -247,6 +231,7 @@ def _begin(life: ops.Incarnation, run: Execution, seq: int) -> ops.Begin:
 
 
 def _finish(
+    session: ServerSession,
     life: ops.Incarnation,
     run: Execution,
     done: list[tuple[Element, bytes]],
@@ -275,7 +260,9 @@ def _finish(
                 commit=True,
             )
         )
-    except LIFE_IS_OVER:
+    except LIFE_IS_OVER as error:
+        for element, _ in done if isinstance(error, errors.InDoubt) else ():
+            yield from tell(session, in_doubt(run.served.queue, element))
         raise
     except errors.OnceqError:
         run.width.narrow()
@@ -296,6 +283,7 @@ def _give_back(session: ServerSession, life: ops.Incarnation, run: Execution) ->
 def _account(
     session: ServerSession,
     life: ops.Incarnation,
+    run: Execution,
     failed: list[tuple[Element, errors.OnceqError]],
 ) -> ops.Program[None]:
     """Returns or fails what was undone, and waits when the environment is to blame.
@@ -303,27 +291,56 @@ def _account(
     Not where the handler has said how long its request is to wait: others need not.
     """
     faulty = False
-    for element, error in failed:
-        charge = CHARGES.get(type(error), Charge.CHARGE)
-        trace = traced(error)
-        after_s = error.after_s if isinstance(error, errors.Retry) else None
-        fate = yield from ops.AbortElement(
-            seq=element.seq,
-            incarnation=life.incarnation,
-            charge=charge,
-            code=storable(code_of(error)),
-            error=storable(text_of(error)[:ERROR_CHARS_MAX]),
-            traceback=None if trace is None else trace.text,
-            after_s=after_s,
-        )
+    for one in failed:
+        fate, is_faulty = yield from _abort(session, life, run, one)
         session.counts.failed += fate is Fate.FAILED
         session.counts.returned += fate is Fate.RETURNED
         session.counts.claims_lost += fate is Fate.LOST
-        excused = charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
-        faulty = faulty or (excused and fate is not Fate.LOST)
+        faulty = faulty or is_faulty
     if faulty:
         yield from ops.Wait(key="environment", first=not session.fault_in_row)
         session.fault_in_row = True
+
+
+def _abort(
+    session: ServerSession,
+    life: ops.Incarnation,
+    run: Execution,
+    failed: tuple[Element, errors.OnceqError],
+) -> ops.Program[tuple[Fate, bool]]:
+    """Returns or fails one that was undone, and tells of it.
+
+    Answers what became of it, and whether the environment is to blame, so that others wait too.
+    """
+    element, error = failed
+    charge = CHARGES.get(type(error), Charge.CHARGE)
+    code, text = storable(code_of(error)), storable(text_of(error)[:ERROR_CHARS_MAX])
+    trace = traced(error)
+    after_s = error.after_s if isinstance(error, errors.Retry) else None
+    fate = yield from ops.AbortElement(
+        seq=element.seq,
+        incarnation=life.incarnation,
+        charge=charge,
+        code=code,
+        error=text,
+        traceback=None if trace is None else trace.text,
+        after_s=after_s,
+    )
+    if fate is Fate.LOST:
+        yield from tell(session, lost(run.served.queue, element, 1))
+        return fate, False
+    undone = Undone(
+        queue=run.served.queue,
+        element=element,
+        error=error,
+        charge=charge,
+        code=code,
+        text=text,
+        trace=trace,
+        fate=fate,
+    )
+    yield from tell(session, undone)
+    return fate, charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
 
 
 def code_of(error: errors.OnceqError) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.parts import Unstarted
@@ -30,8 +29,6 @@ if TYPE_CHECKING:
 
     from onceq.model.element import Element
     from onceq.model.queue import Handled, Queue
-
-log = logging.getLogger("onceq.server")
 
 T = TypeVar("T", bound=BaseContext[Any])
 
@@ -124,17 +121,6 @@ def said_by(error: BaseException) -> str:
         return f"its text cannot be had: {type(second).__name__}"
 
 
-def _tell(handled: Handled[Any, Any], element: Element, error: BaseException) -> None:
-    """Logs which request the database, or an operation of ours, refused, but for conflicts.
-
-    Such a request may come again for long, uncharged, and no reply tells of it.
-    """
-    if isinstance(error, HandlerSignal) or str(getattr(error, "sqlstate", "")).startswith("40"):
-        return
-    name = handled.queue.name
-    log.warning("request %r (%s) of %r was aborted: %s", element.rid, element.eid, name, error)
-
-
 def _failed(error: BaseException) -> HandlerFailed:
     """Returns what stands in place of whatever a user's code raised."""
     return HandlerFailed(type(error).__name__, said_by(error))
@@ -191,8 +177,7 @@ def sync_call(
         guarded = HandlerConnection(connection)
         try:
             value = handled.handler(request, _context(Context, handled, element, guarded))
-        except passed as error:
-            _tell(handled, element, error)
+        except passed:
             raise
         except Exception as error:  # the server's handler boundary
             raise _failed(error) from error
@@ -216,8 +201,7 @@ def async_call(
             with _own_cancellation():
                 context = _context(AsyncContext, handled, element, guarded)
                 value = await handled.handler(request, context)
-        except passed as error:
-            _tell(handled, element, error)
+        except passed:
             raise
         except Exception as error:  # the server's handler boundary
             raise _failed(error) from error

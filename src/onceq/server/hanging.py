@@ -12,7 +12,7 @@ import signal
 import threading
 from typing import TYPE_CHECKING, Final
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.engine import hung, silence
 from onceq.engine.connection import Link
 from onceq.model import admin_ops, ops
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onceq.engine.locate import Located
     from onceq.server.processes import Child
 
-log = logging.getLogger("onceq.server")
+log = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
 PATIENCE_S: Final = 10.0
@@ -67,7 +67,7 @@ class Watch:
                     self._link.reconnect()
                     self._look()
             except errors.OnceqError as error:
-                log.info("could not look for handlers that hang: %s", error)
+                _failed("look for handlers that hang", error)
         self._link.close()
 
     def _look(self) -> None:
@@ -98,27 +98,42 @@ class Watch:
             for backend_pid in {one.backend_pid for one in found}:
                 hung.end_session(self._link.connection, backend_pid)
             for one in found:
-                self._charge(one, limits[one.queue])
+                self._charge(one, limits[one.queue], child.pid)
             for server in self._link.perform(admin_ops.ListServers()):
                 if server.process == child.process:
                     self._link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
         except errors.OnceqError as error:
-            log.warning("could not say what hangs in process %s: %s", child.pid, error)
+            _failed(f"say what hangs in process {child.pid}", error)
         child.signal(signal.SIGKILL)
 
-    def _charge(self, one: Hung, limit_s: float) -> None:
+    def _charge(self, one: Hung, limit_s: float, pid: int) -> None:
         whose = "its handler" if one.is_named else "a handler of its batch"
         text = (
             f"{whose} ran for {one.ran_s:.0f} s, and the limit is {limit_s:g} s; "
             "its process was ended"
         )
-        log.warning("an element of %r hangs: %s", one.queue, text)
+        charge = Charge.CHARGE if one.is_named else Charge.SUSPECT
+        event = telemetry.HandlerHangs(
+            queue=one.queue,
+            rid=one.rid,
+            eid=one.eid,
+            attempt=one.aborts + 1,
+            charge=charge.value,
+            child=pid,
+            ran_s=round(one.ran_s, 1),
+            limit_s=limit_s,
+        )
+        telemetry.tell(log, event)
         self._link.perform(
             ops.AbortElement(
                 seq=one.seq,
                 incarnation=one.incarnation,
-                charge=Charge.CHARGE if one.is_named else Charge.SUSPECT,
+                charge=charge,
                 code=CODE,
                 error=text,
             )
         )
+
+
+def _failed(what: str, error: errors.OnceqError) -> None:
+    telemetry.tell(log, telemetry.SupervisionFailed(what=what, error=str(error)))

@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.connection import Link
 from onceq.engine.driver import DatabaseError
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onceq.engine.locate import Located
     from onceq.model.queue import Handled
 
-log = logging.getLogger("onceq.server")
+log = logging.getLogger(__name__)
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_LONGEST_S = 5.0
@@ -70,21 +70,39 @@ class _Delay:
     every statement may be refused on it.
     """
 
+    session: ServerSession
     next_s: float = RECONNECT_FIRST_S
     _began: float | None = None
+    _lost: float | None = None
+    _losses: int = 0
 
     def begin(self) -> None:
         """Notes that a life begins: there is a connection."""
         self._began = time.monotonic()
+        if self._lost is not None:
+            away_s = round(self._began - self._lost, 3)
+            former = self.session.incarnation
+            event = telemetry.Reconnected(incarnation=former, losses=self._losses, away_s=away_s)
+            telemetry.tell(log, event)
+        self._lost, self._losses = None, 0
 
     def after(self, error: BaseException) -> float:
         """Returns the seconds to wait now."""
         began, self._began = self._began, None
-        if began is not None and time.monotonic() - began > max(self.next_s, GOOD_LIFE_S):
+        now = time.monotonic()
+        self._lost = self._lost or now
+        self._losses += 1
+        if began is not None and now - began > max(self.next_s, GOOD_LIFE_S):
             self.next_s = RECONNECT_FIRST_S
         delay = self.next_s
         self.next_s = min(2 * delay, RECONNECT_LONGEST_S)
-        log.warning("session lost, connecting again in %.2f s: %s", delay, error)
+        event = telemetry.SessionLost(
+            incarnation=self.session.incarnation,
+            code=type(error).__name__,
+            error=str(error),
+            delay_s=delay,
+        )
+        telemetry.tell(log, event)
         return delay
 
 
@@ -92,7 +110,7 @@ def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -
     """Lives until the stop, on this thread."""
     calls = {one.queue.name: handlers.sync_call(one, DatabaseError) for one in handled}
     link = Link(site.located, site.repository, calls=calls, **_options(site, session, handled))
-    delay = _Delay()
+    delay = _Delay(session)
     while not site.stop.is_set():
         try:
             link.reconnect()
@@ -109,7 +127,7 @@ def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -
 async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     calls = {one.queue.name: handlers.async_call(one, DatabaseError) for one in handled}
     link = AsyncLink(site.located, site.repository, calls=calls, **_options(site, session, handled))
-    delay = _Delay()
+    delay = _Delay(session)
     while not site.stop.is_set():
         try:
             await link.reconnect()

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.engine import migrate
 from onceq.engine.connection import Link
 from onceq.engine.driver import is_rejecting
@@ -29,6 +29,7 @@ from onceq.engine.locate import locate
 from onceq.model import admin_ops, names, ops
 from onceq.server.child import ABANDONED
 from onceq.server.hanging import Watch
+from onceq.server.log_lines import LogFormat, LogLevel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.locate import Located
 
-log = logging.getLogger("onceq.server")
+log = logging.getLogger(__name__)
 
 PROCESSES_MAX: Final = 1000
 LOOK_EVERY_S: Final = 0.05
@@ -62,6 +63,15 @@ class Event:
     delay_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What a child serves, `module:attribute`, and how it logs."""
+
+    server: str
+    log_format: LogFormat = LogFormat.TEXT
+    log_level: LogLevel = LogLevel.INFO
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
     """How a service ended. restarts: of children. abandoned: children that had to be revoked."""
@@ -81,14 +91,15 @@ class Child:
     limits: how long an execution of each queue may last, in seconds; none before it is ready.
     """
 
-    def __init__(self, spec: str, repository: str, environment: dict[str, str]) -> None:
+    def __init__(self, spec: Spec, repository: str, environment: dict[str, str]) -> None:
         self.process = uuid.uuid4()
         self.began = time.monotonic()
         self.limits: dict[str, float] = {}
         self._said = b""
         self._fd, theirs = os.pipe()
         os.set_blocking(self._fd, False)
-        arguments = [spec, repository, str(self.process), str(theirs)]
+        log_as = [spec.log_format.value, spec.log_level.value]
+        arguments = [spec.server, repository, str(self.process), str(theirs), *log_as]
         try:
             self._running = subprocess.Popen(
                 [sys.executable, "-m", "onceq.server.child", *arguments],
@@ -142,10 +153,10 @@ class Processes:
     """
 
     def __init__(
-        self, spec: str, count: int, *, told: Callable[[Event], None] = lambda _: None
+        self, spec: str | Spec, count: int, *, told: Callable[[Event], None] = lambda _: None
     ) -> None:
         names.check_range("processes", count, 1, PROCESSES_MAX)
-        self._spec = spec
+        self._spec = Spec(spec) if isinstance(spec, str) else spec
         self._places = [Place() for _ in range(count)]
         self._told = told
         self._stop_timeout_s = 30.0
@@ -197,8 +208,9 @@ class Processes:
                 if not (was_there or is_rejecting(located.conninfo)):
                     raise
                 tries += 1
-                log.warning("PostgreSQL is not ready, trying again: %s", error)
-                self._stop.wait(backoff_s(tries))
+                delay_s = backoff_s(tries)
+                telemetry.tell(log, telemetry.DatabaseAway(error=str(error), delay_s=delay_s))
+                self._stop.wait(delay_s)
             else:
                 return
 
@@ -243,7 +255,8 @@ class Processes:
     def _heed(self, child: Child, report: dict[str, Any]) -> None:
         if "error" in report and report["final"]:
             if report["loading"] and self._was_ready:  # as in the middle of a deployment
-                log.warning("process %s could not be loaded: %s", child.pid, report["text"])
+                event = telemetry.ChildNotLoaded(child=child.pid, error=report["text"])
+                telemetry.tell(log, event)
                 return
             raise _error(report)
         if "stop_timeout_s" in report:
@@ -251,12 +264,13 @@ class Processes:
             self._stop_timeout_s = report["stop_timeout_s"]
             child.limits = report["limits"]
             self._told(Event(kind="ready", pid=child.pid))
+            telemetry.tell(log, telemetry.ChildReady(child=child.pid))
 
     def _died(self, place: Place, child: Child, code: int) -> None:
         if not self._was_ready and code > 0:  # a signal says nothing of the program
             raise errors.InvalidValue(
-                f"{self._spec} could not be loaded: its process ended with {code} while it was "
-                "imported; what it said stands above"
+                f"{self._spec.server} could not be loaded: its process ended with {code} while it "
+                "was imported; what it said stands above"
             )
         now = time.monotonic()
         place.deaths = 1 if now - child.began >= GOOD_LIFE_S else place.deaths + 1
@@ -266,6 +280,7 @@ class Processes:
         child.close()
         self._restarts += 1
         self._told(Event(kind="died", pid=child.pid, code=code, delay_s=delay))
+        telemetry.tell(log, telemetry.ChildDied(child=child.pid, code=code, delay_s=delay))
 
     def _judge(self, process: uuid.UUID, located: Located, repository: str) -> None:
         """Says that a process has ended, on a thread: the database may be away for long."""
@@ -290,6 +305,7 @@ class Processes:
         for child in late:
             child.signal(signal.SIGKILL)
             self._told(Event(kind="killed", pid=child.pid))
+            telemetry.tell(log, telemetry.ChildKilled(child=child.pid))
         for child in left:
             child.close()
             self._abandoned += child in late or child.code == ABANDONED
@@ -304,7 +320,7 @@ def _say_ended(process: uuid.UUID, located: Located, repository: str) -> None:
         link.reconnect()
         link.perform(ops.Judge(process=process, verdict=ops.Verdict.ENDED))
     except errors.OperatingError as error:
-        log.warning("could not say that a process has ended; others find out: %s", error)
+        _failed("say that a process has ended; others find out", error)
     finally:
         link.close()
 
@@ -318,9 +334,13 @@ def _revoke(processes: set[uuid.UUID], located: Located, repository: str) -> Non
             if server.process in processes:
                 link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
     except errors.OperatingError as error:
-        log.warning("could not revoke what is killed; its requests may be charged: %s", error)
+        _failed("revoke what is killed; its requests may be charged", error)
     finally:
         link.close()
+
+
+def _failed(what: str, error: errors.OnceqError) -> None:
+    telemetry.tell(log, telemetry.SupervisionFailed(what=what, error=str(error)))
 
 
 def _error(report: dict[str, Any]) -> errors.OnceqError:

@@ -16,9 +16,11 @@ from onceq.model import ops
 from onceq.server.execution import Execution, Width, execute
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from uuid import UUID
 
     from onceq.model.element import Element
+    from onceq.server.telling import Told
 
 TURNS = 2**30
 """Turns are counted modulo this: they travel as 4-byte integers, and a life may last for years."""
@@ -62,7 +64,8 @@ class ServerSession:
 
     process: of the whole process. identity: as OpenIncarnation has it. fault_in_row: whether the
     last execution met a fault. gave_back: whether something that was claimed could not begin.
-    missing: which of its queues are not there. wakes: how its waits ended.
+    missing, stopped: which of its queues are not there, or are stopped for dequeue. wakes: how its
+    waits ended. tell: is told what befalls it, and must be quick; None: nobody is.
     """
 
     process: UUID
@@ -74,6 +77,8 @@ class ServerSession:
     fault_in_row: bool = False
     gave_back: bool = False
     missing: list[str] = field(default_factory=list[str])
+    stopped: list[str] = field(default_factory=list[str])
+    tell: Callable[[Told], object] | None = None
     counts: Counts = field(default_factory=Counts)
     wakes: Wakes = field(default_factory=Wakes)
 
@@ -273,9 +278,11 @@ def _queue_ids(session: ServerSession) -> ops.Program[list[int]]:
     """Returns the queues' numbers; in the place of one that is not there, one that none has."""
     found: list[int] = []
     missing: list[str] = []
+    stopped: list[str] = []
     for one in session.served:
         infos = yield from ops.ListQueues(queue=one.queue)
         found.append(infos[0].queue_id if infos else NO_QUEUE)
         missing += [] if infos else [one.queue]
-    session.missing = missing
+        stopped += [info.name for info in infos if not info.dequeue_started]
+    session.missing, session.stopped = missing, stopped
     return found

@@ -15,7 +15,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.engine.connection import Link
 from onceq.engine.driver import this_process
 from onceq.engine.gate import Gate
@@ -26,6 +26,7 @@ from onceq.manager.program import declare
 from onceq.model import names, ops
 from onceq.server.lives import SUPERVISED_GRACE_S, Site, live, live_async
 from onceq.server.program import Served, ServerSession
+from onceq.server.reporting import OnError, Reporter, checked
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from onceq.engine.locate import Located
     from onceq.model.queue import Handled
 
-log = logging.getLogger("onceq.server")
+log = logging.getLogger(__name__)
 
 CONCURRENCY_MAX = 1000
 LOOK_S = 0.2
@@ -61,7 +62,10 @@ class Server:
     """Handlers and the queues that they serve: `Server([ORDERS.handled_by(book)])`.
 
     concurrency: sessions in this process, each with a connection of its own, 1 to 1,000.
-    stop_timeout_s: how long a stop waits for handlers that run. Raises InvalidValue.
+    stop_timeout_s: how long a stop waits for handlers that run. on_error: is called with an
+    `onceq.Abort` for each execution that failed, after it is counted, on a thread of its own. What
+    it raises is logged. However slow it is, it holds up nobody: more than a hundred aborts that
+    wait for it are dropped, and the log says how many. Raises InvalidValue.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Server:
         *,
         concurrency: int = 1,
         stop_timeout_s: float = 30.0,
+        on_error: OnError | None = None,
     ) -> None:
         if not handled:
             raise errors.InvalidValue("a server needs at least one queue.handled_by(handler)")
@@ -78,6 +83,7 @@ class Server:
         self.handled = tuple(handled)
         self.concurrency = names.check_range("concurrency", concurrency, 1, CONCURRENCY_MAX)
         self.stop_timeout_s = stop_timeout_s
+        self.on_error = checked(on_error)
         self._stop = threading.Event()
         self._sessions: list[ServerSession] = []
         self._process = uuid.uuid4()
@@ -119,7 +125,7 @@ class Server:
             self._declare(located, repository)
             self._process = process or uuid.uuid4()
             grace_s = 0 if process is None else SUPERVISED_GRACE_S
-            finished = self._run(Site(located, repository, Gate(), self._stop, grace_s))
+            finished = self._report(Site(located, repository, Gate(), self._stop, grace_s))
             if finished:  # else an abandoned handler's thread must still see the stop
                 self._stop.clear()
             return finished
@@ -151,12 +157,38 @@ class Server:
         finally:
             link.close()
 
-    def _run(self, site: Site) -> bool:
-        futures = self._begin(site)
+    def _report(self, site: Site) -> bool:
+        """Runs, and tells of its begin, of what befalls it, and of its end."""
+        queues = tuple(one.queue.name for one in self.handled)
+        kinds = len({one.is_async for one in self.handled})
+        telemetry.tell(
+            log,
+            telemetry.ServerBegan(
+                process=self._process,
+                repository=site.repository,
+                queues=queues,
+                sessions=kinds * self.concurrency,
+            ),
+        )
+        finished = False
+        reporter = Reporter(self.on_error)
+        try:
+            finished = self._run(site, reporter)
+        finally:
+            reporter.close()
+            counts = {
+                one: getattr(self.statistics(), one) for one in telemetry.ServerStopped.COUNTS
+            }
+            telemetry.tell(
+                log, telemetry.ServerStopped(process=self._process, finished=finished, **counts)
+            )
+        return finished
+
+    def _run(self, site: Site, reporter: Reporter) -> bool:
+        futures = self._begin(site, reporter)
         ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
-        missing: set[str] = set()
         while not self._stop.is_set() and not ended.done:
-            missing = self._tell_missing(missing)
+            reporter.look(self._sessions)
             ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
         self._stop.set()
         ended = wait(futures, timeout=self.stop_timeout_s)
@@ -166,16 +198,7 @@ class Server:
             future.result()
         return not ended.not_done
 
-    def _tell_missing(self, told: set[str]) -> set[str]:
-        """Logs once which queues are not there; returns which."""
-        missing = {name for session in self._sessions for name in session.missing}
-        for name in sorted(missing - told):
-            log.warning(
-                "queue %r is not there: it was destroyed, and is served when made anew", name
-            )
-        return missing
-
-    def _begin(self, site: Site) -> list[Future[None]]:
+    def _begin(self, site: Site, reporter: Reporter) -> list[Future[None]]:
         """Begins all sessions, each on a thread: sync handlers, then async ones."""
         pool = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="onceq")
         futures: list[Future[None]] = []
@@ -183,6 +206,7 @@ class Server:
             handled = [one for one in self.handled if one.is_async is asynchronous]
             for _ in range(self.concurrency if handled else 0):
                 session = self._session(self._process, handled)
+                session.tell = reporter.tell
                 futures.append(pool.submit(lives, site, session, handled))
         pool.shutdown(wait=False)
         return futures
@@ -208,7 +232,7 @@ class Server:
         try:
             for session in self._sessions:
                 if session.incarnation is not None:
-                    log.warning("incarnation %s is abandoned at the deadline", session.incarnation)
+                    telemetry.tell(log, telemetry.SessionAbandoned(incarnation=session.incarnation))
                     link.perform(ops.CloseIncarnation(incarnation=session.incarnation))
         finally:
             link.close()

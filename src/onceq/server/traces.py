@@ -54,11 +54,16 @@ def traced(error: BaseException) -> Trace | None:
     origin = raised(error)
     if not any(_foreign(origin)):
         return None
+    return Trace(traceback_of(origin), _is_handlers(origin))
+
+
+def traceback_of(error: BaseException) -> str:
+    """Returns an error's traceback without frames of onceq, as it can be kept."""
     try:
-        text = shown(origin)
+        text = shown(error)
     except Exception as second:  # noqa: BLE001 # the server's handler boundary: an exception may do anything
-        text = f"the traceback of {type(origin).__name__} cannot be had: {type(second).__name__}"
-    return Trace(cut(storable(text)), _is_handlers(origin))
+        text = f"the traceback of {type(error).__name__} cannot be had: {type(second).__name__}"
+    return cut(storable(text))
 
 
 def shown(error: BaseException, hidden: tuple[str, ...] = ()) -> str:

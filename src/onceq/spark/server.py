@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from onceq import telemetry
 from onceq.engine.steadfast import LOST, Steadfast
 from onceq.errors import (
     Fenced,
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Server"]
 
-log = logging.getLogger("onceq.spark")
+log = logging.getLogger(__name__)
 _LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
 """After these there is no other life."""
 
@@ -180,6 +181,8 @@ class Server:
                 except java_failures() as error:
                     refuse_dead(session, error)
                     raise
+                finally:
+                    telemetry.tell(log, telemetry.SparkStopped(server=self.name, lives=self._lives))
 
     # --- one life ---------------------------------------------------------------------------
 
@@ -227,7 +230,10 @@ class Server:
         delay = self.settings.backoff_s * 2.0 ** min(home.quiet_failures - 1, 20)
         delay = min(delay, self.settings.backoff_max_s)
         said = text.strip().partition("\n")[0]
-        log.warning("query ended, beginning again in %.2f s: %s: %s", delay, verdict.name, said)
+        event = telemetry.QueryEnded(
+            server=self.name, verdict=verdict.name, error=said, delay_s=delay
+        )
+        telemetry.tell(log, event)
         self._stop.wait(delay)
         return False
 
@@ -244,6 +250,10 @@ class Server:
                 )
             )
             home.query_id = life.query_id
+            telemetry.tell(
+                log,
+                telemetry.SparkBegan(server=self.name, queue=self.queue.name, epoch=life.epoch),
+            )
             yield (
                 driver,
                 ServingOptions(
@@ -302,7 +312,7 @@ class Server:
             driver.perform(tend)
         except LOST as error:
             if was_connected:
-                log.warning("connection lost, the query goes on: %s", error)
+                telemetry.tell(log, telemetry.SparkConnectionLost(error=str(error)))
             return False
         return True
 

@@ -17,6 +17,7 @@ from onceq import Server
 from onceq.errors import InDoubt, OperatingError
 from onceq.history.events import Aborted, Doubted, Fault, Returned
 from onceq.server.lives import UNMENDABLE
+from onceq.telemetry import SessionLost
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 from onceq.testing.torture import hot
 from onceq.testing.torture.board import Count
@@ -113,6 +114,9 @@ class _Handler(LedgerHandler):
         living.recorder.record(Fault(what=POISON, target=name, struck=(name,)))
 
 
+LOST_IN_DOUBT: Final = (SessionLost.name(), InDoubt.__name__)
+
+
 class _Doubts(logging.Handler):
     """Writes down that a session was lost while its commit was under way."""
 
@@ -122,8 +126,8 @@ class _Doubts(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Looks at the error that ended a session."""
-        error = record.args[-1] if isinstance(record.args, tuple) and record.args else None
-        if isinstance(error, InDoubt):
+        event: dict[str, Any] = getattr(record, "onceq", {})
+        if (event.get("event"), event.get("code")) == LOST_IN_DOUBT:
             living = self._handler.living
             living.board.add(living.life.row, Count.DOUBTS)
             living.recorder.record(Doubted(what="finish", eids=tuple(self._handler.latest)))

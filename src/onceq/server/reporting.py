@@ -1,0 +1,199 @@
+"""What a server says of what befalls its requests: to its log, and to the user's `on_error`.
+
+Called by a server's sessions, outside of transactions, through their Programs; by nobody where all
+goes well. `on_error` runs on a thread of its own: what it raises is logged, and as long as it does
+not return aborts wait for it, a hundred at most, while the server goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import logging
+import queue
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from onceq import telemetry
+from onceq.errors import InvalidValue
+from onceq.model.element import Charge, Fate
+from onceq.server.telling import Undone
+from onceq.server.traces import raised, traceback_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from uuid import UUID
+
+    from onceq.server.program import ServerSession
+    from onceq.server.telling import Told
+
+log = logging.getLogger(__name__)
+
+WAITING_MAX: Final = 100
+LATE_S: Final = 10.0
+END_S: Final = 2.0
+"""How long a stop waits for what is still to be told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abort:
+    """An execution that failed, as `Server(on_error=...)` is told of it.
+
+    attempt: 1 for the first. code: the abort code; charge: what it costs the request. failed: it
+    was the last, and the client has a failure reply; else it runs again. exception: what the
+    handler raised, or onceq in its place; its traceback is with it.
+    """
+
+    queue: str
+    rid: str
+    eid: UUID
+    attempt: int
+    code: str
+    charge: Charge
+    failed: bool
+    exception: BaseException
+
+
+OnError: TypeAlias = "Callable[[Abort], object]"
+QueueEvent: TypeAlias = (
+    "type[telemetry.QueueServed | telemetry.QueueStopped | telemetry.QueueMissing]"
+)
+
+
+def checked(on_error: OnError | None) -> OnError | None:
+    """Returns what is to be called. InvalidValue: it cannot be, or would have to be awaited."""
+    call = getattr(on_error, "__call__", None)  # noqa: B004 # an object with an async __call__
+    if on_error is not None and call is None:
+        raise InvalidValue(
+            f"on_error is {type(on_error).__name__}, which cannot be called: give a function of "
+            "one argument, which is told of each abort (onceq.Abort)"
+        )
+    if inspect.iscoroutinefunction(on_error) or inspect.iscoroutinefunction(call):
+        raise InvalidValue(
+            "on_error is a coroutine function, and nobody awaits it: it is called on a thread of "
+            "its own, where a plain function may take its time"
+        )
+    return on_error
+
+
+class Reporter:
+    """Tells the log and `on_error` of what befalls a server's requests, during one run."""
+
+    def __init__(self, on_error: OnError | None) -> None:
+        self._aborts: queue.Queue[Abort | None] = queue.Queue(WAITING_MAX)
+        self._dropped = 0
+        self._began: float | None = None
+        self._told_of: float | None = None
+        self._unserved: dict[str, QueueEvent] = {}
+        self._thread: threading.Thread | None = None
+        if on_error is not None:
+            self._thread = threading.Thread(
+                target=self._run, args=(on_error,), name="onceq-on-error", daemon=True
+            )
+            self._thread.start()
+
+    def tell(self, told: Told) -> None:
+        """Logs what a session tells, and hands on what `on_error` is told."""
+        if not isinstance(told, Undone):
+            telemetry.tell(log, told)
+            return
+        telemetry.tell(log, event_of(told))
+        if self._thread is not None:
+            try:
+                self._aborts.put_nowait(abort_of(told))
+            except queue.Full:
+                self._dropped += 1
+
+    def look(self, sessions: Sequence[ServerSession]) -> None:
+        """Logs what has changed: queues that are not served, an `on_error` that does not return."""
+        self._look_at_queues(sessions)
+        began = self._began
+        if began is None or began == self._told_of or time.monotonic() - began < LATE_S:
+            return
+        self._told_of = began
+        self._tell_late(began)
+
+    def _look_at_queues(self, sessions: Sequence[ServerSession]) -> None:
+        unserved: dict[str, QueueEvent] = {}
+        for session in sessions:
+            unserved |= dict.fromkeys(session.stopped, telemetry.QueueStopped)
+            unserved |= dict.fromkeys(session.missing, telemetry.QueueMissing)
+        for name in sorted(unserved.keys() | self._unserved.keys()):
+            now = unserved.get(name, telemetry.QueueServed)
+            if now is not self._unserved.get(name, telemetry.QueueServed):
+                telemetry.tell(log, now(queue=name))
+        self._unserved = unserved
+
+    def close(self) -> None:
+        """Waits a little for what is still to be told; what is not told by then is logged."""
+        if self._thread is None:
+            return
+        end = time.monotonic() + END_S
+        with contextlib.suppress(queue.Full):
+            self._aborts.put(None, timeout=END_S)
+        self._thread.join(max(0.0, end - time.monotonic()))
+        if self._thread.is_alive():
+            self._tell_late(self._began or end - END_S)
+
+    def _tell_late(self, began: float) -> None:
+        ran_s = round(time.monotonic() - began, 1)
+        waiting = self._aborts.qsize()
+        telemetry.tell(
+            log, telemetry.OnErrorLate(ran_s=ran_s, waiting=waiting, dropped=self._dropped)
+        )
+
+    def _run(self, on_error: OnError) -> None:
+        while (abort := self._aborts.get()) is not None:  # until `close`
+            self._began = time.monotonic()
+            try:
+                on_error(abort)
+            except BaseException as error:  # noqa: BLE001 # user's code on a thread of ours: nobody else would say it
+                telemetry.tell(log, _failure(abort, error))
+            self._began = None
+
+
+def event_of(undone: Undone) -> telemetry.Event:
+    """Returns an abort as the log has it; the same traceback of the same request only once."""
+    element = undone.element
+    known: dict[str, Any] = {
+        "queue": undone.queue,
+        "rid": element.rid,
+        "eid": element.eid,
+        "attempt": element.aborts + 1,
+        "code": undone.code,
+        "charge": undone.charge.value,
+        "fate": undone.fate.value,
+    }
+    if undone.is_conflict:
+        return telemetry.Conflict(**known)
+    trace = undone.trace
+    is_new = (element.code, element.error) != (undone.code, undone.text)
+    shown = trace.text if trace is not None and trace.is_handlers and is_new else None
+    return telemetry.Aborted(**known, traceback=shown)
+
+
+def abort_of(undone: Undone) -> Abort:
+    """Returns an abort as `on_error` is told of it."""
+    element = undone.element
+    return Abort(
+        queue=undone.queue,
+        rid=element.rid,
+        eid=element.eid,
+        attempt=element.aborts + 1,
+        code=undone.code,
+        charge=undone.charge,
+        failed=undone.fate is Fate.FAILED,
+        exception=raised(undone.error),
+    )
+
+
+def _failure(abort: Abort, error: BaseException) -> telemetry.OnErrorFailed:
+    return telemetry.OnErrorFailed(
+        queue=abort.queue,
+        rid=abort.rid,
+        eid=abort.eid,
+        code=type(error).__name__,
+        traceback=traceback_of(error),
+    )

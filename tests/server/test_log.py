@@ -1,0 +1,203 @@
+"""What a server logs: each event of a request, a session, a queue is one line with its fields."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from psycopg.conninfo import make_conninfo
+
+import onceq
+from onceq import telemetry
+from onceq.engine.locate import locate
+from onceq.server import processes
+from onceq.testing.proxy import Cut, Proxy, Side
+from tests.events import emits
+from tests.parts import LIMIT_S, plain, serving, wait_until
+
+if TYPE_CHECKING:
+    from tests.events import Events
+
+RAW = onceq.Queue("raw", str, str, abort_limit=3, backoff_ms=1)
+
+
+def book() -> None:
+    raise LookupError("no such article")
+
+
+def handle(request: str, context: onceq.Context) -> str:
+    """Fails where the request says so."""
+    if request == "bad":
+        book()
+    if request == "serialization" and context.attempt == 1 and not _SEEN:
+        _SEEN.append(request)
+        context.connection.execute(
+            "do $$ begin raise exception 'conflict' using errcode = '40001'; end $$"
+        )
+    return request
+
+
+async def handle_async(request: str, _: onceq.AsyncContext) -> str:
+    """The same."""
+    if request == "bad":
+        book()
+    return request
+
+
+_SEEN: list[str] = []
+HANDLERS: dict[str, Any] = {
+    "sync": RAW.handled_by(handle),
+    "batch": RAW.handled_by(handle, batch=8),
+    "async": RAW.handled_by(handle_async),
+}
+
+
+@emits(telemetry.Aborted, telemetry.ServerBegan, telemetry.ServerStopped)
+@pytest.mark.parametrize("kind", HANDLERS)
+def test_each_abort_is_a_line_and_its_traceback_stands_there_once(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events, kind: str
+) -> None:
+    with serving(conninfo, repository, HANDLERS[kind]), qm.clerk("till", RAW) as clerk:
+        sent = clerk.send("o-1", "bad")
+        assert clerk.receive(timeout_s=LIMIT_S).outcome is onceq.RequestOutcome.FAILED
+        clerk.send("o-2", "good")
+        assert clerk.receive(timeout_s=LIMIT_S).value == "good"
+    aborted = events.of(telemetry.Aborted)
+    common = {"queue": "raw", "rid": "o-1", "eid": sent.eid, "code": "LookupError"}
+    traces = [one.pop("traceback", None) for one in aborted]
+    assert aborted == [
+        {**common, "attempt": number, "charge": "charge", "fate": fate}
+        for number, fate in ((1, "returned"), (2, "returned"), (3, "failed"))
+    ]
+    assert traces[1:] == [None, None]
+    assert "test_log.py" in traces[0]
+    assert traces[0].endswith("LookupError: no such article\n")
+    heads = [line.partition("\n")[0] for line in events.lines if line.startswith("aborted")]
+    line = f"aborted queue=raw rid=o-1 eid={sent.eid} attempt=1 code=LookupError charge=charge"
+    assert heads[0] == f"{line} fate=returned"
+    (began,), (stopped,) = events.of(telemetry.ServerBegan), events.of(telemetry.ServerStopped)
+    assert (began["repository"], began["queues"], began["sessions"]) == (repository, ("raw",), 1)
+    assert stopped["process"] == began["process"]
+    counts = ("finished", "done", "failed", "returned", "claims_lost")
+    assert [stopped[name] for name in counts] == [True, 1, 1, 2, 0]
+
+
+@emits(telemetry.Conflict)
+def test_a_conflict_is_no_warning(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    _SEEN.clear()
+    with serving(conninfo, repository, HANDLERS["sync"]), qm.clerk("till", RAW) as clerk:
+        clerk.transceive("1", "serialization", timeout_s=LIMIT_S)
+    (conflict,) = events.of(telemetry.Conflict)
+    assert (conflict["rid"], conflict["charge"]) == ("1", "environment")
+    assert not events.of(telemetry.Aborted)
+
+
+@emits(telemetry.ClaimLost)
+@pytest.mark.parametrize("batch", [1, 8])
+def test_a_request_that_is_killed_while_it_runs_is_a_lost_claim(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events, batch: int
+) -> None:
+    """In a batch nobody knows which, as it had not used the connection."""
+
+    def kill(request: str, context: onceq.Context) -> str:
+        if request == "kill":
+            with onceq.open(conninfo, repository=repository) as other:
+                assert other.kill(context.eid) is onceq.KillAnswer.KILLED
+        return request
+
+    qm.declare(RAW)
+    with qm.clerk("till", RAW, window=2) as clerk:
+        sent = clerk.send_many([("1", "kill"), ("2", "good")])
+        with serving(conninfo, repository, RAW.handled_by(kill, batch=batch)):
+            assert clerk.receive(rid="2", timeout_s=LIMIT_S).value == "good"
+            assert clerk.receive(rid="1", timeout_s=LIMIT_S).outcome.value == "cancelled"
+            lost = events.wait_for(telemetry.ClaimLost)
+    known = {"rid": "1", "eid": sent[0].eid} if batch == 1 else {}
+    assert lost == {"queue": "raw", "count": 1, **known}
+    assert not events.of(telemetry.Aborted)
+
+
+@emits(telemetry.InDoubt, telemetry.SessionLost, telemetry.Reconnected)
+def test_a_commit_without_an_answer_is_a_doubt(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="oq-") as directory,
+        Proxy(conninfo, Path(directory)) as proxy,
+        qm.clerk("till", RAW) as clerk,
+    ):
+        proxy.plan(Cut(side=Side.AFTER, pattern=re.compile("finish")))
+        with serving(proxy.conninfo, repository, HANDLERS["sync"]):
+            sent = clerk.send("1", "good")
+            assert clerk.receive(timeout_s=LIMIT_S).value == "good"
+            events.wait_for(telemetry.Reconnected, losses=1)
+    doubt = {"queue": "raw", "rid": "1", "eid": sent.eid, "attempt": 1}
+    assert events.of(telemetry.InDoubt) == [doubt]
+    assert events.of(telemetry.SessionLost)[0]["code"] == "InDoubt"
+
+
+@emits(telemetry.QueueStopped, telemetry.QueueServed)
+def test_a_queue_that_is_stopped_is_told_once_and_when_it_is_served_again(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    with serving(conninfo, repository, HANDLERS["sync"], concurrency=2):
+        qm.stop("raw", dequeue=True)
+        events.wait_for(telemetry.QueueStopped, queue="raw")
+        qm.start("raw", dequeue=True)
+        events.wait_for(telemetry.QueueServed, queue="raw")
+    assert len(events.of(telemetry.QueueStopped)) == 1
+
+
+@emits(telemetry.SessionAbandoned, telemetry.ServerStopped)
+def test_a_session_that_is_abandoned_is_told(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    goes_on, begun = threading.Event(), threading.Event()
+
+    def wait(request: str, _: onceq.Context) -> str:
+        begun.set()
+        goes_on.wait(LIMIT_S)
+        return request
+
+    qm.declare(RAW)
+    qm.enqueue(RAW, "x")
+    with serving(conninfo, repository, RAW.handled_by(wait), stop_timeout_s=0.1):
+        begun.wait(LIMIT_S)
+    goes_on.set()
+    assert events.of(telemetry.ServerStopped)[0]["finished"] is False
+
+
+@emits(telemetry.NotListening)
+def test_a_lost_connection_for_rings_is_told(
+    conninfo: str, repository: str, events: Events
+) -> None:
+    mine = make_conninfo(conninfo, application_name=repository)
+    ended = (
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where application_name = %s and query like 'listen onceq%%'"
+    )
+    with serving(mine, repository, HANDLERS["sync"]), plain(conninfo) as connection:
+        wait_until(lambda: bool(connection.execute(ended, [repository]).fetchall()))
+        events.wait_for(telemetry.NotListening)
+
+
+@emits(telemetry.SupervisionFailed)
+def test_a_supervisor_that_cannot_say_what_it_knows_tells_its_log(
+    tmp_path: Path, repository: str, events: Events
+) -> None:
+    nowhere = locate(f"host={tmp_path} dbname=none")
+    child = uuid.uuid4()
+    processes._say_ended(child, nowhere, repository)
+    processes._revoke({child}, nowhere, repository)
+    told = events.of(telemetry.SupervisionFailed)
+    assert [one["what"].partition(";")[0] for one in told] == [
+        "say that a process has ended",
+        "revoke what is killed",
+    ]
