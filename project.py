@@ -245,6 +245,8 @@ def call(what: str, *command: str, of: int = 0) -> None:
             progress.heard(line)
             progress.show()
     code = process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
     progress.end()
     if code != 0:
         raise Refusal(f"{what}: exit code {code}\n{''.join(tail)}All that was said: {LOG}")

@@ -35,10 +35,14 @@ from examples.cdnow.shop import (
     Status,
     say,
 )
+from examples.cdnow.witness import Witness
 from onceq import errors
+from onceq.history.events import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+
+    from examples.cdnow.witness import Clerk
 
 LOOK_S = 0.2
 """How often a client looks for receipts, which come by the thousand, a batch every second or so. A
@@ -91,6 +95,7 @@ class Client:
     setup: Setup
     orders: Sequence[Order]
     receipts: Path
+    recorder: Recorder
     losses: int = 0
 
     def run(self) -> None:
@@ -113,9 +118,11 @@ class Client:
             qm.clerk(self.name, ORDERS, window=self.setup.window) as clerk,
             ReceiptsFile(self.receipts, clerk.checkpoint) as file,
         ):
-            self._converse(clerk, file)
+            (myself,) = qm.clients(self.name)
+            witness = Witness(clerk, self.name, myself.epoch, self.recorder)
+            self._converse(clerk, witness, file)
 
-    def _converse(self, clerk: onceq.Clerk[Purchase, Receipt], file: ReceiptsFile) -> None:
+    def _converse(self, clerk: Clerk, witness: Witness, file: ReceiptsFile) -> None:
         """Sends while the window has room, else receives; from where the former life had come."""
         sent = self._already_sent(clerk.last_sent)
         waiting = len(clerk.outstanding)
@@ -123,26 +130,27 @@ class Client:
         while sent < len(self.orders) or waiting:
             part = self.orders[sent : sent + self.setup.chunk]
             if part and waiting + len(part) <= self.setup.window:
-                clerk.send_many([(order.order_id, _request(order)) for order in part])
+                witness.send_many([(order.order_id, _request(order)) for order in part])
                 sent += len(part)
                 waiting += len(part)
             else:
-                waiting -= self._receive(clerk, file)
+                waiting -= self._receive(witness, file)
             say(Status(sent=sent, received=file.lines))
+        witness.satisfied()
 
     def _already_sent(self, rid: str | None) -> int:
         """How many orders were sent, when `rid` was the last of them."""
         ids = [order.order_id for order in self.orders]
         return 0 if rid is None else ids.index(rid) + 1
 
-    def _receive(self, clerk: onceq.Clerk[Purchase, Receipt], file: ReceiptsFile) -> int:
+    def _receive(self, witness: Witness, file: ReceiptsFile) -> int:
         try:
-            replies = clerk.receive_many(self.setup.chunk, timeout_s=0.0)
+            replies = witness.receive_many(self.setup.chunk)
         except errors.ReceiveTimeout:
             threading.Event().wait(LOOK_S)
             return 0
         checkpoint = file.append(_recorded(reply) for reply in replies)
-        clerk.acknowledge([reply.rid for reply in replies], checkpoint=checkpoint)
+        witness.acknowledge([reply.rid for reply in replies], checkpoint)
         self.losses = 0
         return len(replies)
 
@@ -163,7 +171,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, end_in_order)
     hold_lifeline()
     orders = list(read_orders(directory.orders(name)))
-    Client(name, directory.read_setup(), orders, directory.receipts(name)).run()
+    with Recorder(directory.events / f"{name}.events") as recorder:
+        Client(name, directory.read_setup(), orders, directory.receipts(name), recorder).run()
 
 
 if __name__ == "__main__":

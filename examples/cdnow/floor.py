@@ -12,6 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from examples.cdnow.faults import CLIENT, DRIVER, POSTMASTER, Strike, Struck
+from onceq.history.events import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from examples.cdnow.children import Child
     from examples.cdnow.database import Database
     from examples.cdnow.progress import Display
+    from onceq.history.events import Recorder
 
 RESTARTS_MAX = 20
 
@@ -110,6 +112,7 @@ class Striker:
     display: Display
     pending: list[Strike]
     until_s: float
+    recorder: Recorder
     struck: list[Struck] = dataclasses.field(default_factory=list[Struck])
     _due_s: float | None = None
     _victim: Child | None = None
@@ -144,19 +147,26 @@ class Striker:
             case kind if kind == DRIVER:
                 self._victim = floor.spark
                 target = f"life {floor.spark.lives}"
+                self._tell(floor.spark.name)
                 floor.restart(floor.spark)
             case kind if kind == POSTMASTER:
                 self._victim = None
+                self._tell("postgres")
                 target = f"pid {floor.database.kill_postmaster()}"
                 floor.baseline = None
             case _:
                 self._victim = busy[int(strike.choice * len(busy))]
                 target = f"{self._victim.name}, life {self._victim.lives}"
+                self._tell(self._victim.name)
                 floor.restart(self._victim)
         struck = Struck(kind=strike.kind, target=target, at_s=at_s, booked=floor.booked)
         self.struck.append(struck)
         self.display.note(f"kill -9 {struck.kind} ({struck.target}), {struck.booked:,} booked")
         return True
+
+    def _tell(self, target: str) -> None:
+        """Records the kill for the audit: what it may have touched is excused, and nothing else."""
+        self.recorder.record(Fault(what="kill -9", target=target))
 
     def _watch(self) -> None:
         last = self.struck[-1]

@@ -1,7 +1,8 @@
 """What comes after the work: `python -m examples.cdnow.pipeline DIRECTORY`.
 
-All that has ended goes into the archive, the audit judges it there, and the report says how it
-went. One session of Spark does the three; the runner reads what came of it from the run's files.
+All that has ended goes into the archive. The audit judges it there, by what was booked and by what
+the clients saw, and the report says how it went; both show the kills. One session of Spark does the
+three; the runner reads what came of it from the run's files.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from examples.cdnow.lifeline import hold_lifeline
 from examples.cdnow.shop import REPOSITORY, Pipeline, RunDirectory
 from examples.cdnow.spark_app import SETTINGS
 from onceq.spark import build_session
-from onceq.spark.pipelines import archive, audit, audit_page, report
+from onceq.spark.pipelines import Incident, Known, archive, audit, audit_page, report
 
 
 def main() -> None:
@@ -23,10 +24,15 @@ def main() -> None:
     url = directory.read_setup().url
     spark = build_session("cdnow pipeline", settings=SETTINGS)
     archived = archive(directory.archive, url, repository=REPOSITORY, spark=spark)
-    audited = audit(url, repository=REPOSITORY, spark=spark)
-    page = audit_page(audited, f"repository {REPOSITORY}", dt.datetime.now(dt.UTC))
+    known = Known(events=directory.events, effects="booked", effects_each=1)
+    audited = audit(url, repository=REPOSITORY, known=known, spark=spark)
+    kills = [
+        Incident(what=one.what, at=one.at, over_at=one.over_at) for one in directory.read_outages()
+    ]
+    now = dt.datetime.now(dt.UTC)
+    page = audit_page(audited, f"repository {REPOSITORY}", now, incidents=kills)
     directory.audit.write_text(page, encoding="utf-8")
-    reported = report(directory.reports, url, repository=REPOSITORY, spark=spark)
+    reported = report(directory.reports, url, repository=REPOSITORY, incidents=kills, spark=spark)
     directory.write_pipeline(
         Pipeline(
             archived=archived.rows["history"],

@@ -6,6 +6,7 @@ Used by the runner. On a terminal the bars move; elsewhere a line every few seco
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import time
 from typing import TYPE_CHECKING, Self
 
@@ -27,6 +28,7 @@ class Display:
         self.phases_s: dict[str, float] = {}
         self._console = console
         self._began = time.monotonic()
+        self._began_at = dt.datetime.now(dt.UTC)
         self._bars: Progress | None = None
         self._rows: list[TaskID] = []
         self._next_line = 0.0
@@ -35,6 +37,10 @@ class Display:
     def seconds(self) -> float:
         """Since the run began."""
         return time.monotonic() - self._began
+
+    def moment(self, seconds: float) -> dt.datetime:
+        """When so many seconds had passed since the run began."""
+        return self._began_at + dt.timedelta(seconds=seconds)
 
     def note(self, text: str) -> None:
         """Prints a line above the bars."""

@@ -27,8 +27,9 @@ from examples.cdnow.floor import Floor, GivenUp, Striker
 from examples.cdnow.options import Options
 from examples.cdnow.progress import Display
 from examples.cdnow.report import Facts, as_object, as_tables, exit_code, read_receipts
-from examples.cdnow.shop import SPARK, Pipeline, RunDirectory, Setup
+from examples.cdnow.shop import SPARK, Outage, Pipeline, RunDirectory, Setup
 from onceq import errors
+from onceq.history.events import Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -85,6 +86,7 @@ class Run:
             path.parent.mkdir(parents=True)
             _write_orders(path, self.share(place))
         self.directory.log(SPARK).parent.mkdir()
+        self.directory.events.mkdir()
         setup = self.setup()
         self.directory.write_setup(setup)
         return Database(setup.url)
@@ -115,8 +117,12 @@ def work(run: Run, database: Database) -> None:
     schedule = faults.draw_schedule(run.options.seed, run.options.kills, _delay_max_s(run))
     run.display.note("kills: " + ("; ".join(map(str, schedule)) or "none"))
     until_s = run.display.seconds + STRIKING_SHARE * run.options.limit_s
-    striker = Striker(floor, run.display, schedule, until_s)
-    with _ended(run, spark, clients), run.display.bars(len(run.orders)):
+    with (
+        Recorder(run.directory.events / "kills.events", "runner") as recorder,
+        _ended(run, spark, clients),
+        run.display.bars(len(run.orders)),
+    ):
+        striker = Striker(floor, run.display, schedule, until_s, recorder)
         for child in (spark, *clients):
             child.start()
         try:
@@ -214,6 +220,7 @@ def _work_and_check(run: Run) -> tuple[Facts, Verdict]:
 def _pipeline(run: Run) -> Pipeline | None:
     """Archives, audits and reports; None, and why, when that failed."""
     directory = run.directory
+    directory.write_outages([_outage(run.display, one) for one in run.struck])
     child = Child("pipeline", PIPELINE, [str(directory.root)], directory.log("pipeline"))
     child.start()
     try:
@@ -226,6 +233,15 @@ def _pipeline(run: Run) -> Pipeline | None:
     why = f"exit code {child.exit_code}" if in_time else f"took more than {PIPELINE_S:.0f} s"
     run.cut_short = f"archive, audit and report: {why}; the log ends with\n{child.log_tail()}"
     return None
+
+
+def _outage(display: Display, one: faults.Struck) -> Outage:
+    over_s = None if one.recovery_s is None else one.at_s + one.recovery_s
+    return Outage(
+        what=f"kill -9: {one.kind} ({one.target})",
+        at=display.moment(one.at_s),
+        over_at=None if over_s is None else display.moment(over_s),
+    )
 
 
 def _facts(run: Run, latencies_s: Mapping[str, float], pipeline: Pipeline | None) -> Facts:
@@ -252,7 +268,7 @@ def _print_report(run: Run, facts: Facts, verdict: Verdict) -> None:
         return
     console = Console(highlight=False)
     for part in as_tables(facts, verdict):
-        console.print(part)
+        console.print(part, soft_wrap=isinstance(part, str))  # no path is broken
 
 
 def main(options: Options) -> int:

@@ -38,14 +38,16 @@ ORDERS = onceq.Queue("orders", Purchase, Receipt)
 REPOSITORY = "cdnow"
 SPARK = "spark"
 
-# No unique constraint on booked: an order that was booked twice is to be seen, not prevented.
+# No unique constraint on booked: an order that was booked twice is to be seen, not prevented. The
+# audit finds each booking by the eid of its request.
 TABLES = """
 create table booked (
     order_id    text not null,
     customer_id text not null,
     date        date not null,
     quantity    integer not null,
-    amount      numeric not null
+    amount      numeric not null,
+    eid         uuid not null
 );
 create table totals (
     customer_id text primary key,
@@ -76,6 +78,14 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
     violations: int
     audit: str
     report: str
+
+
+class Outage(msgspec.Struct, frozen=True, kw_only=True):
+    """A kill, and until when the work went on; None: the run ended before."""
+
+    what: str
+    at: dt.datetime
+    over_at: dt.datetime | None
 
 
 class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -130,12 +140,21 @@ class RunDirectory:
         return self.root / "audit.html"
 
     @property
+    def events(self) -> Path:
+        """Of what clients saw, and of the kills, for the audit."""
+        return self.root / "events"
+
+    @property
     def reports(self) -> Path:
         return self.root / "reports"
 
     @property
     def _pipeline(self) -> Path:
         return self.root / "pipeline.json"
+
+    @property
+    def _outages(self) -> Path:
+        return self.root / "outages.json"
 
     def orders(self, client: str) -> Path:
         return self.root / "clients" / client / "orders.csv"
@@ -151,6 +170,12 @@ class RunDirectory:
 
     def read_pipeline(self) -> Pipeline:
         return msgspec.json.decode(self._pipeline.read_bytes(), type=Pipeline)
+
+    def write_outages(self, outages: list[Outage]) -> None:
+        self._outages.write_bytes(msgspec.json.encode(outages))
+
+    def read_outages(self) -> list[Outage]:
+        return msgspec.json.decode(self._outages.read_bytes(), type=list[Outage])
 
     def write_setup(self, setup: Setup) -> None:
         (self.root / "setup.json").write_bytes(msgspec.json.encode(setup))

@@ -36,7 +36,10 @@ def book(requests: DataFrame) -> DataFrame:
     return requests.select(
         "eid",
         sf.struct(order_id, customer_id, amount.cast("string").alias("amount")).alias("reply"),
-        sf.struct(order_id, customer_id, date, quantity, amount.alias("amount")).alias("booked"),
+        sf.struct(
+            *(order_id, customer_id, date, quantity, amount.alias("amount")),
+            sf.col("eid").cast("string").alias("eid"),
+        ).alias("booked"),
         sf.struct(customer_id, sf.lit(1).alias("orders"), amount.alias("amount")).alias("totals"),
     )
 

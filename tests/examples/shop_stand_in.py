@@ -16,7 +16,7 @@ import onceq
 from examples.cdnow.lifeline import hold_lifeline
 from examples.cdnow.shop import ORDERS, REPOSITORY, Purchase, Receipt, RunDirectory, Status, say
 
-BOOK = "insert into booked values (%s, %s, %s, %s, %s)"
+BOOK = "insert into booked values (%s, %s, %s, %s, %s, %s)"
 ADD = """
 insert into totals values (%s, 1, %s) on conflict (customer_id)
 do update set orders = totals.orders + 1, amount = totals.amount + excluded.amount
@@ -33,7 +33,7 @@ def book(purchase: Purchase, context: onceq.Context, *, careless: bool) -> Recei
         amount += Decimal("0.01") if purchase.order_id == "9" else 0
     for _ in range(times):
         row = (purchase.order_id, purchase.customer_id, purchase.date, purchase.quantity, amount)
-        context.connection.execute(BOOK, row)
+        context.connection.execute(BOOK, (*row, context.eid))
         context.connection.execute(ADD, (purchase.customer_id, amount))
     return Receipt(purchase.order_id, purchase.customer_id, purchase.amount)
 

@@ -14,7 +14,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 import onceq
 from onceq import errors
 from onceq.engine.driver import connect
-from onceq.spark.pipelines import Reported, archive, findings, report, report_page, reporting
+from onceq.spark.pipelines import Reported, Span, archive, findings, report, report_page, reporting
 from onceq.spark.pipelines.facts import BY, measured
 from onceq.spark.pipelines.findings import BUCKETS_MAX, DAYS, TOP
 from onceq.spark.pipelines.report_tables import ABORTS, ENDS
@@ -156,7 +156,7 @@ def test_a_history_is_counted_as_by_hand(
         "ends",
         "report.html",
     ]
-    early = run(since=at("2026-11-01 11:00"), until=at("2026-11-02 00:30"))
+    early = run(span=Span(since=at("2026-11-01 11:00"), until=at("2026-11-02 00:30")))
     assert (early.ended, early.aborts) == (2, 2)
 
 
@@ -338,6 +338,6 @@ def test_a_run_that_fails_leaves_the_former_result(
         (at("2026-01-01"), at("2026-01-01"), "is not before"),
     ],
 )
-def test_a_span_that_is_none_is_refused(since: Any, until: Any, said: str, tmp_path: Path) -> None:
+def test_a_span_that_is_none_is_refused(since: Any, until: Any, said: str) -> None:
     with pytest.raises(errors.InvalidValue, match=said):
-        report(tmp_path, "postgresql:///nowhere", since=since, until=until)
+        Span(since=since, until=until)

@@ -106,6 +106,8 @@ def _tell(place: Place, found: Audited) -> None:
     if place.as_json:
         place.output.line(asdict(found))
         return
+    from onceq.spark.pipelines.audited import GIVEN  # noqa: PLC0415 # an extra
+
     for one in found.found[:SAID_MAX]:
         print(one)
     if found.violations > SAID_MAX:
@@ -118,5 +120,9 @@ def _tell(place: Place, found: Audited) -> None:
             "effects": found.effects,
             "seconds": round(found.took_s),
             "violations": found.violations,
+            "not asked, for want of": ", ".join(
+                text for name, text in GIVEN.items() if name not in found.given
+            )
+            or "nothing",
         }
     )

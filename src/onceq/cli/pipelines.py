@@ -129,14 +129,13 @@ def spark_report(
     begin, end = as_time("--since", since), as_time("--until", until)
 
     def once(session: SparkSession) -> None:
-        from onceq.spark.pipelines import report  # noqa: PLC0415 # an extra
+        from onceq.spark.pipelines import Span, report  # noqa: PLC0415 # an extra
 
         done = report(
             out,
             target.url or None,
             repository=target.repository,
-            since=begin,
-            until=end,
+            span=Span(since=begin, until=end),
             spark=session,
         )
         place.output.item(asdict(done) if place.as_json else _as_told(done))

@@ -16,7 +16,7 @@ import re
 import warnings
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onceq.errors import MissingExtra
 from onceq.spark.pages import Html, shown
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Buckets",
     "Line",
+    "Mark",
     "Paint",
     "Scale",
     "lines_over_time",
@@ -61,6 +62,9 @@ class Scale(enum.Enum):
     DURATION_MS = enum.auto()
 
 
+_ONE: Final = {"days": "a day", "hours": "an hour", "minutes": "a minute", "seconds": "a second"}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
     """Spans of time of one width, one after the other. first: when the first begins."""
@@ -74,6 +78,15 @@ class Buckets:
         """Where they begin, and where the last ends."""
         return [self.first + number * self.width for number in range(self.count + 1)]
 
+    @property
+    def unit(self) -> str:
+        """How wide each is, in words."""
+        sizes = (("days", 86_400), ("hours", 3_600), ("minutes", 60), ("seconds", 1))
+        seconds = round(self.width.total_seconds())
+        name, size = next(one for one in sizes if not seconds % one[1])
+        count = seconds // size
+        return _ONE[name] if count == 1 else f"{count} {name}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
@@ -85,6 +98,18 @@ class Line:
     is_faint: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A moment of the axis, and, where it lasted, until when. label: one or two characters."""
+
+    label: str
+    at: dt.datetime
+    until: dt.datetime | None = None
+
+
+_Range: TypeAlias = tuple[float, float]
+"""The smallest and the largest that was measured."""
+_FROM_DECADE_MS: Final = 10.0
 _SIZE_INCHES: Final = (10.0, 2.9)
 _STROKE: Final = {False: "solid", True: "dotted"}
 _DAYS: Final = ["UTC", "%Y, UTC", "%b %Y, UTC", "%d %b %Y, UTC", "%d %b %Y, UTC", "%d %b %Y, UTC"]
@@ -112,9 +137,13 @@ _DURATIONS: Final = {
     0: "0",
     1: "1 ms",
     10: "10 ms",
+    30: "30 ms",
     100: "100 ms",
+    300: "300 ms",
     1_000: "1 s",
+    3_000: "3 s",
     10_000: "10 s",
+    30_000: "30 s",
     60_000: "1 min",
     600_000: "10 min",
     3_600_000: "1 h",
@@ -138,10 +167,17 @@ def require_figures() -> None:
     _load("")
 
 
-def lines_over_time(buckets: Buckets, lines: Sequence[Line], *, scale: Scale, caption: str) -> Html:
+def lines_over_time(
+    buckets: Buckets,
+    lines: Sequence[Line],
+    *,
+    scale: Scale,
+    caption: str,
+    marks: Sequence[Mark] = (),
+) -> Html:
     """Returns a figure with a line for each; a bucket in which nothing was measured is a gap."""
 
-    def draw(axes: Any, edges: Any) -> float:
+    def draw(axes: Any, edges: Any) -> _Range:
         for one in lines:
             values = [math.nan if value is None else value for value in one.values]
             axes.stairs(
@@ -152,56 +188,99 @@ def lines_over_time(buckets: Buckets, lines: Sequence[Line], *, scale: Scale, ca
                 linestyle=_STROKE[one.is_faint],
                 linewidth=1.2 if one.is_faint else 1.7,
             )
-        return max((value for one in lines for value in one.values if value), default=0)
+        measured = [value for one in lines for value in one.values if value]
+        return min(measured, default=0), max(measured, default=0)
 
-    return _figure(buckets, scale, caption, keys=_keys(lines, "line"), draw=draw)
+    axis = _Axis(buckets=buckets, scale=scale, marks=marks)
+    return _figure(axis, caption, keys=_keys(lines, "line", marks), draw=draw)
 
 
-def stack_over_time(buckets: Buckets, lines: Sequence[Line], *, scale: Scale, caption: str) -> Html:
+def stack_over_time(
+    buckets: Buckets,
+    lines: Sequence[Line],
+    *,
+    scale: Scale,
+    caption: str,
+    marks: Sequence[Mark] = (),
+) -> Html:
     """Returns a figure of areas, each on top of the one before: together they are the whole."""
 
-    def draw(axes: Any, edges: Any) -> float:
+    def draw(axes: Any, edges: Any) -> _Range:
         height = [0.0] * buckets.count
         for one in lines:
             above = [low + (value or 0) for low, value in zip(height, one.values, strict=True)]
             axes.stairs(above, edges, baseline=height, fill=True, color=one.paint.value, lw=0)
             height = above
-        return max(height, default=0)
+        return 0, max(height, default=0)
 
-    return _figure(buckets, scale, caption, keys=_keys(lines, "area"), draw=draw)
+    axis = _Axis(buckets=buckets, scale=scale, marks=marks)
+    return _figure(axis, caption, keys=_keys(lines, "area", marks), draw=draw)
 
 
-def _keys(lines: Sequence[Line], kind: str) -> Html:
+def _keys(lines: Sequence[Line], kind: str, marks: Sequence[Mark]) -> Html:
     """Returns what each colour means. kind: line or area."""
     paints = (f"--paint:{one.paint.on_page};--line:{_STROKE[one.is_faint]}" for one in lines)
     made = (
         f'<li class="{kind}" style="{paint}">{shown(one.label)}</li>'
         for one, paint in zip(lines, paints, strict=True)
     )
-    return Html(f'<ul class="keys">{"".join(made)}</ul>')
+    marked = '<li class="mark">what was struck, until the work went on</li>' if marks else ""
+    return Html(f'<ul class="keys">{"".join(made)}{marked}</ul>')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Axis:
+    """What a figure is drawn on."""
+
+    buckets: Buckets
+    scale: Scale
+    marks: Sequence[Mark]
+
+
+def _mark(axes: Any, axis: _Axis) -> None:
+    """Draws the marks: a line with its label above, and a pale band for as long as it lasted."""
+    dates = _load(".dates")
+    ends = dates.date2num([axis.buckets.edges[0], axis.buckets.edges[-1]])
+    for one in axis.marks:
+        at = dates.date2num(one.at)
+        if not ends[0] <= at <= ends[1]:
+            continue
+        if one.until is not None:
+            axes.axvspan(at, dates.date2num(one.until), color=Paint.RED.value, alpha=0.12, lw=0)
+        axes.axvline(at, color=Paint.RED.value, linewidth=1.0, linestyle="dashed")
+        axes.annotate(
+            one.label,
+            (at, 1.0),
+            xycoords=("data", "axes fraction"),
+            xytext=(0, 2),
+            textcoords="offset points",
+            ha="center",
+            color=Paint.RED.value,
+            fontsize=9,
+        )
 
 
 def _figure(
-    buckets: Buckets,
-    scale: Scale,
+    axis: _Axis,
     caption: str,
     *,
     keys: Html,
-    draw: Callable[[Any, Any], float],
+    draw: Callable[[Any, Any], _Range],
 ) -> Html:
-    """Returns a figure. draw: paints into axes between edges, and returns the largest value."""
+    """Returns a figure. draw: paints into axes between edges, and returns what it has measured."""
     matplotlib, figures, dates = map(_load, ("", ".figure", ".dates"))
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # the page's fonts have it
         figure = figures.Figure(figsize=_SIZE_INCHES, layout="constrained")
         axes = figure.subplots()
-        edges = dates.date2num(buckets.edges)
-        largest = draw(axes, edges)
+        edges = dates.date2num(axis.buckets.edges)
+        measured = draw(axes, edges)
+        _mark(axes, axis)
         axes.set_xlim(edges[0], edges[-1])
         locator = dates.AutoDateLocator(minticks=4, maxticks=10)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, offset_formats=_DAYS))
-        _SCALED[scale](axes, largest)
+        _SCALED[axis.scale](axes, *measured)
         written = io.StringIO()
         figure.savefig(written, format="svg", transparent=True)
     said = f"<figcaption>{shown(caption)}</figcaption>"
@@ -219,16 +298,23 @@ def _load(part: str) -> Any:
         ) from error
 
 
-def _count_axis(axes: Any, largest: float) -> None:
+def _count_axis(axes: Any, _: float, largest: float) -> None:
     axes.set_ylim(0, max(1.0, largest) * 1.06)
     axes.yaxis.set_major_locator(_load(".ticker").MaxNLocator(nbins=5, integer=True))
     axes.yaxis.set_major_formatter("{x:,.0f}")
 
 
-def _duration_axis(axes: Any, largest: float) -> None:
-    axes.set_yscale("symlog", linthresh=1)
-    axes.set_ylim(0, max(10.0, largest * 1.5))
-    marks = [mark for mark in _DURATIONS if mark <= largest * 1.5]
+def _duration_axis(axes: Any, smallest: float, largest: float) -> None:
+    """From the decade of the smallest on, so that what was measured fills the figure; or from 0."""
+    top = max(10.0, largest * 1.5)
+    if smallest >= _FROM_DECADE_MS:
+        bottom = 10.0 ** math.floor(math.log10(smallest))
+        axes.set_yscale("log")
+    else:
+        bottom = 0.0
+        axes.set_yscale("symlog", linthresh=1)
+    axes.set_ylim(bottom, top)
+    marks = [mark for mark in _DURATIONS if bottom <= mark <= largest * 1.5]
     axes.set_yticks(marks, [_DURATIONS[mark] for mark in marks])
     axes.yaxis.set_minor_locator(_load(".ticker").NullLocator())
 

@@ -57,6 +57,7 @@ th, td {{
 th {{ vertical-align:bottom; font-weight:600; overflow-wrap:normal }}
 th small {{ display:block; font-weight:400 }}
 td:not(.number) {{ min-width:5.5rem }}
+td.roomy {{ min-width:15rem }}
 .number {{ text-align:right; white-space:nowrap }}
 td[style] {{
   background:linear-gradient(to left,var(--bar) var(--share),transparent var(--share));
@@ -75,6 +76,9 @@ figure text {{ font-family:inherit !important }}
 .keys li.line::before {{
   height:0; vertical-align:.25rem; border-top:3px var(--line) var(--paint); border-radius:0;
   background:none;
+}}
+.keys li.mark::before {{
+  height:.8rem; width:.5rem; border-left:2px dashed var(--red); border-radius:0; background:none;
 }}
 @media print {{
   body {{ max-width:none; padding:0; font-size:11px }}

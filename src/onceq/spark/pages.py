@@ -56,7 +56,7 @@ class Column:
     """A column of a table. unit: below its name. digits: after the point of a fraction.
 
     bar: a bar shows how large each number is beside the largest; markup has none. right: aligned as
-    numbers are, which need not be told.
+    numbers are, which need not be told. roomy: of texts that are not to be broken into many lines.
     """
 
     name: str
@@ -64,6 +64,7 @@ class Column:
     digits: int = 0
     bar: bool = False
     right: bool = False
+    roomy: bool = False
 
 
 def shown(value: object, digits: int = 0) -> Html:
@@ -151,6 +152,8 @@ def _largest(values: Sequence[object]) -> float | None:
 
 
 def _side(column: Column, most: float | None) -> str:
+    if column.roomy:
+        return ' class="roomy"'
     return "" if most is None and not column.right else ' class="number"'
 
 

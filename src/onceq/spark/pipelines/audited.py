@@ -6,6 +6,7 @@ Used by `onceq.spark.pipelines.auditing`. Source: spec P6.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import time
 from collections import Counter
 from dataclasses import dataclass
@@ -19,19 +20,32 @@ from onceq.history import FinalState, Violation
 from onceq.history.blame import Facts, Injected, name_of
 from onceq.spark.pipelines.components import eids_of, in_parts, keyed
 from onceq.spark.pipelines.evidence import EFFECT, FAULT, OTHER
+from onceq.spark.pipelines.findings import choose_buckets
 from onceq.spark.pipelines.judging import injected, judged
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["Audited", "Evidence", "judge", "kept"]
+__all__ = ["GIVEN", "Audited", "Evidence", "judge", "kept"]
 
 FOUND_MAX: Final = 1_000
 """Violations that are kept as values; all of them are saved where that is asked."""
 PART_ROWS: Final = 200_000
 """In a part, about: what the checker keeps of them must fit into a task's memory."""
+GIVEN: Final = {
+    "events": "recorded events",
+    "effects": "a ledger of effects",
+    "effects each": "how many effects each is to have",
+    "abort limit": "an abort limit",
+    "aborts": "a record of aborts",
+    "executions": "recorded executions",
+    "tags": "durable queues only",
+    "an end": "a final state",
+}
+"""What may be given to be asked, in words."""
+_DAY_S: Final = 86_400
 _COUNTED: Final = ("role", "state", "outcome", "is_archived", "day")
 
 
@@ -41,8 +55,10 @@ class Audited:
 
     places: rows in which something is or was, archived: of those; events: as recorded; effects:
     rows of the ledger. acknowledged: different requests, of which clients recorded so. counts: of
-    the places, by role, state and outcome; days: of what has ended, by day and outcome. volatile:
-    queues that are not durable: of what was in them less is asked. took_s: seconds.
+    the places, by role, state and outcome; days: of what has ended, by day and outcome; moments:
+    the same by finer spans of time, where all of it is of few days: seconds since 1970, outcome,
+    count; moment_s: how long each span is. volatile: queues that are not durable: of what was in
+    them less is asked. given: what there was to ask, of GIVEN. took_s: seconds.
     """
 
     violations: int
@@ -55,6 +71,9 @@ class Audited:
     acknowledged: int
     counts: list[tuple[Any, ...]]
     days: list[tuple[Any, ...]]
+    moments: list[tuple[Any, ...]]
+    moment_s: int
+    given: list[str]
     volatile: list[str]
     took_s: float
 
@@ -63,7 +82,7 @@ class Audited:
 class Evidence:
     """What is judged. stated: all of the final state but its rows. by_client: as in `keyed`.
 
-    besides: violations that were found otherwise; None: none.
+    besides: violations that were found otherwise; None: none. has_effects: a ledger was given.
     """
 
     places: DataFrame
@@ -72,6 +91,7 @@ class Evidence:
     by_client: bool
     besides: DataFrame | None = None
     volatile: frozenset[str] = frozenset()
+    has_effects: bool = False
 
 
 @contextlib.contextmanager
@@ -94,7 +114,7 @@ def judge(
             sf.count("*").alias("count"), sf.sum(is_nameless).alias("nameless")
         )
     )
-    counted = _rows(evidence.places.groupBy(*_COUNTED).count())
+    counted = _rows(evidence.places.groupBy(*_COUNTED).agg(*_counts()))
     places, said = sum(one["count"] for one in counted), sum(one["count"] for one in tally)
     count = max(session.sparkContext.defaultParallelism, (places + said) // PART_ROWS)
     session.conf.set("spark.sql.shuffle.partitions", count)  # more than fit into memory are slow
@@ -107,19 +127,24 @@ def judge(
             nameless=any(one["nameless"] for one in tally),
             count=count,
         )
-        found = judged(parts, evidence.stated, _facts(evidence, tally))
+        facts = _facts(evidence, tally)
+        found = judged(parts, evidence.stated, facts)
         if evidence.besides is not None:
             besides = evidence.besides.withColumn("acknowledged", sf.lit(None).cast("bigint"))
             found = found.unionByName(besides)
         sums, first = _verdict(held.enter_context(kept(found)), save)
     by_guarantee = {one[0]: one[1] for one in sums if one[0] is not None}
     effects = sum(one["count"] for one in tally if one["stage"] == EFFECT)
+    moments, moment_s = _moments(evidence.places, counted)
     return Audited(
         violations=sum(by_guarantee.values()),
         by_guarantee=by_guarantee,
         found=first,
         counts=_summed(counted, "role", "state", "outcome"),
         days=_summed([one for one in counted if one["day"] is not None], "day", "outcome"),
+        moments=moments,
+        moment_s=moment_s,
+        given=_given(evidence, facts),
         places=places,
         archived=sum(one["count"] for one in counted if one["is_archived"]),
         events=said - effects,
@@ -128,6 +153,48 @@ def judge(
         volatile=sorted(evidence.volatile),
         took_s=time.monotonic() - began,
     )
+
+
+def _counts() -> list[Column]:
+    return [
+        sf.count("*").alias("count"),
+        sf.min("ended_s").alias("first_s"),
+        sf.max("ended_s").alias("last_s"),
+    ]
+
+
+def _given(evidence: Evidence, facts: Facts) -> list[str]:
+    """Returns what there was to ask, as `GIVEN` names it."""
+    stated = evidence.stated
+    there = {
+        "events": evidence.by_client,
+        "effects": evidence.has_effects,
+        "effects each": stated.effects_each is not None or stated.effects_expected,
+        "abort limit": stated.abort_limit is not None,
+        "aborts": stated.aborts_recorded or facts.starts,
+        "executions": facts.executions,
+        "tags": evidence.besides is not None,
+        "an end": stated.finished,
+    }
+    return [name for name in GIVEN if there[name]]
+
+
+def _moments(places: DataFrame, counted: list[Any]) -> tuple[list[tuple[Any, ...]], int]:
+    """Returns what has ended by spans of less than a day, and how long they are, in seconds.
+
+    Nothing, where a day is short enough for all of it: the days are counted already.
+    """
+    first = min((one["first_s"] for one in counted if one["first_s"] is not None), default=None)
+    if first is None:
+        return [], 0
+    last = max(one["last_s"] for one in counted if one["last_s"] is not None)
+    ends = [dt.datetime.fromtimestamp(one, dt.UTC) for one in (first, last)]
+    width_s = round(choose_buckets((ends[0], ends[1])).width.total_seconds())
+    if width_s >= _DAY_S:
+        return [], 0
+    begins = (sf.floor(sf.col("ended_s") / width_s) * width_s).alias("begins_s")
+    rows = _rows(places.where("ended_s is not null").groupBy(begins, "outcome").count())
+    return sorted((row["begins_s"], row["outcome"], row["count"]) for row in rows), width_s
 
 
 def _verdict(found: DataFrame, save: str | Path | None) -> tuple[list[Any], list[Violation]]:

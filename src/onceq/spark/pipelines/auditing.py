@@ -106,6 +106,7 @@ def audit(
             by_client=known.events is not None,
             besides=None if volatile else unknown_to_tags(places, there.tags()),
             volatile=volatile,
+            has_effects=known.effects is not None,
         )
         return judge(session, evidence, save, began)
 
@@ -128,7 +129,9 @@ def audit_files(
             kept(places) as there,
             kept(of_folder(session, where).unionByName(effects)) as said,
         ):
-            evidence = Evidence(places=there, said=said, stated=stated, by_client=True)
+            evidence = Evidence(
+                places=there, said=said, stated=stated, by_client=True, has_effects=True
+            )
             return judge(session, evidence, save, began)
 
 

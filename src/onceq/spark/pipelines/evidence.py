@@ -112,7 +112,12 @@ def of_folder(session: SparkSession, folder: Path) -> DataFrame:
 def final_of_folder(session: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
     """Returns the places, as of a repository, and the effects, of a final state in a folder."""
     places = _read(session, [folder / ev.PLACES_NAME], _places, PLACES)
-    places = places.selectExpr("*", "false as is_archived", "cast(null as string) as day")
+    places = places.selectExpr(
+        "*",
+        "false as is_archived",
+        "cast(null as string) as day",
+        "cast(null as bigint) as ended_s",
+    )
     return places, _read(session, [folder / ev.EFFECTS_NAME], _effects, SAID)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
 
+from onceq.errors import InvalidValue
 from onceq.model.element import RequestOutcome
 from onceq.spark.pipelines.files import spoken
 from onceq.spark.pipelines.report_tables import MEASURES
@@ -71,6 +72,17 @@ class Span:
 
     since: datetime | None = None
     until: datetime | None = None
+
+    def __post_init__(self) -> None:
+        """Raises InvalidValue: a time without its zone, or nothing in between."""
+        for name, moment in (("since", self.since), ("until", self.until)):
+            if moment is not None and moment.tzinfo is None:
+                raise InvalidValue(f"{name} {moment}: a time needs its time zone")
+        since, until = self.since, self.until
+        if since is not None and until is not None and since >= until:
+            raise InvalidValue(
+                f"since {since} is not before until {until}: nothing can be in between"
+            )
 
     def of(self, rows: DataFrame, column: str) -> DataFrame:
         """Returns the rows whose moment lies in it."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from onceq.spark.figures import Buckets
 from onceq.spark.pipelines.facts import BY, grouped, measured
+from onceq.spark.pipelines.incidents import INCIDENTS_MAX, in_flight
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from onceq.spark.pipelines.facts import Facts
+    from onceq.spark.pipelines.incidents import Incident
 
 __all__ = ["BUCKETS_MAX", "DAYS", "TOP", "Findings", "Row", "choose_buckets", "find"]
 
@@ -36,6 +38,9 @@ CHARGES: Final = ("charge", "reject", "environment", "suspect")
 WIDTHS: Final = tuple(
     dt.timedelta(**one)
     for one in (
+        {"seconds": 1},
+        {"seconds": 5},
+        {"seconds": 15},
         {"minutes": 1},
         {"minutes": 5},
         {"minutes": 15},
@@ -62,7 +67,8 @@ class Findings:
     overall: the measures of all. series: those of each bucket, by its number. aborted: by bucket
     and charge, how many. busiest: by queue, server, registrant the first TOP, and, where there are
     more, a row of the others whose `others` says how many they are. failures: by outcome and code,
-    of what did not end well; aborts: by charge and code.
+    of what did not end well; aborts: by charge and code. incidents: what the report was told of;
+    in_flight: the measures of what was under way during each, by its number, 0 for none.
     """
 
     made_at: dt.datetime
@@ -75,13 +81,15 @@ class Findings:
     failures: Sequence[Row] = ()
     aborts: Sequence[Row] = ()
     days: Sequence[Row] = ()
+    incidents: Sequence[Incident] = ()
+    in_flight: Mapping[int, Row] = field(default_factory=dict[int, Row])
 
 
-def find(facts: Facts, days: DataFrame) -> Findings:
+def find(facts: Facts, days: DataFrame, incidents: Sequence[Incident] = ()) -> Findings:
     """Counts what the page shows. days: the rows of the table of ends that are of a day and all."""
     made_at, ends = _moments(facts)
     if ends is None:
-        return Findings(made_at=made_at)
+        return Findings(made_at=made_at, incidents=incidents)
     buckets = choose_buckets(ends)
     bucket = _bucket(buckets)
     series = measured(facts.ends.withColumn("bucket", bucket), "bucket")
@@ -103,7 +111,14 @@ def find(facts: Facts, days: DataFrame) -> Findings:
         failures=_codes(facts.ends.where("outcome not in ('done', 'dequeued')"), "outcome"),
         aborts=_codes(facts.aborts.withColumn("error", sf.lit(None)), "charge"),
         days=_rows(latest, DAYS),
+        incidents=incidents,
+        in_flight=_in_flight(facts, incidents) if incidents else {},
     )
+
+
+def _in_flight(facts: Facts, incidents: Sequence[Incident]) -> dict[int, Row]:
+    counted = measured(in_flight(facts.ends, incidents), "incident")
+    return {row.pop("incident"): row for row in _rows(counted, INCIDENTS_MAX + 1)}
 
 
 def _rows(frame: DataFrame, most: int) -> list[Row]:

@@ -42,8 +42,8 @@ case when role = 'reply' then 'replied' when role = 'failed' then 'held'
     else 'queued' end
 """
 _JUDGED: Final = [one.split()[0] for one in PLACES.split(", ")]
-_BESIDES: Final = ["day", "send_no", "record_no", "is_archived"]
-"""What is counted, or asked by `tags`: day, as text, when it ended."""
+_BESIDES: Final = ["day", "ended_s", "send_no", "record_no", "is_archived"]
+"""What is counted, or asked by `tags`: day, as text, and second of its end."""
 _SAID: Final = [one.split()[0] for one in SAID.split(", ")]
 _CHARGED: Final = ("charge", "reject")
 _VOLATILE: Final = "select distinct name from {schema}.queue where not durable"
@@ -82,11 +82,13 @@ class Repository:
             ended.withColumn("state", sf.lit("finished"))
             .withColumn("is_volatile", sf.col("queue").isin(sorted(self.volatile)))
             .withColumn("day", sf.to_date("finished_at").cast("string"))
+            .withColumn("ended_s", sf.unix_seconds("finished_at"))
         )
         standing = (
             self._table("elements", _ELEMENTS)
             .withColumn("state", sf.expr(_STATE))
             .withColumn("day", sf.lit(None).cast("string"))
+            .withColumn("ended_s", sf.lit(None).cast("bigint"))
             .withColumn("record_no", sf.lit(None).cast("bigint"))
             .withColumn("is_archived", sf.expr("false"))
         )

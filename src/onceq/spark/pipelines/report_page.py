@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from onceq.spark.figures import Buckets, Line, Paint, Scale, lines_over_time, stack_over_time
 from onceq.spark.pages import Column, Html, notice, page, paragraph, section, shown, table, tiles
+from onceq.spark.pipelines.incidents import marks, told
 from onceq.spark.pipelines.report_tables import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from onceq.spark.figures import Mark
     from onceq.spark.pipelines.facts import Span
     from onceq.spark.pipelines.findings import Findings, Row
 
@@ -68,12 +71,13 @@ def report_page(subject: Subject, found: Findings) -> str:
         return page(title, lead, [section("Overview", empty), _explained()])
     parts: list[Callable[[Findings, Buckets], Html]] = [
         _overview,
+        _incidents,
         _load,
         _times,
         _failures,
         _reasons,
     ]
-    sections = [part(found, buckets) for part in parts]
+    sections = [made for part in parts if (made := part(found, buckets))]
     sections += [_group(found, by) for by in _GROUPS]
     return page(title, lead, [*sections, _days(found), _explained()])
 
@@ -104,7 +108,8 @@ def _share(part: int, whole: int) -> str:
 def _overview(found: Findings, buckets: Buckets) -> Html:
     whole = found.overall
     peak = max((row["ended"] for row in found.series.values()), default=0)
-    rate = peak / buckets.width.total_seconds()
+    seconds = buckets.width.total_seconds()
+    a_second = "" if seconds == 1 else f" ({peak / seconds:,.1f} a second)"
     aborted = sum(found.aborted.values())
     figures = tiles(
         [
@@ -115,14 +120,17 @@ def _overview(found: Findings, buckets: Buckets) -> Html:
             ("recoveries", whole["recovered"]),
             ("cancelled", whole["cancelled"]),
             ("expired", whole["expired"]),
-            (f"most in {_width(buckets)} ({rate:,.1f} a second)", peak),
+            (f"most in {buckets.unit}{a_second}", peak),
             ("waiting, p50", duration(whole["waiting_p50_ms"])),
             ("waiting, p99", duration(whole["waiting_p99_ms"])),
             ("service, p50", duration(whole["service_p50_ms"])),
             ("service, p99", duration(whole["service_p99_ms"])),
         ]
     )
-    since, until = map(_minute, found.ends or buckets.edges[:2])
+    precise = "%Y-%m-%d %H:%M:%S" if buckets.width < dt.timedelta(minutes=1) else "%Y-%m-%d %H:%M"
+    since, until = (
+        f"{one.astimezone(dt.UTC):{precise}}" for one in found.ends or buckets.edges[:2]
+    )
     said = paragraph(
         f"From {since} to {until}. A failure is final; a recovery is what ended well after at "
         "least one abort. pN: N of 100 took at most so long."
@@ -130,12 +138,30 @@ def _overview(found: Findings, buckets: Buckets) -> Html:
     return section("Overview", said, figures)
 
 
-def _width(buckets: Buckets) -> str:
-    count, rest = divmod(buckets.width, dt.timedelta(days=1))
-    if not rest:
-        return "a day" if count == 1 else f"{count} days"
-    minutes = buckets.width // dt.timedelta(minutes=1)
-    return {1: "a minute", 60: "an hour", 360: "6 hours"}.get(minutes, f"{minutes} minutes")
+def _incidents(found: Findings, _: Buckets) -> Html:
+    """Returns what befell, and how long that took which was under way meanwhile."""
+    if not found.incidents:
+        return Html("")
+    columns = [Column("no."), Column("at", right=True), Column("what", roomy=True)]
+    columns += [Column("went on", "after", right=True), Column("under way", "count", bar=True)]
+    columns += [Column(rank, "total time", right=True) for rank in _RANKS]
+    rows: list[tuple[object, ...]] = []
+    for number, one in enumerate(found.incidents, 1):
+        at, what, lasted_ms = told(one)
+        rows.append((number, at, what, duration(lasted_ms), *_held(found, number)))
+    ended, *times = _held(found, 0)
+    rows.append((None, None, "under way during none of these", None, shown(ended), *times))
+    said = paragraph(
+        "What befell while this ran, and the total times, from enqueue to the end, of all that was "
+        "under way meanwhile: the outage as its clients had it."
+    )
+    return section("Outages", said, table(columns, rows))
+
+
+def _held(found: Findings, number: int) -> tuple[object, ...]:
+    row = found.in_flight.get(number, {})
+    times = (duration(row.get(f"total_{rank}_ms")) for rank in _RANKS)
+    return (row.get("ended", 0), *times)
 
 
 def _of(found: Findings, buckets: Buckets, name: str) -> list[float | None]:
@@ -152,7 +178,7 @@ def _lines(found: Findings, buckets: Buckets, names: Iterable[tuple[str, Paint]]
 
 
 def _load(found: Findings, buckets: Buckets) -> Html:
-    width = _width(buckets)
+    width = buckets.unit
     return section(
         "Load over time",
         stack_over_time(
@@ -160,12 +186,14 @@ def _load(found: Findings, buckets: Buckets) -> Html:
             _lines(found, buckets, _OUTCOMES.items()),
             scale=Scale.COUNT,
             caption=f"How many ended in {width}, by outcome",
+            marks=marks(found.incidents),
         ),
         stack_over_time(
             buckets,
             _lines(found, buckets, _KINDS.items()),
             scale=Scale.COUNT,
             caption=f"How many ended in {width}: requests, which owe a reply, and datagrams",
+            marks=marks(found.incidents),
         ),
     )
 
@@ -202,12 +230,14 @@ def _time(found: Findings, buckets: Buckets, name: str) -> Html:
         )
         for rank, paint in reversed(_RANKS.items())
     ]
-    caption = f"{_TIMES[name]}, of what ended in {_width(buckets)}"
-    return lines_over_time(buckets, lines, scale=Scale.DURATION_MS, caption=caption)
+    caption = f"{_TIMES[name]}, of what ended in {buckets.unit}"
+    return lines_over_time(
+        buckets, lines, scale=Scale.DURATION_MS, caption=caption, marks=marks(found.incidents)
+    )
 
 
 def _failures(found: Findings, buckets: Buckets) -> Html:
-    width = _width(buckets)
+    width = buckets.unit
     badly = [one for one in _OUTCOMES.items() if one[0] not in ("done", "dequeued")]
     aborts = [
         Line(
@@ -217,18 +247,17 @@ def _failures(found: Findings, buckets: Buckets) -> Html:
         )
         for charge, paint in _CHARGES.items()
     ]
+    stacked = partial(_stack_or_none, marks=marks(found.incidents))
     return section(
         "Failures, aborts and recoveries over time",
-        _stack_or_none(
-            buckets, _lines(found, buckets, badly), f"How many did not end well in {width}"
-        ),
-        _stack_or_none(
+        stacked(buckets, _lines(found, buckets, badly), f"How many did not end well in {width}"),
+        stacked(
             buckets,
             [one for one in aborts if any(one.values)],
             f"Executions that were aborted in {width}, by what it came to: charge counts against "
             "the abort limit, reject fails at once, environment and suspect charge nobody",
         ),
-        _stack_or_none(
+        stacked(
             buckets,
             _lines(found, buckets, [("recovered", Paint.GREEN)]),
             f"Recoveries in {width}: ended well after at least one abort",
@@ -236,10 +265,12 @@ def _failures(found: Findings, buckets: Buckets) -> Html:
     )
 
 
-def _stack_or_none(buckets: Buckets, lines: Sequence[Line], caption: str) -> Html:
+def _stack_or_none(
+    buckets: Buckets, lines: Sequence[Line], caption: str, *, marks: Sequence[Mark]
+) -> Html:
     if not lines:
         return paragraph(f"{caption}: none.")
-    return stack_over_time(buckets, lines, scale=Scale.COUNT, caption=caption)
+    return stack_over_time(buckets, lines, scale=Scale.COUNT, caption=caption, marks=marks)
 
 
 def _reasons(found: Findings, _: Buckets) -> Html:

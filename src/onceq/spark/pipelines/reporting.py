@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
 
-from onceq.errors import InvalidValue
 from onceq.model.archive_ops import Kind
 from onceq.spark.figures import require_figures
 from onceq.spark.pipelines.facts import (
@@ -29,6 +28,7 @@ from onceq.spark.pipelines.facts import (
 )
 from onceq.spark.pipelines.files import check_root, spoken
 from onceq.spark.pipelines.findings import find
+from onceq.spark.pipelines.incidents import checked
 from onceq.spark.pipelines.records import records
 from onceq.spark.pipelines.replacing import LATEST, replacing
 from onceq.spark.pipelines.report_page import Subject, report_page
@@ -40,16 +40,17 @@ from onceq.spark.session import build_session, is_local
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-    from datetime import datetime
+    from collections.abc import Generator, Sequence
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
     from onceq.spark.pipelines.facts import Facts
+    from onceq.spark.pipelines.incidents import Incident
 
 __all__ = ["Reported", "report"]
 
+EVERYTHING: Final = Span()
 PAGE: Final = "report.html"
 _STAGED: Final = "staged"
 _ORDER: Final = ("span", "by", "starts_at", "name")
@@ -74,19 +75,19 @@ def report(
     url: str | None = None,
     *,
     repository: str = "onceq",
-    since: datetime | None = None,
-    until: datetime | None = None,
+    span: Span = EVERYTHING,
+    incidents: Sequence[Incident] = (),
     spark: SparkSession | None = None,
 ) -> Reported:
-    """Reports on what has ended from `since` on and before `until`, live and archived.
+    """Reports on what has ended in a span of time, live and archived.
 
     out: a directory that the driver and the executors see. Its `latest` leads to the result, a page
     `report.html` and the tables `ends` and `aborts` in Parquet; the former result is removed once
-    the new one has taken its place. since, until: with a time zone; None: from the first, to the
-    last. Raises InvalidValue, IllegalState (another run writes there), EnvironmentFault (Spark
+    the new one has taken its place. incidents: what befell, shown on the axis of time with what it
+    meant. Raises InvalidValue, IllegalState (another run writes there), EnvironmentFault (Spark
     failed), MissingExtra (matplotlib), CannotConnect, SchemaMissing: the former result is there.
     """
-    span = _checked(since, until)
+    befell = checked(incidents)
     require_figures()
     root = check_root(out, "a report's place")
     with (
@@ -97,7 +98,7 @@ def report(
     ):
         facts = gather(read, folder / _STAGED, span)
         days = _write_tables(facts, folder)
-        found = find(facts, days)
+        found = find(facts, days, befell)
         subject = Subject(repository=repository, span=span)
         (folder / PAGE).write_text(report_page(subject, found), encoding="utf-8")
         shutil.rmtree(folder / _STAGED)
@@ -108,15 +109,6 @@ def report(
         ended=found.overall.get("ended", 0),
         aborts=sum(found.aborted.values()),
     )
-
-
-def _checked(since: datetime | None, until: datetime | None) -> Span:
-    for name, moment in (("since", since), ("until", until)):
-        if moment is not None and moment.tzinfo is None:
-            raise InvalidValue(f"{name} {moment}: a time needs its time zone")
-    if since is not None and until is not None and since >= until:
-        raise InvalidValue(f"since {since} is not before until {until}: nothing can be in between")
-    return Span(since=since, until=until)
 
 
 @contextlib.contextmanager
