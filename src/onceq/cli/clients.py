@@ -76,10 +76,10 @@ def forget(
 ) -> int:
     """Forget a client that does not come back: its replies, checkpoint and registrations go.
 
-    Refused (exit 2) while it is connected or has something outstanding; with --force its life is
+    Refused (exit 1) while it is connected or has something outstanding; with --force its life is
     over and its requests are cancelled. What failed and is held in error queues stays. Should it
-    connect again, it is told what it had sent last, and no rid of it is run twice. Exit 3: there
-    is no such client.
+    connect again, it is told what it had sent last; while history is kept no rid of it is run
+    twice. Exit 3: there is no such client.
     """
     with place.open() as qm:
         gone = qm.forget(name, thread=thread, forced=force, timeout_s=timeout_s)

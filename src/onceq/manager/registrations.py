@@ -71,7 +71,8 @@ class RegistrationOperations:
         """Forgets a client that does not come back: its replies, checkpoint and registrations go.
 
         thread: one of it; None: each. An empty answer: it is not known. What stays tells a later
-        connect that it is disconnected, and what it sent last, so that no rid is run twice.
+        connect that it is disconnected, and what it sent last: no rid is run twice, while history
+        is kept.
         IllegalState: it is connected, or has something outstanding, and is not forced; forced, its
         life is over, and its requests are cancelled. DeadlineExceeded: nothing happened.
         """
