@@ -175,7 +175,7 @@ def test_a_transaction_cut_short_is_committed_by_no_later_one(
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("kind", ["sqlite", "other database"])
+@pytest.mark.parametrize("kind", LEDGERS)
 def test_an_async_transaction_cut_short_is_committed_by_no_later_one(
     ground: Ground, kind: str, *, after: bool
 ) -> None:
