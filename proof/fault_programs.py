@@ -269,7 +269,7 @@ def _recorder(errand: Errand) -> Recorder:
     return Recorder(path, f"server {os.getpid()}")
 
 
-EACH_ROUND: Final = ("OpenIncarnation.after", "Sweep.after", "TakeOver.after")
+EACH_ROUND: Final = ("OpenIncarnation.after", "Survey.after", "Sweep.after", "TakeOver.after")
 
 
 def _serve(errand: Errand, handled: Any, *, until: tuple[str, ...] = ("round",)) -> None:

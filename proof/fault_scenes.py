@@ -168,7 +168,7 @@ WINDOW: Final = _around("SendMany", "AlertLate", "Acknowledge")
 LEDGER: Final = _around(
     *("TakeLedger", "WriteLedger", "BeginLedger", "CommitLedger", "RollbackLedger")
 )
-LIFE: Final = _around("OpenIncarnation", "CloseIncarnation", "TakeOver", "Sweep", "Claim")
+LIFE: Final = _around("OpenIncarnation", "CloseIncarnation", "TakeOver", "Sweep", "Survey", "Claim")
 EXECUTION: Final = _around("Begin", "Call", "Finish", "Commit", "Rollback", "AbortElement")
 HOLDING: Final = frozenset({"Call.after", "Finish.before"})
 """Not before its handler: one taken for dead there still calls it, in vain, in a transaction that

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from onceq.model import ops
 from onceq.model.element import Charge
 from onceq.model.queue import QueueSettings
-from tests.conformance.twins import BLOCKED, Failed, Ref, Twin, Twins
+from tests.conformance.twins import BLOCKED, SURVEYED, Failed, Ref, Twin, Twins
 
 if TYPE_CHECKING:
     from tests.conformance.drivers import PostgresRepository
@@ -210,12 +210,12 @@ class OracleMachine(RuleBasedStateMachine):
     def receive(self, pick: int, ckpt: bytes | None, limit: int) -> None:
         client = self.client(pick)
         if client is not None:
-            received = list(client["received"])
-            fields: dict[str, Any] = {"ckpt": ckpt, "limit": limit, "skip": received}
+            fields: dict[str, Any] = {"ckpt": ckpt, "limit": limit, "skip": [*client["received"]]}
             answer = self.give(ops.Receive, **fields, **client["last"], **client["who"])
             for one in self.heard(answer) or []:
                 client["received"].append(one["rid"])
             self.give(ops.Outstanding, **client["who"])
+            self.give(ops.NextExpiry, **client["who"])
 
     @rule(pick=PICK, ckpt=st.sampled_from([None, b"a"]), keep=st.integers(0, 2))
     def acknowledge(self, pick: int, ckpt: bytes | None, keep: int) -> None:
@@ -265,6 +265,7 @@ class OracleMachine(RuleBasedStateMachine):
 
     @rule(process=st.integers(0, 1), verdict=st.sampled_from([None, None, *ops.Verdict]))
     def take_over(self, process: int, verdict: ops.Verdict | None) -> None:
+        self.give(ops.Survey, process=PROCESSES[1 - process], **SURVEYED)
         self.give(ops.TakeOver, process=PROCESSES[process])
         self.give(ops.FindMissing)
         if verdict is not None:

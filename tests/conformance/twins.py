@@ -22,8 +22,19 @@ if TYPE_CHECKING:
     from tests.conformance.drivers import PostgresRepository, SyncSession
 
 NUMBERED = frozenset({"seq", "registrant_id", "incarnation", "queue_id", "slot", "xid"})
-IGNORED = frozenset({"backend_pid", "created_at", "error", "received_at"})
-"""Given by PostgreSQL's own clock or processes, or words for people."""
+KINDS = {"numbers": "queue_id"}
+"""Fields that hold ids of another name."""
+IGNORED = frozenset({"backend_pid", "created_at", "error", "received_at", "seen"})
+"""Given by PostgreSQL's own clock or processes, or words for people; or of low-water marks."""
+
+SURVEYED: dict[str, Any] = {
+    "queues": ["q", "r", "v", "none"],
+    "everything": True,
+    "tidy": False,
+    "value": None,
+    "holders": [],
+}
+"""What a survey looks at, whoever makes it."""
 
 BLOCKED = object()
 IN_ERROR = 3
@@ -156,6 +167,7 @@ class Twins:
     def _equal(self, given: Any, wanted: Any, name: str) -> bool:
         if isinstance(given, UUID) and isinstance(wanted, UUID) and name != "process":
             return self._bound("eid", given, wanted)
+        name = KINDS.get(name, name)
         if (
             isinstance(given, int)
             and isinstance(wanted, int)

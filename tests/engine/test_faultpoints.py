@@ -28,7 +28,7 @@ SOURCE = Path(faultpoints.__file__).parents[1]
 CALLED = re.compile(r'faultpoint\("([^"]+)"\)')
 WITHOUT_SQL = {
     *("Act", "Begin", "BeginWork", "Start", "Keep", "Undo", "Commit", "Rollback", "Call"),
-    *("Post", "Posted", "Stopping", "IsAlive", "Wait"),
+    *("Post", "Posted", "Stopping", "IsAlive", "Wait", "Sleep", "Rouse"),
 }
 
 

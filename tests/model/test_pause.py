@@ -8,7 +8,9 @@ import pytest
 
 from onceq.engine.bell import LISTEN_FROM_S
 from onceq.engine.waiting import (
+    FALLING_ASLEEP_S,
     LONGEST_DEFAULT_S,
+    LONGEST_RUNG_S,
     LONGEST_S,
     POLLED,
     RUNG,
@@ -16,7 +18,7 @@ from onceq.engine.waiting import (
     Pace,
     Pause,
 )
-from onceq.model.ops import Wait
+from onceq.model.ops import Rest, Wait
 
 
 def series(pause: Pause, key: str, count: int, *, first: bool = True) -> list[float]:
@@ -36,8 +38,10 @@ FIRST_S = POLLED.first_s
     [
         (0, "receive", POLLED, LONGEST_DEFAULT_S),
         (0, "environment", POLLED, LONGEST_S["environment"]),
-        (1, "receive", RUNG, LONGEST_DEFAULT_S),
-        (1, "idle", RUNG, LONGEST_DEFAULT_S),
+        (1, "receive", RUNG, LONGEST_RUNG_S),
+        (1, "reply", RUNG_PACES["reply"], LONGEST_RUNG_S),
+        (1, "dequeue", RUNG, LONGEST_RUNG_S),
+        (1, "claim", POLLED, LONGEST_DEFAULT_S),
         (1, "environment", POLLED, LONGEST_S["environment"]),
     ],
 )
@@ -94,5 +98,22 @@ def test_without_a_deadline_it_waits_for_ever() -> None:
 def test_whoever_is_never_rung_comes_to_listen(key: str) -> None:
     """Only a wait in vain of some length begins to LISTEN, where datagrams do not arrive."""
     pause = Pause(rung=True)
-    waits = [pause.next(Wait(key=key, first=n == 0), 0.0) for n in range(2)]
+    waits = [pause.next(Wait(key=key, first=n == 0), 0.0) for n in range(3)]
     assert max(wait or 0 for wait in waits) >= LISTEN_FROM_S
+    assert max(FALLING_ASLEEP_S) >= LISTEN_FROM_S
+
+
+def test_a_wait_is_no_longer_than_what_is_waited_for() -> None:
+    pause = Pause(rung=True)
+    series(pause, "receive", 20)
+    assert pause.next(Wait(key="receive", first=False, within_s=0.3), 0.0) == 0.3
+
+
+def test_whoever_falls_asleep_looks_a_few_times_and_again_when_it_was_woken_to_look() -> None:
+    pause = Pause(rung=True)
+    looks = [pause.falling_asleep(first=number == 0) for number in range(5)]
+    assert looks == [*FALLING_ASLEEP_S, None, None]
+    pause.woken(Rest.WATCH)
+    assert pause.falling_asleep(first=False) is None
+    pause.woken(Rest.LOOK)
+    assert pause.falling_asleep(first=False) == FALLING_ASLEEP_S[0]

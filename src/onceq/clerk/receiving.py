@@ -22,10 +22,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+EXPIRY_LEAST_S = 0.02
+"""What is being claimed just now may not expire, and must not be waited for without a pause."""
 FEW = 100
-SELDOM = 8
+SOON = 4
 """How many replies may be handed out and not acknowledged before all of them are looked past, and
-then how often they are: at least once a call, and after each so many waits of at most 50 ms."""
+then when they are: as a call begins, and after so many waits, which are long from then on."""
+SETTLED = {"reply": 1, "receive": 3}
+"""After so many waits of a kind it asks when the next request expires."""
 
 
 def receive(
@@ -54,8 +58,12 @@ def receive(
             session, look, sleep=timeout_s != 0, turn=0, by_rid=rid is not None
         )
     waits = 0
+    within_s: float | None = None
     while not found:
-        if not (yield from ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s)):
+        if waits == SETTLED[key] or within_s is not None:
+            within_s = yield from _until_expiry(session)
+        wait = ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s, within_s=within_s)
+        if not (yield from wait):
             raise errors.ReceiveTimeout(
                 f"no reply to {rid or session.s_rid!r} within {timeout_s} s: nothing is lost, "
                 "receive again; `onceq request show` says where the request is"
@@ -67,6 +75,13 @@ def receive(
         session.r_rid, session.ckpt = found[-1].rid, ckpt
     arrived(session)
     return [reply_of(session, element) for element in found]
+
+
+def _until_expiry(session: Session[Any, Any]) -> ops.Program[float | None]:
+    """Returns in how many seconds the next request expires, as its reply is then made by a look."""
+    op = ops.NextExpiry(registrant_id=session.registrant_id, epoch=session.epoch)
+    left_s = yield from perform(session, op)
+    return None if left_s is None else max(left_s, EXPIRY_LEAST_S)
 
 
 def receive_op(session: Session[Any, Any], **fields: Any) -> ops.Receive:
@@ -91,8 +106,8 @@ def _look(
     """Looks for replies; a session that finds some wakes, or does not fall asleep.
 
     Behind those handed out already first: the list of what to leave out is short there. What
-    committed late is before them. Where the whole list is long, that is looked for at every
-    `SELDOM`-th turn only. turn: how often this receive has waited. by_rid: it asks for one.
+    committed late is before them. Where the whole list is long, that is looked for at first and
+    from turn `SOON` on. turn: how often this receive has waited. by_rid: it asks for one.
     """
     yield from settle(session)
     # After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
@@ -103,7 +118,7 @@ def _look(
         near = partial(look, after=session.seen, skip=list(session.beyond))
         found = yield from perform(session, near(asleep=asleep, sleep=sleep and not asleep))
         asleep = (asleep or sleep) and not found
-    if not found and (not many or turn % SELDOM == 0):
+    if not found and (not many or turn == 0 or turn >= SOON):
         skip = [] if by_rid else list(session.received)
         found = yield from perform(
             session, look(skip=skip, asleep=asleep, sleep=sleep and not asleep)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onceq.engine.exchange import Line
     from onceq.engine.locate import Located
     from onceq.engine.waiting import Wakes
+    from onceq.engine.watch import Watch
     from onceq.model import ops
 
 T = TypeVar("T")
@@ -33,12 +34,14 @@ class AsyncLink:
         repository: str,
         *,
         wakes: Wakes | None = None,
+        watch: Watch | None = None,
         limit_s: int | None = None,
         **driver_options: Any,
     ) -> None:
         self._located = located
         self._repository = repository
         self._wakes = wakes
+        self._watch = watch
         self._limit_s = limit_s
         self._options = driver_options
         self._patience: silence.Patience | None = None
@@ -67,7 +70,7 @@ class AsyncLink:
             self._driver = await self._begin(self._located.conninfo)
 
     async def _begin(self, conninfo: str) -> AsyncPostgresDriver:
-        line = exchange.join(conninfo, self._wakes)
+        line = exchange.join(conninfo, self._wakes, self._watch)
         try:
             connection, again = await open_session(
                 conninfo,

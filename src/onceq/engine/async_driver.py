@@ -17,6 +17,7 @@ import psycopg
 from psycopg.generators import execute, fetch_many
 
 from onceq.engine import faultpoints, forking, left_open, session, silence
+from onceq.engine.async_bell import doze, wait_rung
 from onceq.engine.binding import BINDINGS
 from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
 from onceq.engine.gate import Gate, Way
@@ -26,13 +27,13 @@ from onceq.engine.parts import Parts
 from onceq.engine.silence import OwnAsyncConnection
 from onceq.engine.statement import Binding, Row
 from onceq.engine.waiting import Pause
+from onceq.engine.watch import Watch, is_lost
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import ops
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from onceq.engine.bell import Bell
     from onceq.engine.exchange import Line
     from onceq.engine.silence import Patience
     from onceq.model.element import Element, Fate
@@ -98,25 +99,6 @@ async def _who(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str | Non
     return (-1, None) if row is None else (int(row[0]), row[1])
 
 
-async def _wait_rung(bell: Bell, timeout_s: float) -> bool:
-    """`Bell.wait`, awaited."""
-    loop = asyncio.get_running_loop()
-    end = loop.time() + timeout_s
-    arrived = asyncio.Event()
-    loop.add_reader(bell.fileno(), arrived.set)
-    try:
-        async with asyncio.timeout_at(end):
-            await arrived.wait()
-    except TimeoutError:
-        return bell.awoke(timeout_s, rung=False)
-    finally:
-        loop.remove_reader(bell.fileno())
-    if bell.is_rung():
-        return bell.awoke(timeout_s, rung=True)
-    await asyncio.sleep(max(0.0, end - loop.time()))
-    return bell.awoke(timeout_s, rung=False)
-
-
 @faultpoints.pointed
 class AsyncPostgresDriver(ops.RunsAsync):
     """Performs Ops on an async connection; see `PostgresDriver`. calls: to coroutines."""
@@ -146,6 +128,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
         self._parts = Parts(repository)
         self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
+        self._watch = Watch() if line is None else line.watch
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Awaitable[Any]]] = {
             ops.Claim: self._claim,
@@ -161,6 +144,8 @@ class AsyncPostgresDriver(ops.RunsAsync):
             ops.Call: self._call,
             ops.Act: _act,
             ops.Wait: self._wait,
+            ops.Sleep: self._sleep,
+            ops.Rouse: self._rouse,
             ops.Post: self._post,
             ops.Posted: self._posted,
             ops.Stopping: self._stopping,
@@ -335,13 +320,39 @@ class AsyncPostgresDriver(ops.RunsAsync):
         if delay is None or self._stop.is_set():
             return False
         if self._bell is not None and self._pause.is_rung(op.key):
-            if await _wait_rung(self._bell, delay):
+            file = None if self.connection.closed else self.connection.fileno()
+            if await wait_rung(self._bell, delay, file):
                 self._pause.again(op.key)
             return not self._stop.is_set()
         deadline = time.monotonic() + delay
         while (left := deadline - time.monotonic()) > 0 and not self._stop.is_set():  # noqa: ASYNC110 # set by a signal handler
             await asyncio.sleep(min(left, STOP_POLL_S))
         return not self._stop.is_set()
+
+    async def _sleep(self, op: ops.Sleep) -> ops.Rest:
+        delay = self._pause.falling_asleep(first=op.first)
+        if self._bell is None:
+            await asyncio.sleep(op.within_s or 0.0 if delay is None else delay)
+            return ops.Rest.WATCH if delay is None else ops.Rest.LOOK
+        if delay is not None:
+            if await wait_rung(self._bell, delay):
+                self._pause.woken(ops.Rest.LOOK)
+            return ops.Rest.LOOK
+        if op.within_s is None:
+            return ops.Rest.WATCH
+        with self._watch.asleep(self._bell, op, time.monotonic()) as sleeper:
+            rung = self._bell.is_rung()
+            while not (self._stop.is_set() or is_lost(self.connection.pgconn)):
+                rest = self._watch.verdict(sleeper, time.monotonic(), rung=rung)
+                if rest is not None:
+                    self._pause.woken(rest)
+                    return rest
+                delay = self._watch.delay_s(sleeper, time.monotonic())
+                rung = await doze(self._bell, delay, self.connection.fileno())
+        return ops.Rest.LOOK
+
+    async def _rouse(self, op: ops.Rouse) -> None:
+        self._watch.rouse(op.queues)
 
     async def _stopping(self, _: ops.Stopping) -> bool:
         return self._stop.is_set()

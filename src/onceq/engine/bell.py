@@ -26,10 +26,14 @@ if TYPE_CHECKING:
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16
+CALL_BYTES = 15
+"""Of what a sibling in this process sends: it is no ring, and no rubbish."""
 DRAIN_MAX = 64
 """At most so many datagrams are read at once: a flood costs this much of each wait, no more."""
 LISTEN_FROM_S = 0.01
 """Whoever waits so long in vain is worth a LISTEN connection: perhaps no datagram gets here."""
+DEAF_S = 0.05
+"""After rubbish nothing is heard for so long: a flood costs a look at the socket each time."""
 PARSED_MAX = 4096
 
 Address = tuple[str, int]
@@ -105,10 +109,9 @@ class Bell:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.bind((LOOPBACK, 0))
         self._socket.setblocking(False)  # noqa: FBT003 # the socket's own way
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
         self._token = secrets.token_bytes(TOKEN_BYTES)
-        self._wakes = wakes
+        self._call = secrets.token_bytes(CALL_BYTES)
+        self.wakes = wakes
         self._on_long_wait = on_long_wait
         self.port: int = self._socket.getsockname()[1]
         self.text = f"{host_key()} {self.port} {channel} {self._token.hex()}"
@@ -117,23 +120,43 @@ class Bell:
         """Returns what becomes readable when something arrives."""
         return self._socket.fileno()
 
-    def wait(self, timeout_s: float) -> bool:
+    def wait(self, timeout_s: float, other: int | None = None) -> bool:
         """Waits to be rung, at most this long; returns whether it was.
 
-        After rubbish it hears nothing for the rest of the time: a flood cannot keep it busy.
+        other: a file that ends the wait too when it can be read, as a lost connection can.
+
+        After rubbish it hears nothing for a while: a flood cannot keep it busy.
         """
         end = time.monotonic() + timeout_s
-        if not self._poll.poll(timeout_s * 1000):
+        found = self._await(timeout_s, other)
+        if self.fileno() not in found:
             return self.awoke(timeout_s, rung=False)
         if self.is_rung():
             return self.awoke(timeout_s, rung=True)
-        time.sleep(max(0.0, end - time.monotonic()))
+        time.sleep(min(DEAF_S, max(0.0, end - time.monotonic())))
         return self.awoke(timeout_s, rung=False)
+
+    def doze(self, timeout_s: float, other: int) -> bool:
+        """Waits as `wait`, or until another file can be read too; counts no end of a wait."""
+        self._await(timeout_s, other)
+        rubbish = self.wakes.rubbish
+        rung = self.is_rung()
+        if self.wakes.rubbish > rubbish and not rung:
+            time.sleep(min(DEAF_S, timeout_s))
+        return rung
+
+    def _await(self, timeout_s: float, other: int | None) -> set[int]:
+        """Waits until this or the other can be read, or has ended; returns which."""
+        poll = select.poll()
+        for fd in (self.fileno(), other):
+            if fd is not None:
+                poll.register(fd, select.POLLIN)
+        return {fd for fd, _ in poll.poll(timeout_s * 1000)}
 
     def awoke(self, timeout_s: float, *, rung: bool) -> bool:
         """Counts the end of a wait of this length, and returns what ended it."""
-        self._wakes.rung += rung
-        self._wakes.polled += not rung
+        self.wakes.rung += rung
+        self.wakes.polled += not rung
         if not rung and timeout_s >= LISTEN_FROM_S:
             self._on_long_wait()
         return rung
@@ -143,11 +166,20 @@ class Bell:
         rung = False
         with contextlib.suppress(BlockingIOError):  # nothing is left
             for _ in range(DRAIN_MAX):
-                if self._socket.recv(TOKEN_BYTES + 1) == self._token:
+                heard = self._socket.recv(TOKEN_BYTES + 1)
+                if heard == self._token:
                     rung = True
-                else:
-                    self._wakes.rubbish += 1
+                elif heard != self._call:
+                    self.wakes.rubbish += 1
         return rung
+
+    def call(self) -> None:
+        """Wakes whoever waits for this bell, in this process: it is not rung.
+
+        What does not fit into its socket wakes it all the same: the socket is full.
+        """
+        with contextlib.suppress(OSError):
+            self._socket.sendto(self._call, (LOOPBACK, self.port))
 
     def close(self) -> None:
         """Closes the socket; idempotent."""

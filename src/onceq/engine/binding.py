@@ -77,8 +77,14 @@ def _finished(rows: Sequence[Row]) -> ops.Finished:
     )
 
 
-def _finish_bells(rows: Sequence[Row]) -> list[str]:
-    return [row[2] for row in rows if row[0] is None and row[2] is not None]
+def _sighting(row: Row) -> ops.Sighting:
+    return ops.Sighting(
+        missing=row[0],
+        numbers=row[1],
+        ready=row[2],
+        due_s=row[3],
+        seen=ops.Observation(value=row[4], holders=row[5]),
+    )
 
 
 def _value(row: Row) -> Any:
@@ -130,10 +136,12 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ),
     ops.Dequeue: call(
         "dequeue",
-        "queue text, eid uuid, registrant_id integer, epoch bigint, tag bytea",
+        "queue text, eid uuid, registrant_id integer, epoch bigint, tag bytea, sleep boolean",
         _first(element),
         ELEMENT_COLUMNS,
     ),
+    ops.NextDue: call("next_due", "queue text", _scalar, writes=False),
+    ops.StopWaiting: call("dequeuer_wakes", "", _scalar, writes=False),
     ops.ReadElement: call(
         "read_element",
         "eid uuid",
@@ -187,6 +195,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "enqueue_tagged",
         f"{_WHO} queue text, body bytea, tag bytea, own_transaction boolean",
         _scalar,
+        bells=_bells_in(1),
     ),
     ops.ReadLast: call(
         "read_last",
@@ -221,6 +230,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         _ELEMENTS,
         ELEMENT_COLUMNS,
     ),
+    ops.NextExpiry: call("next_expiry", _WHO, _scalar, writes=False),
     ops.Acknowledge: call(
         "acknowledge",
         f"{_WHO} rids text[], ckpt bytea, s_rid text, s_no bigint, keep integer",
@@ -277,8 +287,9 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "incarnation bigint, queue_id integer, n integer, turn integer, alone boolean,"
         " everything boolean, may_lose boolean, slot integer, asleep integer[], sleep integer[],"
         " drowsy boolean",
-        _ELEMENTS,
+        _each_named(element),
         ELEMENT_COLUMNS,
+        bells=_unnamed(2),
     ),
     ops.Attend: call("attend", "slot integer, queue_ids integer[]", _scalar, writes=False),
     ops.Sweep: call(
@@ -286,6 +297,13 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "queue_ids integer[], value bigint, holders text[]",
         _one(lambda row: ops.Observation(value=row[0], holders=row[1])),
         writes=False,
+    ),
+    ops.Survey: call(
+        "survey",
+        "process uuid, queues text[], everything boolean, tidy boolean, value bigint,"
+        " holders text[]",
+        _one(_sighting),
+        "missing, numbers, ready, due_s, value, holders",
     ),
     ops.ClaimEid: call(
         "claim_eid",
@@ -300,7 +318,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         " slot integer, sleep integer[], drowsy boolean",
         _finished,
         ELEMENT_COLUMNS,
-        bells=_finish_bells,
+        bells=_unnamed(2),
     ),
     ops.AbortElement: call(
         "abort",

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onceq.engine.exchange import Line
     from onceq.engine.locate import Located
     from onceq.engine.waiting import Wakes
+    from onceq.engine.watch import Watch
     from onceq.model import ops
 
 T = TypeVar("T")
@@ -28,9 +29,9 @@ T = TypeVar("T")
 class Link:
     """A connection to a repository, and its driver.
 
-    wakes: of whoever waits on it, and is rung; None: nobody does. limit_s: the longest execution of
-    the handlers that run on it, after each commit of which the session is made like new; None
-    where none runs. driver_options: of PostgresDriver.
+    wakes: of whoever waits on it, and is rung; None: nobody does. watch: see `exchange.join`.
+    limit_s: the longest execution of the handlers that run on it, after each commit of which the
+    session is made like new; None where none runs. driver_options: of PostgresDriver.
     """
 
     def __init__(
@@ -39,12 +40,14 @@ class Link:
         repository: str,
         *,
         wakes: Wakes | None = None,
+        watch: Watch | None = None,
         limit_s: int | None = None,
         **driver_options: Any,
     ) -> None:
         self._located = located
         self._repository = repository
         self._wakes = wakes
+        self._watch = watch
         self._limit_s = limit_s
         self._options = driver_options
         self._patience: silence.Patience | None = None
@@ -74,7 +77,7 @@ class Link:
 
     def _begin(self, conninfo: str) -> PostgresDriver:
         with contextlib.ExitStack() as undo:
-            line = exchange.join(conninfo, self._wakes)
+            line = exchange.join(conninfo, self._wakes, self._watch)
             undo.callback(line.close)
             connection, again = open_session(
                 conninfo,

@@ -28,6 +28,7 @@ from onceq.engine.parts import Parts, Unstarted
 from onceq.engine.silence import OwnConnection
 from onceq.engine.statement import Binding, Row
 from onceq.engine.waiting import Pause
+from onceq.engine.watch import Watch, is_lost
 from onceq.errors import IllegalState, InvalidValue, OnceqError
 from onceq.model import ops
 
@@ -147,6 +148,7 @@ class PostgresDriver(ops.Runs):
         self._parts = Parts(repository)
         self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
+        self._watch = Watch() if line is None else line.watch
         self._verdict = session.Verdict(connection)
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Claim: self._claim,
@@ -162,6 +164,8 @@ class PostgresDriver(ops.Runs):
             ops.Call: self._call,
             ops.Act: _act,
             ops.Wait: self._wait,
+            ops.Sleep: self._sleep,
+            ops.Rouse: lambda op: self._watch.rouse(op.queues),
             ops.Post: self._post,
             ops.Posted: self._posted,
             ops.Stopping: lambda _: self._stop.is_set(),
@@ -355,9 +359,35 @@ class PostgresDriver(ops.Runs):
             return False
         if self._bell is None or not self._pause.is_rung(op.key):
             return not self._stop.wait(delay)
-        if self._bell.wait(delay):
+        if self._bell.wait(delay, self._file()):
             self._pause.again(op.key)
         return not self._stop.is_set()
+
+    def _file(self) -> int | None:
+        """The file of the connection, which can be read when that is lost; None: it is closed."""
+        return None if self.connection.closed else self.connection.fileno()
+
+    def _sleep(self, op: ops.Sleep) -> ops.Rest:
+        delay = self._pause.falling_asleep(first=op.first)
+        if self._bell is None:
+            self._stop.wait(op.within_s or 0.0 if delay is None else delay)
+            return ops.Rest.WATCH if delay is None else ops.Rest.LOOK
+        if delay is not None:
+            if self._bell.wait(delay):
+                self._pause.woken(ops.Rest.LOOK)
+            return ops.Rest.LOOK
+        if op.within_s is None:
+            return ops.Rest.WATCH
+        with self._watch.asleep(self._bell, op, time.monotonic()) as sleeper:
+            rung = self._bell.is_rung()
+            while not (self._stop.is_set() or is_lost(self.connection.pgconn)):
+                rest = self._watch.verdict(sleeper, time.monotonic(), rung=rung)
+                if rest is not None:
+                    self._pause.woken(rest)
+                    return rest
+                delay = self._watch.delay_s(sleeper, time.monotonic())
+                rung = self._bell.doze(delay, self.connection.fileno())
+        return ops.Rest.LOOK
 
 
 def _act(op: ops.Act) -> Any:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from onceq.engine.bell import Bell, Ringer
 from onceq.engine.listening import Listener
+from onceq.engine.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,11 +26,15 @@ _exchanges: dict[tuple[int, str], Exchange] = {}
 
 
 class Line:
-    """What one session has of its exchange. bell: its own, None if it is never rung."""
+    """What one session has of its exchange. bell: its own, None if it is never rung.
 
-    def __init__(self, exchange: Exchange, bell: Bell | None) -> None:
+    watch: of those that sleep together with it.
+    """
+
+    def __init__(self, exchange: Exchange, bell: Bell | None, watch: Watch) -> None:
         self._exchange = exchange
         self.bell = bell
+        self.watch = watch
 
     @property
     def bell_text(self) -> str | None:
@@ -58,12 +63,12 @@ class Exchange:
         self._bells: dict[int, Bell] = {}
         self._listener: Listener | None = None
 
-    def join(self, wakes: Wakes | None) -> Line:
+    def join(self, wakes: Wakes | None, watch: Watch) -> Line:
         """Returns a new line; under the lock of all exchanges."""
         bell = None if wakes is None else Bell(self.channel, wakes, self.listen)
         if bell is not None:
             self._bells[bell.port] = bell
-        line = Line(self, bell)
+        line = Line(self, bell, watch)
         self._lines.add(line)
         return line
 
@@ -101,14 +106,17 @@ class Exchange:
             self.ringer.ring([bell.text])
 
 
-def join(conninfo: str, wakes: Wakes | None) -> Line:
-    """Returns a line of this process to a database. wakes: of its bell; None: it has none."""
+def join(conninfo: str, wakes: Wakes | None, watch: Watch | None = None) -> Line:
+    """Returns a line of this process to a database. wakes: of its bell; None: it has none.
+
+    watch: of those that sleep together with it; None: it sleeps alone.
+    """
     key = (os.getpid(), conninfo)
     with _changing:
         exchange = _exchanges.get(key)
         if exchange is None:
             exchange = _exchanges[key] = Exchange(conninfo)
-        return exchange.join(wakes)
+        return exchange.join(wakes, watch or Watch())
 
 
 def count() -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from onceq.engine import silence
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.connection import Link
+from onceq.engine.waiting import Wakes
 from onceq.errors import CannotConnect, DeadlineExceeded
 
 if TYPE_CHECKING:
@@ -51,6 +52,9 @@ class Links:
         self._free: list[Link] = []
         self._is_open = False
 
+    def _new(self) -> Link:
+        return Link(self._located, self._repository, wakes=Wakes())
+
     def connect(self, timeout_s: float | None = None) -> None:
         """Connects once, so that what is wrong is said now: CannotConnect, SchemaMissing."""
         self._is_open = True
@@ -80,7 +84,7 @@ class Links:
         if not self._turns.acquire(timeout=wait_s or TURN_S):
             raise _no_turn(wait_s or TURN_S)
         try:
-            link = self._free.pop() if self._free else Link(self._located, self._repository)
+            link = self._free.pop() if self._free else self._new()
             try:
                 with link.bounded(patience):
                     link.reconnect()
@@ -113,6 +117,9 @@ class AsyncLinks:
         self._free: list[AsyncLink] = []
         self._is_open = False
 
+    def _new(self) -> AsyncLink:
+        return AsyncLink(self._located, self._repository, wakes=Wakes())
+
     async def connect(self, timeout_s: float | None = None) -> None:
         """See Links.connect."""
         self._is_open = True
@@ -141,7 +148,7 @@ class AsyncLinks:
         except TimeoutError as error:
             raise _no_turn(wait_s or TURN_S) from error
         try:
-            link = self._free.pop() if self._free else AsyncLink(self._located, self._repository)
+            link = self._free.pop() if self._free else self._new()
             try:
                 with link.bounded(patience):
                     await link.reconnect()

@@ -29,6 +29,7 @@ MIGRATIONS = (
     "0008_connected",
     "0009_traceback",
     "0010_retry_limit",
+    "0011_dequeuers",
 )
 FUNCTION_FILES = (
     "base",
@@ -42,6 +43,7 @@ FUNCTION_FILES = (
     "reply",
     "server",
     "takeover",
+    "survey",
     "registration",
     "client",
     "spark",

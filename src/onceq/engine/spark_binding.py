@@ -38,10 +38,6 @@ def _position(rows: Sequence[Row]) -> archive.ArchivePosition:
     return archive.ArchivePosition(epoch=row[0], archived=row[1], begun_at=row[2])
 
 
-def _bell(rows: Sequence[Row]) -> list[str]:
-    return [row[1] for row in rows if row[1] is not None]
-
-
 def _each_first(rows: Sequence[Row]) -> list[Any]:
     return [row[0] for row in rows]
 
@@ -154,6 +150,5 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
         " bodies bytea[], priorities smallint[], not_before bigint[], expires_at bigint[],"
         " correlation_ids text[], content_types text[], properties text[], content_type text",
         _scalar,
-        bells=_bell,
     ),
 }

@@ -1,12 +1,14 @@
 """How long to wait before looking again: short at first, then longer, up to a bound.
 
-Used by the drivers for `Wait`. Pure: the clock is a parameter.
+Used by the drivers for `Wait` and `Sleep`. Pure: the clock is a parameter.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from onceq.model.ops import Rest
 
 if TYPE_CHECKING:
     from onceq.model.ops import Wait
@@ -26,32 +28,38 @@ class Pace:
 
 POLLED = Pace(0.0003, 1.25)
 """Where nobody rings: a reply is seen a quarter of its own latency late, at most."""
-RUNG = Pace(0.002, 25.0)
+RUNG = Pace(0.002, 4.0)
 """Where somebody does. Still short at first: whoever commits just now looked for sleepers before
 this one was among them, and rings nobody."""
-RUNG_PACES = {"idle": RUNG, "receive": RUNG, "reply": Pace(0.04, 1.25)}
+RUNG_PACES = {"receive": RUNG, "dequeue": RUNG, "reply": Pace(0.04, 4.0)}
 """What is waited for with a bell. A reply: by one who slept before the request was there."""
+LONGEST_RUNG_S = 1.5
+"""With a bell: a ring that was lost is found out so much later, at most."""
+FALLING_ASLEEP_S = (0.002, 0.008, 0.032)
+"""How long a server session that falls asleep waits before each of its looks; then it sleeps."""
 
 
 @dataclass(slots=True)
 class Wakes:
     """How waits of a session with a bell ended: by a ring, or by their time.
 
-    rubbish: datagrams that were no ring.
+    called: by a sibling in its process. rubbish: datagrams that were no ring.
     """
 
     rung: int = 0
     polled: int = 0
+    called: int = 0
     rubbish: int = 0
 
 
 class Pause:
     """One series of growing waits at a time, for each of several keys. rung: there is a bell."""
 
-    __slots__ = ("_deadlines", "_delays", "_rung")
+    __slots__ = ("_deadlines", "_delays", "_looks", "_rung")
 
     def __init__(self, *, rung: bool = False) -> None:
         self._rung = rung
+        self._looks = 0
         self._delays: dict[str, float] = {}
         self._deadlines: dict[str, float | None] = {}
 
@@ -61,7 +69,8 @@ class Pause:
 
     def next(self, op: Wait, now: float) -> float | None:
         """Returns the seconds to wait; None when the series' deadline has passed."""
-        pace = RUNG_PACES[op.key] if self.is_rung(op.key) else POLLED
+        is_rung = self.is_rung(op.key)
+        pace = RUNG_PACES[op.key] if is_rung else POLLED
         if op.first or op.key not in self._delays:
             self._delays[op.key] = pace.first_s
             self._deadlines[op.key] = None if op.timeout_s is None else now + op.timeout_s
@@ -69,9 +78,23 @@ class Pause:
         if deadline is not None and now >= deadline:
             return None
         delay = self._delays[op.key]
-        longest = LONGEST_S.get(op.key, LONGEST_DEFAULT_S)
+        longest = LONGEST_RUNG_S if is_rung else LONGEST_S.get(op.key, LONGEST_DEFAULT_S)
         self._delays[op.key] = min(delay * pace.growth, longest)
-        return delay if deadline is None else min(delay, deadline - now)
+        bounds = (op.within_s, None if deadline is None else deadline - now)
+        return min([delay, *(bound for bound in bounds if bound is not None)])
+
+    def falling_asleep(self, *, first: bool) -> float | None:
+        """Returns how long to wait before the next look of one that falls asleep; None: it has."""
+        self._looks = 0 if first else self._looks
+        if self._looks == len(FALLING_ASLEEP_S):
+            return None
+        self._looks += 1
+        return FALLING_ASLEEP_S[self._looks - 1]
+
+    def woken(self, rest: Rest) -> None:
+        """Has it fall asleep anew when it was woken to look."""
+        if rest is not Rest.WATCH:
+            self._looks = 0
 
     def again(self, key: str) -> None:
         """Begins the series anew, with its deadline: there was a ring."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from onceq.engine.connection import Link
+from onceq.engine.waiting import Wakes
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import parquet, program
 from onceq.files.disk import DISK
@@ -145,7 +146,7 @@ def collect(
     """
     names.check_id("client", order.client)
     with reached(located) as there:
-        link = Link(there, repository)
+        link = Link(there, repository, wakes=Wakes())
         return collect_by(PersistentClient(link, order.client, order.told), order)
 
 

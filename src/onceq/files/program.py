@@ -8,7 +8,7 @@ former life, a rid sent again gets the same answer, a reply stays until it is ac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -26,7 +26,10 @@ REFUSED_ALONE = (errors.RidReused, errors.TooLarge, errors.InvalidValue)
 
 @dataclass(slots=True)
 class Life:
-    """One life of a client. send_no: of its last send. new: nobody ever connected by that name."""
+    """One life of a client. send_no: of its last send. new: nobody ever connected by that name.
+
+    asleep: it is registered so, and is rung when a reply comes.
+    """
 
     client: str
     registrant_id: int
@@ -35,6 +38,7 @@ class Life:
     s_rid: str | None
     ckpt: bytes | None
     new: bool
+    asleep: bool = False
 
 
 def begin(client: str) -> ops.Program[Life]:
@@ -121,10 +125,12 @@ def take_replies(life: Life, limit: int, timeout_s: float | None) -> ops.Program
         limit=limit,
     )
     first = True
-    while not (found := (yield from op)):
+    while not (found := (yield from replace(op, asleep=life.asleep, sleep=not life.asleep))):
+        life.asleep = True
         if not (yield from ops.Wait(key="receive", first=first, timeout_s=timeout_s)):
             return []
         first = False
+    life.asleep = False
     return found
 
 

@@ -5,7 +5,7 @@ Run by QueueManager and AsyncQueueManager.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -58,8 +58,12 @@ def _differs(name: str, there: QueueSettings, declared: QueueSettings) -> bool:
 
 def take_over(process: UUID) -> ops.Program[None]:
     """Takes over from the processes that are missing; says what this machine knows of them."""
-    if not (yield from ops.TakeOver(process=process)):
-        return
+    if (yield from ops.TakeOver(process=process)):
+        yield from judge_missing()
+
+
+def judge_missing() -> ops.Program[None]:
+    """Says what this machine knows of the processes that are missing."""
     for missing in (yield from ops.FindMissing()):
         alive = yield from ops.IsAlive(identity=missing.identity)
         if alive is not None:
@@ -75,13 +79,32 @@ def show(queue: str) -> ops.Program[QueueInfo]:
     return found[0]
 
 
+SETTLED = 3
+"""After so many waits of a dequeue the next are long: it asks when the next element is due."""
+
+
 def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | None]:
-    """Dequeues, waiting up to timeout_s for an element; None when none came."""
-    first = True
-    while (element := (yield from op)) is None:
-        if not (yield from ops.Wait(key="dequeue", first=first, timeout_s=timeout_s)):
-            return None
-        first = False
+    """Dequeues, waiting up to timeout_s for an element; None when none came.
+
+    Whoever waits for a certain one is not rung: a ring for another would be lost with it.
+    """
+    rings = op.eid is None
+    key = "dequeue" if rings else "claim"
+    waits = 0
+    try:
+        while (element := (yield from replace(op, sleep=rings and waits > 0))) is None:
+            due_s = None
+            if rings and waits >= SETTLED:
+                due_s = yield from ops.NextDue(queue=op.queue)
+            wait = ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s, within_s=due_s)
+            if not (yield from wait):
+                break
+            waits += 1
+    except errors.UsageError:
+        yield from ops.StopWaiting()
+        raise
+    if element is None and rings and waits > 0:
+        yield from ops.StopWaiting()
     return element
 
 

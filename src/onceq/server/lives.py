@@ -24,6 +24,7 @@ from onceq.server.program import ServerSession, serve
 
 if TYPE_CHECKING:
     from onceq.engine.locate import Located
+    from onceq.engine.watch import Watch
     from onceq.model.queue import Handled
 
 log = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ LOST = (errors.OperatingError, DatabaseError)
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a process serves: the database, the repository, its gate, its stop.
+    """Where a process serves: the database, the repository, its gate, its stop, its watch.
 
     grace_s: how much longer than its limit the database lets an execution be, for the supervisor.
     """
@@ -59,6 +60,7 @@ class Site:
     repository: str
     gate: Gate
     stop: threading.Event
+    watch: Watch
     grace_s: int = 0
 
 
@@ -157,6 +159,7 @@ def _options(
     return {
         "stop": site.stop,
         "gate": site.gate,
+        "watch": site.watch,
         "limit_s": min(max(limit_s(one) for one in handled) + site.grace_s, LIMIT_LONGEST_S),
         "wakes": session.wakes,
     }

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.engine.waiting import Wakes
-from onceq.manager.program import take_over
+from onceq.manager.program import judge_missing, take_over
 from onceq.model import ops
 from onceq.server.execution import Execution, Width, execute
 
@@ -27,11 +27,15 @@ TURNS = 2**30
 TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many executions."""
 LOOK_AT_EVERYTHING = 16
-"""An idle session looks below the low-water marks too after every so many waits."""
+"""Every so many surveys of a session look below the low-water marks too."""
 NO_QUEUE = 0
 """The number of no queue: nothing is ever claimed from it."""
-LOOK_AGAIN_IDLE = 64
-"""An idle session asks after so many waits whether its queues were destroyed and made anew."""
+SURVEY_EVERY_S = 1.0
+"""An idle process looks so often by itself: for the dead, for rings that were lost."""
+SURVEY_SOON_S = 0.25
+"""And so often while a process is missing that may yet be found dead."""
+SURVEY_AT_ONCE_S = 0.025
+"""Or when there is something that could not be claimed a moment ago; doubled each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +66,18 @@ class Counts:
 class ServerSession:
     """One of a process's sessions. incarnation: of its present or last life; None: not yet born.
 
-    process: of the whole process. identity: as OpenIncarnation has it. fault_in_row: whether the
-    last execution met a fault. gave_back: whether something that was claimed could not begin.
-    missing, stopped: which of its queues are not there, or are stopped for dequeue. wakes: how its
-    waits ended. tell: is told what befalls it, and must be quick; None: nobody is.
+    process: of the whole process. watched: all queues that this serves; (): those of this session.
+    identity: as OpenIncarnation has it. fault_in_row: whether the last execution met a fault.
+    gave_back: whether something that was claimed could not begin. missing, stopped: which of its
+    queues are not there, or are stopped for dequeue. wakes: how its waits ended. tell: is told what
+    befalls it, and must be quick; None: nobody is.
     """
 
     process: UUID
     host: str
     pid: int
     served: tuple[Served, ...]
+    watched: tuple[str, ...] = ()
     identity: str | None = None
     incarnation: int | None = None
     fault_in_row: bool = False
@@ -82,6 +88,11 @@ class ServerSession:
     counts: Counts = field(default_factory=Counts)
     wakes: Wakes = field(default_factory=Wakes)
 
+    @property
+    def names(self) -> list[str]:
+        """The queues that this session serves."""
+        return [one.queue for one in self.served]
+
 
 @dataclass(slots=True, kw_only=True)
 class Looks:
@@ -90,8 +101,10 @@ class Looks:
     turns: the number of each queue's last claim: its lanes come first in turn, whatever the other
     queues do. widths: how many are claimed from each at once. misses: looks in a row that found
     nothing. They count anew when it falls asleep. hits: looks in a row that found something.
-    waits: how often it has waited since the last of them.
+    waits: how often it has slept since the last of them.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
+    surveys: how many it has made; everything: the last looked below the marks too. vain: how many
+    in a row saw what it could not claim.
     """
 
     queue_ids: list[int]
@@ -103,6 +116,9 @@ class Looks:
     waits: int = 0
     claims: int = 0
     executions: int = 0
+    surveys: int = 0
+    vain: int = 0
+    everything: bool = False
     asleep: list[int] | None = None
     seen: ops.Observation | None = None
 
@@ -135,7 +151,7 @@ class Looks:
     def note(self, found: list[Element], sleep: list[int] | None) -> None:
         """Takes note of what a claim came to; it was to fall asleep on `sleep` if on nothing."""
         if found:
-            self.misses = self.waits = 0
+            self.misses = self.waits = self.vain = 0
             self.hits += 1
             self.claims += 1
             self.asleep = None
@@ -160,7 +176,8 @@ def serve(session: ServerSession) -> ops.Program[None]:
     session.counts.lives += 1
     looks = Looks.of(session, life)
     yield from take_over(session.process)
-    yield from _attend(session, life, looks)
+    yield from _attend(life, looks, (yield from _queue_ids(session)))
+    yield from _sweep(looks)
     while not (yield from ops.Stopping()):
         at, pending = yield from _look(life, looks)
         while pending and not (yield from ops.Stopping()):
@@ -232,7 +249,7 @@ def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[El
         n=looks.widths[at].now,
         turn=looks.next_turn(at),
         alone=True,
-        everything=looks.waits % LOOK_AT_EVERYTHING == LOOK_AT_EVERYTHING - 1,
+        everything=looks.everything,
         may_lose=looks.claims > 0,
         slot=life.slot,
         asleep=looks.asleep,
@@ -253,25 +270,78 @@ def _sweep(looks: Looks) -> ops.Program[None]:
 
 
 def _idle(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
-    """Does what there is time for now, and waits to be rung, or a little."""
-    if looks.waits > 0:  # not before the first wait: work may come at once
-        yield from take_over(session.process)
-        yield from _sweep(looks)
-    if looks.waits % LOOK_AGAIN_IDLE == LOOK_AGAIN_IDLE - 1:
-        yield from _attend(session, life, looks)
-    yield from ops.Wait(key="idle", first=looks.waits == 0)
-    looks.waits += 1
+    """Sleeps until there may be something to claim; surveys when it is this session's turn."""
+    within_s = None
+    while True:
+        rest = yield from ops.Sleep(queues=session.names, first=looks.waits == 0, within_s=within_s)
+        looks.waits += 1
+        if rest is not ops.Rest.WATCH:
+            break
+        sighting = yield from _survey(session, life, looks, tidy=within_s is None)
+        ready = [name for name in _ready(session, sighting) if name in session.names]
+        if looks.asleep is None or (ready and within_s is not None):
+            return
+        looks.vain = looks.vain + 1 if ready else 0
+        within_s = _until_next(sighting, looks.vain)
+    if rest is ops.Rest.ATTEND or NO_QUEUE in looks.queue_ids:
+        yield from _attend(life, looks, (yield from _queue_ids(session)))
 
 
-def _attend(session: ServerSession, life: ops.Incarnation, looks: Looks) -> ops.Program[None]:
+def _watched(session: ServerSession) -> list[str]:
+    return list(session.watched) or session.names
+
+
+def _ready(session: ServerSession, sighting: ops.Sighting) -> list[str]:
+    return [name for name, ready in zip(_watched(session), sighting.ready, strict=True) if ready]
+
+
+def _until_next(sighting: ops.Sighting, vain: int) -> float:
+    """Returns in how many seconds to survey next. vain: see Looks."""
+    within_s = SURVEY_SOON_S if sighting.missing else SURVEY_EVERY_S
+    if vain > 0:
+        within_s = min(within_s, SURVEY_AT_ONCE_S * 2**vain)
+    return within_s if sighting.due_s is None else min(within_s, sighting.due_s)
+
+
+def _survey(
+    session: ServerSession, life: ops.Incarnation, looks: Looks, *, tidy: bool
+) -> ops.Program[ops.Sighting]:
+    """Looks for all of this process that sleep, and calls those for whom there is something."""
+    seen = looks.seen
+    looks.surveys += 1
+    looks.everything = looks.surveys % LOOK_AT_EVERYTHING == 0
+    watched = _watched(session)
+    sighting = yield from ops.Survey(
+        process=session.process,
+        queues=watched,
+        everything=looks.everything,
+        tidy=tidy,
+        value=None if seen is None else seen.value,
+        holders=[] if seen is None else seen.holders,
+    )
+    looks.seen = sighting.seen
+    if sighting.missing:
+        yield from judge_missing()
+    numbers = dict(zip(watched, sighting.numbers, strict=True))
+    if (yield from _attend(life, looks, [numbers[name] for name in session.names])):
+        session.missing = [name for name in session.names if numbers[name] == NO_QUEUE]
+        yield from ops.Rouse(queues=None)
+    others = [name for name in _ready(session, sighting) if name not in session.names]
+    if others:
+        yield from ops.Rouse(queues=others)
+    return sighting
+
+
+def _attend(life: ops.Incarnation, looks: Looks, found: list[int]) -> ops.Program[bool]:
     """Notes which queues there are now: one may have been destroyed, and made anew."""
-    found = yield from _queue_ids(session)
-    if found != looks.queue_ids:
+    changed = found != looks.queue_ids
+    if changed:
         if looks.asleep is not None:  # on what it served until now
             yield from ops.Attend(slot=life.slot, queue_ids=looks.queue_ids)
             looks.asleep, looks.misses = None, 0
         looks.queue_ids = found
         yield from ops.Attend(slot=life.slot, queue_ids=found)
+    return changed
 
 
 def _queue_ids(session: ServerSession) -> ops.Program[list[int]]:

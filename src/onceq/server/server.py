@@ -11,7 +11,7 @@ import logging
 import signal
 import threading
 import uuid
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,10 @@ from onceq.engine.gate import Gate
 from onceq.engine.identity import own_identity
 from onceq.engine.locate import locate
 from onceq.engine.migrate import apply_with
+from onceq.engine.watch import Watch
 from onceq.manager.program import declare
 from onceq.model import names, ops
-from onceq.server.lives import SUPERVISED_GRACE_S, Site, live, live_async
+from onceq.server.lives import SUPERVISED_GRACE_S, Site, limit_s, live, live_async
 from onceq.server.program import Served, ServerSession
 from onceq.server.reporting import OnError, Reporter, checked
 
@@ -38,15 +39,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CONCURRENCY_MAX = 1000
-LOOK_S = 0.2
-"""How often `run` looks whether it is to stop; the sessions themselves notice at once."""
+LOOK_S = 1.0
+"""How often `run` looks whether a queue is missing; stops and ends it notices at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatistics:
     """What a server has done since it began to run. lives: sessions begun, after losses too.
 
-    rung, polled: waits of idle sessions that a ring ended, and that ended by themselves.
+    rung, polled, called: waits of idle sessions that a ring ended, that ended by themselves, and
+    that a sibling ended.
     """
 
     done: int
@@ -56,6 +58,7 @@ class ServerStatistics:
     lives: int
     rung: int
     polled: int
+    called: int
 
 
 class Server:
@@ -85,6 +88,7 @@ class Server:
         self.stop_timeout_s = stop_timeout_s
         self.on_error = checked(on_error)
         self._stop = threading.Event()
+        self._watch = Watch(min(limit_s(one) for one in handled) / 2)
         self._sessions: list[ServerSession] = []
         self._process = uuid.uuid4()
 
@@ -94,6 +98,7 @@ class Server:
         Safe in a signal handler.
         """
         self._stop.set()
+        self._watch.rouse(None)
 
     def statistics(self) -> ServerStatistics:
         """Returns what has been done so far."""
@@ -104,6 +109,7 @@ class Server:
             **{name: sum(getattr(c, name) for c in counts) for name in fields},
             rung=sum(one.rung for one in wakes),
             polled=sum(one.polled for one in wakes),
+            called=sum(one.called for one in wakes),
         )
 
     def run(
@@ -125,7 +131,9 @@ class Server:
             self._declare(located, repository)
             self._process = process or uuid.uuid4()
             grace_s = 0 if process is None else SUPERVISED_GRACE_S
-            finished = self._report(Site(located, repository, Gate(), self._stop, grace_s))
+            finished = self._report(
+                Site(located, repository, Gate(), self._stop, self._watch, grace_s)
+            )
             if finished:  # else an abandoned handler's thread must still see the stop
                 self._stop.clear()
             return finished
@@ -186,11 +194,10 @@ class Server:
 
     def _run(self, site: Site, reporter: Reporter) -> bool:
         futures = self._begin(site, reporter)
-        ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
-        while not self._stop.is_set() and not ended.done:
+        for future in futures:
+            future.add_done_callback(lambda _: self.stop())
+        while not self._stop.wait(LOOK_S):
             reporter.look(self._sessions)
-            ended = wait(futures, timeout=LOOK_S, return_when=FIRST_EXCEPTION)
-        self._stop.set()
         ended = wait(futures, timeout=self.stop_timeout_s)
         if ended.not_done:
             self._abandon(site)
@@ -218,6 +225,7 @@ class Server:
             host=host,
             pid=pid,
             identity=own_identity(),
+            watched=tuple(one.queue.name for one in self.handled),
             served=tuple(
                 Served(one.queue.name, one.isolation, one.batch, one.effects) for one in handled
             ),

@@ -100,6 +100,8 @@ class MemoryDriver:
             ops.Call: lambda op: self._calls[op.queue](op.element, self),
             ops.Act: lambda op: op.act(),
             ops.Wait: self._wait,
+            ops.Sleep: self._sleep,
+            ops.Rouse: lambda _: None,
             ops.Post: self._post,
             ops.Posted: self._posted,
             ops.Stopping: lambda _: self._stop(),
@@ -222,6 +224,18 @@ class MemoryDriver:
         """Returns how long to wait now; None: the deadline has passed, or a stop is due."""
         delay = self._pause.next(op, self._clock.seconds)
         return None if self._stop() else delay
+
+    def sleep_s(self, op: ops.Sleep) -> tuple[float, ops.Rest]:
+        """Returns how long to sleep now, and why to wake then: nobody is rung or called here."""
+        delay = self._pause.falling_asleep(first=op.first)
+        if delay is None and not self._stop():
+            return op.within_s or 0.0, ops.Rest.WATCH
+        return delay or 0.0, ops.Rest.LOOK
+
+    def _sleep(self, op: ops.Sleep) -> ops.Rest:
+        delay, rest = self.sleep_s(op)
+        self._clock.advance(delay)
+        return rest
 
     def _wait(self, op: ops.Wait) -> bool:
         delay = self.wait_s(op)

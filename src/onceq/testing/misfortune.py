@@ -37,7 +37,7 @@ The others are spent by then, while `submit` runs.
 """
 USUALLY = 0.1
 CHANCES = {
-    **dict.fromkeys(("Claim", "Sweep", "TakeOver", "ListQueues", "Receive"), 0.04),
+    **dict.fromkeys(("Claim", "Survey", "ListQueues", "Receive"), 0.04),
     **dict.fromkeys(
         (
             *("BeginWork", "FindRequests", "Identify", "ListAttempts"),
@@ -217,7 +217,7 @@ class Misfortune(Cast):
 
     def _faults_of(self, actor: Actor, op: ops.Op[Any]) -> tuple[str, ...]:
         """Returns the faults that may hit an Op of a participant."""
-        if isinstance(op, (ops.Wait, ops.Stopping, ops.IsAlive, steps.Renew)):
+        if isinstance(op, (ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive, steps.Renew)):
             return ()
         machine = ("power cut",) if actor.machine is not None else ()
         if isinstance(op, steps.DiskStep):

@@ -162,6 +162,11 @@ class Simulation(Misfortune):
                 actor.rung_at = self.oracle.version + self._chance.randint(1, self._rings)
                 actor.wakes_at = self.world.clock.seconds + delay_s
             return delay_s is not None
+        if isinstance(op, ops.Sleep):
+            delay_s, rest = actor.driver.sleep_s(op)
+            actor.rung_at = self.oracle.version + self._chance.randint(1, self._rings)
+            actor.wakes_at = self.world.clock.seconds + delay_s
+            return rest
         return self._perform(actor, op) if fault is None else self._suffer(actor, op, fault)
 
     def _block(self, actor: Actor, op: ops.Op[Any]) -> None:

@@ -151,6 +151,17 @@ class Receive(Op[list[Element]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NextExpiry(Op[float | None]):
+    """In how many seconds the next request that nobody has claimed expires; None: none does.
+
+    Less than 0: it has, and the next Receive makes its reply. Fenced.
+    """
+
+    registrant_id: int
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge(Op[int]):
     """Removes replies that the client has recorded; the last counts as received last. Fenced.
 

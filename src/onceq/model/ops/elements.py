@@ -42,7 +42,8 @@ class EnqueueMany(Op[list[UUID]]):
 class Dequeue(Op[Element | None]):
     """Dequeues an element that owes no reply, outside any transaction; None: none is ready.
 
-    With a registrant, tagged. IllegalState when the element owes a reply.
+    With a registrant, tagged. sleep: it falls asleep, and is rung when something comes; it wakes
+    when it gets something, or by StopWaiting. IllegalState when the element owes a reply.
     """
 
     queue: str
@@ -50,6 +51,19 @@ class Dequeue(Op[Element | None]):
     registrant_id: int | None = None
     epoch: int | None = None
     tag: bytes | None = None
+    sleep: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextDue(Op[float | None]):
+    """In how many seconds the next element of a queue becomes due; None: nothing waits for that."""
+
+    queue: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopWaiting(Op[bool]):
+    """Wakes a session that fell asleep in a Dequeue and got nothing; whether it was asleep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,6 +138,68 @@ class Sweep(Op[Observation]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What a survey saw. missing: processes that were missing. numbers: of the queues; 0: no such.
+
+    ready: whether a claim would find something now, by queue. due_s: when the next becomes due.
+    seen: for the next sweep or survey.
+    """
+
+    missing: int
+    numbers: list[int]
+    ready: list[bool]
+    due_s: float | None
+    seen: Observation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey(Op[Sighting]):
+    """Takes over, sweeps, and looks into queues by name: for all the sleepers of a process.
+
+    everything: below the low-water marks too. tidy: ends what a handler left in this session.
+    value, holders: as for Sweep.
+    """
+
+    process: UUID
+    queues: list[str]
+    everything: bool
+    tidy: bool
+    value: int | None
+    holders: list[str]
+
+
+class Rest(StrEnum):
+    """Why a sleeper wakes. LOOK: there may be something to claim. WATCH: to survey for all.
+
+    ATTEND: the queues are others now.
+    """
+
+    LOOK = "look"
+    WATCH = "watch"
+    ATTEND = "attend"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sleep(Op[Rest]):
+    """Sleeps until there may be something to do: a ring, a call of a sibling, a stop; or WATCH.
+
+    The first few of a series are short, and end by LOOK. Then one of the process keeps watch: who
+    has come last. queues: that it serves. within_s: when to survey next; None: at once.
+    """
+
+    queues: list[str]
+    first: bool
+    within_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rouse(Op[None]):
+    """Calls siblings in this process that sleep: one for each queue; None: all, to attend."""
+
+    queues: list[str] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimEid(Op[Element | None]):
     """Claims the element of a queue with this eid.
 
@@ -279,9 +341,11 @@ class Wait(Op[bool]):
     """Waits a little for something to change; False when the deadline has passed or a stop is due.
 
     key: what is waited for, so that repeated waits can grow longer. timeout_s: of the whole
-    series of waits that began with `first`; None: for ever (until a stop).
+    series of waits that began with `first`; None: for ever (until a stop). within_s: this wait is
+    no longer than that.
     """
 
     key: str
     first: bool
     timeout_s: float | None = None
+    within_s: float | None = None

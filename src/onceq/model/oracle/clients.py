@@ -318,6 +318,18 @@ def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]
     ]
 
 
+def next_expiry(state: State, tx: Transaction, op: ops.NextExpiry) -> float | None:
+    """Answers NextExpiry."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    now = state.now()
+    left = [
+        (row.expires_at - now).total_seconds()
+        for row in own_rows(state, tx, op.registrant_id)
+        if row.expires_at is not None and row.claimed_by is None and row.role == "request"
+    ]
+    return min(left, default=None)
+
+
 def _expire_requests(state: State, tx: Transaction, registrant_id: int) -> None:
     now = state.now()
     for row in own_rows(state, tx, registrant_id):

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def settle(state: State, tx: Transaction, op: ops.Settle) -> bool:
-    """Answers Settle: every commit here is synchronous."""
+def settle(state: State, tx: Transaction, op: ops.Settle | ops.StopWaiting) -> bool:
+    """Answers Settle, as every commit here is synchronous, and StopWaiting, as nobody is rung."""
     del state, tx, op
     return True
 
@@ -44,6 +44,8 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Enqueue: queues.enqueue,
     ops.EnqueueMany: queues.enqueue_many,
     ops.Dequeue: registrations.dequeue,
+    ops.NextDue: servers.next_due,
+    ops.StopWaiting: settle,
     ops.ReadElement: queues.read_element,
     ops.Take: queues.take,
     ops.AbortTaken: queues.abort_taken,
@@ -63,6 +65,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Send: clients.send,
     ops.SendMany: clients.send_many,
     ops.Receive: clients.receive,
+    ops.NextExpiry: clients.next_expiry,
     ops.Acknowledge: clients.acknowledge,
     ops.Outstanding: clients.outstanding,
     ops.LastUser: clients.last_user,
@@ -81,6 +84,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Judge: takeover.judge,
     ops.Claim: servers.claim,
     ops.ClaimEid: servers.claim_eid,
+    ops.Survey: servers.survey,
     ops.Start: executions.start,
     ops.Keep: executions.keep,
     ops.Undo: executions.undo,

@@ -24,9 +24,10 @@ from onceq.model.oracle.state import (
     SERVED_ROLES,
     State,
     expire,
+    find_queue,
     to_element,
 )
-from onceq.model.oracle.takeover import row_of
+from onceq.model.oracle.takeover import row_of, take_over_missing
 
 SUSPECT_PATIENCE = timedelta(seconds=1)
 GROUPS_IN_TURN = (
@@ -174,6 +175,62 @@ def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None
     """Answers ClaimEid."""
     row = claim_row(state, tx, op)
     return None if row is None else to_element(row)
+
+
+def survey(state: State, tx: Transaction, op: ops.Survey) -> ops.Sighting:
+    """Answers Survey. There are no low-water marks here."""
+    missing = take_over_missing(state, tx, op.process)
+    known = {row.name: row.queue_id for row in state.queues.seen(tx) if not row.destroyed}
+    numbers = [known.get(name, 0) for name in op.queues]
+    due = [one for queue_id in numbers if (one := _due_in(state, tx, queue_id)) is not None]
+    return ops.Sighting(
+        missing=missing,
+        numbers=numbers,
+        ready=[_is_ready(state, tx, queue_id) for queue_id in numbers],
+        due_s=min(due, default=None),
+        seen=ops.Observation(value=op.value or 0, holders=[]),
+    )
+
+
+def next_due(state: State, tx: Transaction, op: ops.NextDue) -> float | None:
+    """Answers NextDue."""
+    return _due_in(state, tx, find_queue(state, tx, op.queue).queue_id)
+
+
+def _waiting_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
+    """Returns what is unclaimed in a queue that servers may claim from, locked or not."""
+    queue = state.queues.get(tx, queue_id)
+    if queue is None or not queue.dequeue_started or queue.kind == "reply":
+        return []
+    return [
+        row
+        for row in state.elements.seen(tx)
+        if row.queue_id == queue_id and row.claimed_by is None and row.lane <= SUSPECT_LANE
+    ]
+
+
+def _is_ready(state: State, tx: Transaction, queue_id: int) -> bool:
+    """Returns whether a claim would find something now; of suspects, whether one may run."""
+    now = state.now()
+    waiting = [
+        row
+        for row in _waiting_in(state, tx, queue_id)
+        if row.lane <= FRESH_LANES_END or (row.not_before or now) <= now
+    ]
+    if any(row.lane != SUSPECT_LANE for row in waiting):
+        return True
+    return bool(waiting) and _may_claim_suspect(state, tx, 0)
+
+
+def _due_in(state: State, tx: Transaction, queue_id: int) -> float | None:
+    """Returns in how many seconds the next becomes due; None: none waits for its time."""
+    now = state.now()
+    later = [
+        row.not_before
+        for row in _waiting_in(state, tx, queue_id)
+        if row.lane > FRESH_LANES_END and row.not_before is not None and row.not_before > now
+    ]
+    return (min(later) - now).total_seconds() if later else None
 
 
 # --- what costs time only, and has no meaning here ------------------------------------------------

@@ -39,7 +39,7 @@ def open_incarnation(state: State, tx: Transaction, op: ops.OpenIncarnation) -> 
     former = row_of(state, tx, op.former)
     if former is not None:
         _take_over_slot(state, tx, former, _broken_by(state, tx, former))
-    _take_over_missing(state, tx, op.process)
+    take_over_missing(state, tx, op.process)
     slot = 1
     while not _free(state, tx, slot) or state.servers.get(tx, slot) is not None:
         slot += 1
@@ -120,10 +120,10 @@ def revoke(
 
 def take_over(state: State, tx: Transaction, op: ops.TakeOver) -> int:
     """Answers TakeOver."""
-    return _take_over_missing(state, tx, op.process)
+    return take_over_missing(state, tx, op.process)
 
 
-def _take_over_missing(state: State, tx: Transaction, process: UUID) -> int:
+def take_over_missing(state: State, tx: Transaction, process: UUID) -> int:
     """Takes over this process's broken sessions, and the processes that are missing; how many."""
     for row in state.servers.seen(tx):
         if row.process == process and row.backend != tx.backend and _free(state, tx, row.slot):

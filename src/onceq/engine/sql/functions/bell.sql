@@ -1,6 +1,7 @@
 -- Wake-up (ADR 9): who sleeps, and where to ring. A hint only: whoever sleeps also looks by itself.
--- Tables: server (read, queue_ids written). Locks: advisory, of the session, shared,
--- held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot),
+-- Whatever makes an element claimable, or due sooner, rings: docs/maintainers/rings.md has all of it.
+-- Tables: server (read, queue_ids written), queue, element (read), dequeuer (written). Locks: advisory, of the session, shared,
+-- held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot), (oid of dequeuer_pkey, backend),
 -- (oid of registrant_pkey, registrant). They are in memory, go with the session, and nobody waits for
 -- them: whoever asks whether somebody sleeps tries the exclusive one, and lets it go at once.
 
@@ -83,7 +84,51 @@ begin
         continue when pg_try_advisory_lock(class, s.slot) and pg_advisory_unlock(class, s.slot);
         return onceq.call(s.bell, p_own_transaction);
     end loop;
+    class := 'onceq.dequeuer_pkey'::regclass::oid::integer;
+    for s in select backend_pid, bell from onceq.dequeuer where queue_id = p_queue_id order by random() loop
+        continue when pg_try_advisory_lock(class, s.backend_pid) and pg_advisory_unlock(class, s.backend_pid);
+        return onceq.call(s.bell, p_own_transaction);
+    end loop;
     return null;
+end $$;
+
+-- Registers a session that dequeues from a queue as asleep, if it has a bell; rows of the dead go.
+create or replace function onceq.dequeuer_falls_asleep(p_queue_id integer) returns void
+language plpgsql volatile as $$
+declare class integer := 'onceq.dequeuer_pkey'::regclass::oid::integer;
+begin
+    if exists (select from onceq.dequeuer where backend_pid = pg_backend_pid() and queue_id = p_queue_id)
+            and onceq.holds('onceq.dequeuer_pkey', pg_backend_pid()) then
+        return;
+    end if;
+    perform onceq.dequeuer_wakes();
+    delete from onceq.dequeuer d
+        where pg_try_advisory_lock(class, d.backend_pid) and pg_advisory_unlock(class, d.backend_pid);
+    insert into onceq.dequeuer select pg_backend_pid(), p_queue_id, bell
+        from current_setting('onceq_setting.bell', true) bell where bell <> '';
+    if found then
+        perform pg_advisory_lock_shared(class, pg_backend_pid()),
+            pg_advisory_lock_shared('onceq.element_ready'::regclass::oid::integer, p_queue_id);
+    end if;
+end $$;
+
+-- Ends that, also where the row was rolled back. Whether it was asleep.
+create or replace function onceq.dequeuer_wakes() returns boolean
+language plpgsql volatile as $$
+declare
+    x record;
+    was boolean := false;
+begin
+    if onceq.holds('onceq.dequeuer_pkey', pg_backend_pid()) then
+        for x in select l.classid::integer as class, l.objid::integer as id from pg_locks l
+                where l.locktype = 'advisory' and l.pid = pg_backend_pid() and l.mode = 'ShareLock'
+                  and l.objsubid = 2 and l.classid in
+                    ('onceq.dequeuer_pkey'::regclass, 'onceq.element_ready'::regclass) loop
+            was := pg_advisory_unlock_shared(x.class, x.id);
+        end loop;
+        delete from onceq.dequeuer where backend_pid = pg_backend_pid();
+    end if;
+    return was;
 end $$;
 
 -- The same, where a test in memory first says that somebody sleeps at all. The test takes the lock
@@ -96,6 +141,27 @@ language sql volatile as $$
         else onceq.server_bell(p_queue_id, p_own_transaction) end
 $$;
 
+-- Rings, when this transaction commits, every server session that sleeps on one of these queues.
+create or replace function onceq.ring_each(p_queue_ids integer[]) returns void
+language plpgsql volatile as $$
+declare
+    class integer := 'onceq.server_pkey'::regclass::oid::integer;
+    s record;
+begin
+    for s in select slot, bell from onceq.server where p_queue_ids && queue_ids and bell is not null loop
+        continue when pg_try_advisory_lock(class, s.slot) and pg_advisory_unlock(class, s.slot);
+        perform onceq.call(s.bell, false);
+    end loop;
+end $$;
+
+-- Rings for the suspects that wait, one sleeper for each queue: the one that ran alone runs no longer.
+create or replace function onceq.ring_suspects() returns void
+language plpgsql volatile as $$
+begin
+    perform onceq.queue_bell(q.queue_id, false) from onceq.queue q where exists (select from onceq.element e
+        where e.queue_id = q.queue_id and e.lane = 11 and e.claimed_by is null);
+end $$;
+
 -- A bell is "host port channel token". On this session's host it is returned, to be rung by a
 -- datagram after the commit; elsewhere, or where somebody else commits, the channel is notified.
 create or replace function onceq.call(p_bell text, p_own_transaction boolean) returns text
@@ -107,6 +173,14 @@ begin
     end if;
     perform pg_notify(split_part(p_bell, ' ', 3), split_part(p_bell, ' ', 2));
     return null;
+end $$;
+
+-- Rings, when this transaction commits, a registrant's clerk that sleeps.
+create or replace function onceq.ring_clerk(p_registrant integer) returns void
+language plpgsql volatile as $$
+begin
+    perform onceq.clerk_bell(registrant_id, bell, false) from onceq.registrant
+        where registrant_id = p_registrant and bell is not null;
 end $$;
 
 -- The bell of a registrant that sleeps.

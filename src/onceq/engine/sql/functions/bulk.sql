@@ -12,7 +12,7 @@ create or replace function onceq.enqueue_rows(
     p_registrant integer, p_epoch bigint, p_queue text, p_send_no bigint, p_rids text[],
     p_bodies bytea[], p_priorities smallint[], p_not_before bigint[], p_expires_at bigint[],
     p_correlation_ids text[], p_content_types text[], p_properties text[], p_content_type text,
-    out added bigint, out bell text
+    out added bigint
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
@@ -51,7 +51,7 @@ begin
     if of_life is not null then
         perform set_config('synchronous_commit', 'off', true);
     end if;
-    bell := onceq.queue_bell(q.queue_id, true);
+    perform onceq.queue_bell(q.queue_id, false);  -- Spark's processes have nothing to ring with
 end $$;
 
 -- The queue of rows that are to be enqueued, with the locks that they need.

@@ -28,6 +28,7 @@ begin
     if concluded = 0 then
         return;
     end if;
+    perform onceq.ring_suspects() where x.lane = 11;
     is_volatile := x.life is not null;
     if x.reply_queue_id is not null then
         reply_eid := onceq.new_eid();
@@ -187,6 +188,8 @@ begin
         not_before = due, turn = onceq.turn_at(due),
         code = coalesce(p_code, code), error = coalesce(p_error, error)
         where seq = e.seq;
+    perform onceq.queue_bell(e.queue_id, false);
+    perform onceq.ring_suspects() where is_suspect;
     return 'returned';
 end $$;
 

@@ -246,6 +246,7 @@ begin
         values (home, 10, onceq.turn_at(onceq.now()), e.priority, 'datagram', rid, eid,
             case when e.reply_queue_id is null then e.correlation_id else e.eid::text end,
             onceq.now(), onceq.now(), e.content_type, e.properties, e.sha256, e.body);
+    perform onceq.queue_bell(home, false);
 end $$;
 
 -- Gives the answer to a doubt a synchronous commit of its own (finding 9).

@@ -28,6 +28,8 @@ begin
             execution_limit_s, body_bytes_max, tag_bytes_max, keep_body, error_queue_id, retry_limit)
         values (p_name, 'request', p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms,
             p_execution_limit_s, p_body_bytes_max, p_tag_bytes_max, p_keep_body, error_id, p_retry_limit);
+    perform onceq.ring_each('{0}'::integer[] || array(  -- who serves this name, and found no queue, or the former
+        select queue_id from onceq.queue where name = p_name collate "C" and destroyed_at is not null));
     return true;
 end $$;
 
@@ -52,6 +54,7 @@ begin
         enqueue_started = coalesce(p_enqueue_started, enqueue_started),
         dequeue_started = coalesce(p_dequeue_started, dequeue_started)
         where queue_id = q.queue_id;
+    perform onceq.queue_bell(q.queue_id, false) where p_dequeue_started and not q.dequeue_started;
     return true;
 end $$;
 

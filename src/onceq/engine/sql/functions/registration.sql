@@ -79,25 +79,24 @@ end $$;
 -- Enqueues, tagged: the element and the record of it are one transaction.
 create or replace function onceq.enqueue_tagged(
     p_registrant integer, p_epoch bigint, p_queue text, p_body bytea, p_tag bytea,
-    p_own_transaction boolean
-) returns uuid
+    p_own_transaction boolean, out eid uuid, out bell text
+)
 language plpgsql volatile as $$
-declare
-    id uuid;
-    q onceq.queue;
+declare q onceq.queue;
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
-    id := (onceq.enqueue(p_queue, p_body, null, 4::smallint, null, null, null, null, null,
-        p_own_transaction)).eid;
+    select x.eid, x.bell into eid, bell from onceq.enqueue(p_queue, p_body, null, 4::smallint, null, null,
+        null, null, null, p_own_transaction) x;
     q := onceq.find_queue(p_queue);
-    perform onceq.record_operation(p_registrant, q.queue_id, 'enqueue', id, p_tag, p_body);
-    return id;
+    perform onceq.record_operation(p_registrant, q.queue_id, 'enqueue', eid, p_tag, p_body);
 end $$;
 
 -- Dequeues an element that owes no reply, outside any transaction: gone when it returns. Next of
--- the queue, or by eid; tagged when a registrant is given; no row when there is none.
+-- the queue, or by eid; tagged when a registrant is given; no row when there is none. p_sleep: it falls
+-- asleep, or does still, and then looks; it wakes when it gets something.
 create or replace function onceq.dequeue(
-    p_queue text, p_eid uuid, p_registrant integer, p_epoch bigint, p_tag bytea
+    p_queue text, p_eid uuid, p_registrant integer, p_epoch bigint, p_tag bytea,
+    p_sleep boolean default false
 ) returns setof onceq.element
 language plpgsql volatile as $$
 declare
@@ -113,6 +112,7 @@ begin
         perform onceq.drop_unreadable();
         perform set_config('onceq_setting.readable', 'on', false);
     end if;
+    perform onceq.dequeuer_falls_asleep(q.queue_id) where p_sleep;
     if p_eid is null then
         select * into e from onceq.claim(mine, q.queue_id, 1, (mine % 2)::integer, true);
     else
@@ -124,6 +124,7 @@ begin
         raise exception 'element % owes a reply: dequeue it inside a transaction and reply, or serve it',
             e.eid using errcode = 'OQ011';
     end if;
+    perform onceq.dequeuer_wakes() where p_sleep;
     perform onceq.conclude_one(e.seq, null, 'dequeued');
     if p_registrant is not null then
         perform onceq.record_operation(p_registrant, q.queue_id, 'dequeue', e.eid, p_tag, e.body);

@@ -143,6 +143,7 @@ begin
         where r.registrant_id = who and r.queue_id = e.queue_id and r.rid = e.rid;
     e.role := 'reply'; e.lane := 0; e.faults := 0; e.failed_of := null; e.registrant_id := who;
     insert into onceq.element overriding system value values (e.*);
+    perform onceq.ring_clerk(who);
     eid := e.eid;
     rid := e.rid;
 end $$;

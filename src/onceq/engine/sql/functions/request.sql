@@ -39,6 +39,7 @@ begin
     end loop;
     select * into who from onceq.registrant r where r.registrant_id = connect.registrant_id;
     was := who.state;
+    perform onceq.ring_clerk(registrant_id);  -- a former life that waits elsewhere: it is over
     if who.reply_queue_id is null then
         insert into onceq.queue (name, kind) values ('reply-' || registrant_id, 'reply')
             returning queue_id into who.reply_queue_id;
@@ -394,6 +395,16 @@ begin
             for update skip locked loop
         perform onceq.expire_element(e);
     end loop;
+end $$;
+
+-- In how many seconds the next request of a registrant expires that nobody has claimed; null: none does.
+create or replace function onceq.next_expiry(p_registrant integer, p_epoch bigint) returns double precision
+language plpgsql volatile as $$
+begin
+    perform onceq.check_epoch(p_registrant, p_epoch);
+    return (select (onceq.turn_at(min(e.expires_at)) - onceq.turn_at(onceq.now())) / 1000000.0 from onceq.registrant r
+        join onceq.element e on e.registrant_id = r.registrant_id
+        where r.registrant_id = p_registrant and r.expires and e.role = 'request' and e.claimed_by is null);
 end $$;
 
 -- The replies that wait for a registrant, oldest first, without those in p_skip, and only those whose

@@ -8,7 +8,8 @@
 -- beginning. p_may_lose: alone in its transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
 -- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
 -- asleep when it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy:
--- it expects nothing, and so falls asleep before it looks.
+-- it expects nothing, and so falls asleep before it looks. A row without a seq says in its rid a bell
+-- to ring after the commit: one woke, and there is more.
 create or replace function onceq.claim(
     p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
     p_everything boolean default false, p_may_lose boolean default false, p_slot integer default null,
@@ -18,10 +19,8 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
 set plan_cache_mode = force_generic_plan as $$
 declare
-    due bigint;
     q record; e onceq.element;
-    at_lane smallint;
-    low bigint; latest bigint;  -- its turns
+    at_lane smallint; low bigint; due bigint; latest bigint;  -- turns
     asleep integer[] := p_asleep; wanted integer := p_n; got integer;
     looks integer := case when p_sleep is null then 1 else 2 end;
 begin
@@ -63,7 +62,9 @@ begin
         exit when wanted < p_n;
     end loop;
     if wanted < p_n then
-        asleep := case when asleep is not null then onceq.wake_up(p_slot, asleep) end;
+        if asleep is not null then
+            return query select * from onceq.wake_up_for(p_slot, asleep, p_queue_id);
+        end if;
         perform onceq.check_marks(p_queue_id, p_incarnation) where p_everything;
     elsif q.lanes is null then
         perform onceq.refuse_reply_queue(p_queue_id);

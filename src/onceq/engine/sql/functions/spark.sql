@@ -124,6 +124,8 @@ begin
         not_before = onceq.now(), turn = onceq.turn_at(onceq.now()) where seq = any (g.seqs) and claimed_by = g.group_no;
     get diagnostics released = row_count;
     delete from onceq.spark_group where group_no = g.group_no;
+    perform onceq.queue_bell(s.queue_id, false) from onceq.spark_server s
+        where s.server_id = g.server_id and released > 0;
     return released;
 end $$;
 

@@ -222,6 +222,7 @@ language plpgsql volatile as $$
 declare
     own bigint[] := onceq.spark_own(s);
     moment timestamptz := onceq.now();
+    clients integer[];
 begin
     with gone as (
         delete from onceq.element e using onceq.spark_reply r
@@ -248,7 +249,9 @@ begin
             from ended x join onceq.queue q on q.queue_id = x.queue_id
             join onceq.spark_group g on g.group_no = x.claimed_by
     )
-    select array_agg(x.eid), array_agg(x.seq) into eids, seqs from ended x;
+    select array_agg(x.eid), array_agg(x.seq), array_agg(distinct x.registrant_id)
+        filter (where x.reply_queue_id is not null) into eids, seqs, clients from ended x;
+    perform onceq.ring_clerk(id) from unnest(clients) id;
 end $$;
 
 -- Aborts the requests that were answered with an error, or more than once: charged, unless the

@@ -1,0 +1,127 @@
+"""The watch of a process: of its server sessions that sleep, one looks for all of them (ADR 19).
+
+Used by the drivers for `Sleep` and `Rouse`, and by Server, which has one. It decides who keeps
+watch, how long each sleeps and why it wakes; the drivers wait. A call of a sibling is a mark here,
+and a datagram to its bell that has it look at the mark.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg.pq import ConnStatus
+
+from onceq.model.ops import Rest
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterable
+
+    from psycopg.pq.abc import PGconn
+
+    from onceq.engine.bell import Bell
+    from onceq.model.ops import Sleep
+
+LONGEST_S = 300.0
+"""So long nobody sleeps without a look of its own, whatever the others do."""
+HANDED_OVER_S = 0.05
+"""When whoever went to survey has not come back to sleep by then, the next one surveys."""
+
+
+class Sleeper:
+    """One that sleeps. called: why it is to wake, when a sibling says so."""
+
+    __slots__ = ("bell", "called", "queues", "since")
+
+    def __init__(self, bell: Bell, queues: list[str], since: float) -> None:
+        self.bell = bell
+        self.queues = queues
+        self.since = since
+        self.called: Rest | None = None
+
+
+class Watch:
+    """The sleepers of a process. longest_s: how long a session may be without a statement."""
+
+    def __init__(self, longest_s: float = LONGEST_S) -> None:
+        self._longest_s = min(longest_s, LONGEST_S)
+        self._lock = threading.RLock()  # `rouse` is called by signal handlers
+        self._sleepers: dict[Sleeper, None] = {}
+        self._keeper: Sleeper | None = None
+        self._due = 0.0
+
+    @contextmanager
+    def asleep(self, bell: Bell, op: Sleep, now: float) -> Generator[Sleeper]:
+        """Has a session sleep for the time of the block: it keeps watch, as it has looked last."""
+        sleeper = Sleeper(bell, op.queues, now)
+        with self._lock:
+            self._sleepers[sleeper] = None
+            self._keeper = sleeper
+            self._due = now + (op.within_s or 0.0)
+        try:
+            yield sleeper
+        finally:
+            self._get_up(sleeper)
+
+    def _get_up(self, sleeper: Sleeper) -> None:
+        """Hands the watch over to another, where there is one."""
+        with self._lock:
+            del self._sleepers[sleeper]
+            if self._keeper is sleeper:
+                self._keeper = next(iter(self._sleepers), None)
+                if self._keeper is not None:
+                    self._keeper.bell.call()
+
+    def delay_s(self, sleeper: Sleeper, now: float) -> float:
+        """Returns how long this one may sleep on."""
+        until = sleeper.since + self._longest_s
+        if self._keeper is sleeper:
+            until = min(until, self._due)
+        return max(0.0, until - now)
+
+    def verdict(self, sleeper: Sleeper, now: float, *, rung: bool) -> Rest | None:
+        """Returns why this one is to wake now, and counts it; None: it is not."""
+        wakes = sleeper.bell.wakes
+        rest = sleeper.called or (Rest.LOOK if rung else self._timed(sleeper, now))
+        wakes.rung += rung
+        wakes.called += sleeper.called is not None and not rung
+        wakes.polled += rest is not None and sleeper.called is None and not rung
+        return rest
+
+    def _timed(self, sleeper: Sleeper, now: float) -> Rest | None:
+        with self._lock:
+            if self.delay_s(sleeper, now) > 0:
+                return None
+            if self._keeper is not sleeper:
+                return Rest.LOOK
+            self._due = now + HANDED_OVER_S
+            return Rest.WATCH
+
+    def rouse(self, queues: Iterable[str] | None) -> None:
+        """Calls sleepers: one that serves each of these queues; None: all of them, to attend."""
+        with self._lock:
+            if queues is None:
+                for sleeper in self._sleepers:
+                    _call(sleeper, Rest.ATTEND)
+                return
+            for queue in queues:
+                for sleeper in self._sleepers:
+                    if queue in sleeper.queues and sleeper.called is None:
+                        _call(sleeper, Rest.LOOK)
+                        break
+
+
+def _call(sleeper: Sleeper, why: Rest) -> None:
+    sleeper.called = why
+    sleeper.bell.call()
+
+
+def is_lost(pgconn: PGconn) -> bool:
+    """Returns whether a connection on which nothing is under way was lost; takes what has come."""
+    try:
+        pgconn.consume_input()
+    except psycopg.Error:
+        return True
+    return pgconn.status != ConnStatus.OK
