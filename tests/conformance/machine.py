@@ -281,7 +281,7 @@ class OracleMachine(RuleBasedStateMachine):
         found = self.give(ops.ListQueues, queue=queue)
         return found[0]["queue_id"] if found else None
 
-    @rule(at=SERVERS, queue=QUEUES, n=st.integers(1, 3), turn=st.integers(0, 3), pick=PICK)
+    @rule(at=SERVERS, queue=QUEUES, n=st.integers(1, 3), turn=st.integers(-1, 3), pick=PICK)
     def claim(self, at: int, queue: str, n: int, turn: int, pick: int) -> None:
         twin, queue_id = self.servers[at], self.queue_id(queue)
         if twin.life is None or twin.is_inside or queue_id is None:
@@ -289,15 +289,14 @@ class OracleMachine(RuleBasedStateMachine):
         where = {"incarnation": twin.life, "queue_id": queue_id}
         self.twins.sweep(self.admin, queue_id)
         if pick % 4 == 0:
-            answer = self.heard(self.give(ops.ClaimEid, twin, eid=self.eid(pick), **where))
-            claimed = [] if answer is None else [answer]
+            claimed = [self.heard(self.give(ops.ClaimEid, twin, eid=self.eid(pick), **where))]
         else:
-            fields = {"n": n, "turn": turn, "alone": pick % 3 > 0, "may_lose": pick % 2 == 0}
+            where |= {"n": n, "turn": turn, "alone": pick % 3 > 0, "may_lose": pick % 2 == 0}
             where["everything"] = pick % 5 == 0
-            claimed = self.heard(self.give(ops.Claim, twin, **fields, **where)) or []
-        self.claims += [{**one, "life": twin.life, "at": at} for one in claimed]
+            claimed = self.heard(self.give(ops.Claim, twin, **where)) or []
+        self.claims += [{**one, "life": twin.life, "at": at} for one in claimed if one]
 
-    @rule(at=SERVERS, queue=QUEUES, turn=st.integers(0, 3), how=st.integers(0, 9), n=SERVERS)
+    @rule(at=SERVERS, queue=QUEUES, turn=st.integers(-1, 3), how=st.integers(0, 9), n=SERVERS)
     def execute(self, at: int, queue: str, turn: int, how: int, n: int) -> None:
         """Claims, begins, and ends the execution in one of the ways in which they end."""
         had = len(self.claims)

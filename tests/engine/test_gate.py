@@ -80,7 +80,7 @@ def test_who_was_refused_claims_when_all_have_left_and_is_alone_then() -> None:
 
 
 def test_one_that_finds_no_suspect_any_more_keeps_nobody_out() -> None:
-    for found in ([], [element(lane=4)]):
+    for found in (list[Element](), [element(lane=4)]):
         _, (inside, suspect, other) = ways(3)
         assert inside.enter(alone=False)
         assert not suspect.enter(alone=True)
@@ -100,7 +100,7 @@ def test_a_slow_neighbour_keeps_the_others_out_for_half_of_the_time_at_most() ->
         assert other.may_claim() is None
         clock.now += patience_s
         assert other.may_claim() is False  # not of suspects
-        assert not other.may_chain()
+        assert not other._gate.may_chain()
         assert suspect.may_claim() is False
         assert other.enter(alone=False)
         other.leave()
@@ -108,7 +108,7 @@ def test_a_slow_neighbour_keeps_the_others_out_for_half_of_the_time_at_most() ->
         assert other.may_claim() is False
         clock.now += patience_s
         assert other.may_claim() is True
-        assert other.may_chain()
+        assert other._gate.may_chain()
         patience_s *= 2
     assert not suspect.enter(alone=True)
     clock.now += patience_s - 0.1  # by then the patience is longer than its handler

@@ -198,3 +198,21 @@ def test_beside_a_handler_that_runs_for_long_the_others_go_on(
             break
         process.step(chance.choice(process.actors))
     assert b"1 0" in process.done
+
+
+@settings(max_examples=15, deadline=None, report_multiple_bugs=False)
+@given(st.integers(2, 4), st.sampled_from([10, 60, 150]), st.integers(0, 10**6))
+def test_a_suspect_has_its_turn_although_there_is_always_more(
+    sessions: int, slow: int, seed: int
+) -> None:
+    chance = random.Random(seed)
+    fresh = 150
+    process = Process([Load(fresh, 1, slow, 1)])
+    for _ in range(sessions):
+        process.add([0])
+    for _ in range(STEPS_MAX):
+        if b"0 0" in process.done:
+            break
+        process.step(chance.choice(process.actors))
+    assert b"0 0" in process.done
+    assert len(process.done) < 1 + fresh // 2

@@ -10,7 +10,6 @@ import asyncio
 import inspect
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -218,12 +217,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
     async def _claim(self, op: ops.Claim) -> list[Element]:
         while (may := self._way.may_claim()) is None and not self._stop.is_set():  # noqa: ASYNC110 # threads share it
             await asyncio.sleep(GATE_POLL_S)
-        found: list[Element] = []
-        try:
-            found = await self._state(replace(op, alone=op.alone and bool(may)))
-        finally:
-            self._way.claimed(found)
-        return found
+        return self._way.claimed(await self._state(self._way.admitted(op, suspects=bool(may))))
 
     async def _begin(self, op: ops.Begin) -> bool:
         if not self._way.enter(alone=op.alone):
@@ -252,9 +246,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
             await self._execute(text, committing=False)
 
     async def _finish(self, op: ops.Finish) -> ops.Finished:
-        if op.n and not self._way.may_chain():
-            op = replace(op, alone=False)
-        finished = await self._state(op)
+        finished = await self._state(self._way.chained(op))
         if op.commit:
             await self._commit(ops.Commit())
         return finished

@@ -11,7 +11,6 @@ import os
 import platform
 import threading
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
@@ -236,12 +235,7 @@ class PostgresDriver(ops.Runs):
 
     def _claim(self, op: ops.Claim) -> list[Element]:
         may = self._way.await_claim(self._stop)
-        found: list[Element] = []
-        try:
-            found = self._state(replace(op, alone=op.alone and may))
-        finally:
-            self._way.claimed(found)
-        return found
+        return self._way.claimed(self._state(self._way.admitted(op, suspects=may)))
 
     def _begin(self, op: ops.Begin) -> bool:
         if not self._way.enter(alone=op.alone):
@@ -277,9 +271,7 @@ class PostgresDriver(ops.Runs):
             self._execute(text, committing=False)
 
     def _finish(self, op: ops.Finish) -> ops.Finished:
-        if op.n and not self._way.may_chain():
-            op = replace(op, alone=False)
-        finished = self._state(op)
+        finished = self._state(self._way.chained(op))
         if op.commit:
             self._commit(ops.Commit())
         return finished

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
+    from onceq.model import ops
     from onceq.model.element import Element
 
 PATIENCE_FIRST_S = 0.25
+SUSPECTS_FIRST = -1
+"""The turn of a claim that looks for suspects before anything else."""
 LOOK_S = 0.05
 """How often one that waits looks whether it is to stop, or the patience is over."""
 
@@ -123,19 +127,26 @@ class Way:
         """See Gate.await_claim."""
         return self._gate.await_claim(self, stop)
 
-    def may_chain(self) -> bool:
-        """See Gate.may_chain."""
-        return self._gate.may_chain()
+    def chained(self, op: ops.Finish) -> ops.Finish:
+        """Returns a finish whose claim is of suspects only where they may be claimed now."""
+        return op if self._gate.may_chain() else replace(op, alone=False)
 
     def go_ahead(self) -> bool:
         """Notes that it has entered, alone, before its claim."""
         self._inside = self._is_ahead = True
         return True
 
-    def claimed(self, found: Sequence[Element]) -> None:
-        """Notes what was claimed: one that has entered leaves again, unless it is a suspect."""
+    def admitted(self, op: ops.Claim, *, suspects: bool) -> ops.Claim:
+        """Returns a claim as it may be made: one that has entered looks for a suspect first."""
+        if self._is_ahead:
+            return replace(op, turn=SUSPECTS_FIRST)
+        return op if suspects else replace(op, alone=False)
+
+    def claimed(self, found: list[Element]) -> list[Element]:
+        """Returns what was claimed; one that has entered leaves, unless it is a suspect."""
         if self._is_ahead and not (found and found[0].is_suspect):
             self.leave()
+        return found
 
     def enter(self, *, alone: bool) -> bool:
         """Enters at once, or returns False: what was claimed is given back then."""

@@ -144,10 +144,6 @@ class Looks:
         self.turns[at] = (self.turns[at] + 1) % TURNS
         return self.turns[at]
 
-    def again(self, at: int, turn: int) -> None:
-        """Makes the claim of a turn from a queue the next: what it found was given back."""
-        self.at, self.turns[at] = at, (turn - 1) % TURNS
-
     def note(self, found: list[Element], sleep: list[int] | None) -> None:
         """Takes note of what a claim came to; it was to fall asleep on `sleep` if on nothing."""
         if found:
@@ -209,7 +205,6 @@ def _execute(
     transaction of its own: a conflict of the claim must not throw finished work away.
     """
     served = session.served[claimed.at]
-    found_by = looks.turns[claimed.at]
     chains = len(session.served) == 1 and served.isolation == "read committed"
     turn = looks.next_turn(claimed.at) if chains else looks.turns[claimed.at]
     queue_id = looks.queue_ids[claimed.at]
@@ -225,7 +220,7 @@ def _execute(
     following = yield from execute(session, life, run)
     if session.gave_back:
         session.gave_back = False
-        looks.again(claimed.at, found_by)
+        looks.at = claimed.at  # a suspect is looked for there
     if following is None:
         return []
     looks.note(following, list(looks.queue_ids))

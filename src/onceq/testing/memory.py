@@ -8,7 +8,6 @@ raises, as nothing else runs meanwhile; the simulator, which lets others run, us
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
@@ -177,12 +176,9 @@ class MemoryDriver:
         may = self._way.may_claim()
         if may is None:
             raise Blocked
-        found: list[Element] = []
-        try:
-            found = self.oracle.perform(self.session, replace(op, alone=op.alone and may))
-        finally:
-            self._way.claimed(found)
-        return found
+        return self._way.claimed(
+            self.oracle.perform(self.session, self._way.admitted(op, suspects=may))
+        )
 
     def _begin(self, op: ops.Begin) -> bool:
         if not self._way.enter(alone=op.alone):
@@ -202,9 +198,7 @@ class MemoryDriver:
         self._is_named = True
 
     def _finish(self, op: ops.Finish) -> ops.Finished:
-        if op.n and not self._way.may_chain():
-            op = replace(op, alone=False)
-        answer = self.oracle.perform(self.session, op)
+        answer = self.oracle.perform(self.session, self._way.chained(op))
         if op.commit:
             self._way.leave()
         return answer

@@ -69,7 +69,11 @@ def fresh_returned_and_suspects_take_turns(place: Repository) -> None:
     for turn, first in ((2, {b"f", b"due", b"g"}), (1, {b"h"})):
         claimed = claim(server, life, turn, n=3)
         same({element.body for element in claimed}, first)
-    same([element.is_suspect for element in claim(server, life, 2, n=3)], [True])
+    (suspect,) = claim(server, life, 2, n=3)
+    same(abort(server, life, suspect, Charge.RELEASE), Fate.RETURNED)
+    server.perform(ops.EnqueueMany(queue="orders", bodies=[b"i"]))
+    same([element.is_suspect for element in claim(server, life, 0)], [False])
+    same([element.is_suspect for element in claim(server, life, -1, n=3)], [True])
 
 
 def a_kill_decides(place: Repository) -> None:

@@ -93,10 +93,10 @@ class Judge(Op[bool]):
 class Claim(Op[list[Element]]):
     """Claims up to n elements; turn alternates between lanes; alone: suspects may be claimed.
 
-    everything: looks below the low-water marks too. may_lose: a crash of the database may undo the
-    claim of what has never failed. slot: the session's. asleep: the queues on which it is asleep;
-    it wakes when it gets something. sleep: those on which it falls asleep when there is nothing.
-    drowsy: which it expects.
+    turn: -1: suspects come first. everything: looks below the low-water marks too. may_lose: a
+    crash of the database may undo the claim of what has never failed. slot: the session's. asleep:
+    the queues on which it is asleep; it wakes when it gets something. sleep: those on which it
+    falls asleep when there is nothing. drowsy: which it expects.
     """
 
     incarnation: int

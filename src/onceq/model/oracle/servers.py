@@ -37,6 +37,8 @@ GROUPS_IN_TURN = (
     ("fresh", "due", "suspect"),
 )
 """The groups of lanes that a claim looks at, by its turn modulo 4."""
+SUSPECTS_FIRST = ("suspect", "due", "fresh")
+"""The same, of turn -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,8 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
     claimed: list[ElementRow] = []
     wanted = what.n
     free = _free_in(state, tx, what.queue_id)
-    for group in GROUPS_IN_TURN[what.turn % 4] if free else ():
+    groups = GROUPS_IN_TURN[what.turn % 4] if what.turn >= 0 else SUSPECTS_FIRST
+    for group in groups if free else ():
         if group.startswith("suspect") and (wanted < what.n or not with_suspects):
             continue
         for row in _take(state, tx, incarnation, _pick(state, free, group), wanted=wanted):

@@ -3,8 +3,8 @@
 
 -- Claims up to p_n elements of a queue for an incarnation. p_turn counts: even turns look at
 -- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
--- having waited for a second, first on every fourth turn; never where p_alone is false, nor while another
--- server holds one. Fresh lanes are read from their low-water marks on; p_everything: from the
+-- having waited for a second, first on every fourth turn, and on turn -1; never where p_alone is false, nor
+-- while another server holds one. Fresh lanes are read from their low-water marks on; p_everything: from the
 -- beginning. p_may_lose: alone in its transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
 -- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
 -- asleep when it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy:
@@ -95,7 +95,7 @@ create or replace function onceq.lanes_in_turn(
 ) returns smallint[]
 language sql immutable as $$
     select case when p_lanes is null then '{}' when not p_any_late then p_lanes
-        else (case when p_turn % 2 = 1 then '{}' when not p_alone then '{10}'
+        else (case when p_turn < 0 then '{11,10}' when p_turn % 2 = 1 then '{}' when not p_alone then '{10}'
                    when p_turn % 4 = 0 then '{-11,10}' else '{10,-11}' end::smallint[])
              || p_lanes
              || (case when p_turn % 2 = 1 then '{10}' else '{}' end::smallint[])
