@@ -375,8 +375,8 @@ def test_only_what_ended_on_days_whose_files_were_read_is_trimmed(
     [
         ("archive_restore(null, 'x')", "OQ001"),
         ("archive_count('', 0, 1)", "OQ007"),
-        ("archive_due('history', now(), 'pg_class'::regclass, 0, 1)", "OQ007"),
-        ("archive_due('attempt', now(), 0, 0, 1)", "OQ007"),
+        ("archive_due_days('history', now(), 'pg_class'::regclass, 0, 1)", "OQ007"),
+        ("archive_due_days('attempt', now(), 0, 0, 1)", "OQ007"),
     ],
 )
 def test_what_is_no_run_no_kind_or_no_table_of_it_is_refused(

@@ -188,7 +188,8 @@ def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha
 def _drop_former_functions(connection: psycopg.Connection[Any], repository: str) -> None:
     """Drops what had other parameters before: beside its successor a call would be ambiguous.
 
-    Those of now were written by this transaction. What bears no name of ours is the user's.
+    Those of now were written by this transaction. What bears no name of ours is the user's. One
+    that is to return something else needs another name: PostgreSQL replaces none of that kind.
     """
     former = connection.execute(
         "with all_of as (select p.oid, proname, p.xmin = pg_current_xact_id()::xid as is_new"

@@ -87,7 +87,7 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
     ),
     archive.ArchiveTables: call("archive_tables", "kind text", list, writes=False),
     archive.ArchiveDue: call(
-        "archive_due",
+        "archive_due_days",
         "kind text, before timestamptz, table oid, page bigint, pages integer",
         lambda rows: [
             archive.DueDay(day=row[0], archived=row[1], unarchived=row[2]) for row in rows

@@ -192,7 +192,7 @@ $$;
 -- By day, in UTC, how many rows some pages hold that may be removed, as they are in files, and how many
 -- that only lack that. The files are read again before rows are removed. Called page by page, as the next,
 -- so that no transaction is long.
-create or replace function onceq.archive_due(
+create or replace function onceq.archive_due_days(
     p_kind text, p_before timestamptz, p_table oid, p_page bigint, p_pages integer
 ) returns table (day date, archived bigint, unarchived bigint)
 language plpgsql stable as $$
