@@ -117,12 +117,17 @@ SYNC: list[tuple[onceq.Queue[Any, Any], Any]] = [
 ASYNC: list[Any] = [later, Desk().later, AsyncDesk(), functools.partial(curried_later, "quick")]
 
 
-@pytest.mark.parametrize(("queue", "handler"), SYNC, ids=lambda one: str(one)[:30])
+def shown(one: Any) -> str:
+    """Return a name that is the same in every process, unlike repr."""
+    return str(getattr(one, "__qualname__", getattr(one, "name", type(one).__name__)))
+
+
+@pytest.mark.parametrize(("queue", "handler"), SYNC, ids=shown)
 def test_a_handler_that_can_work_is_taken(queue: onceq.Queue[Any, Any], handler: Any) -> None:
     assert not queue.handled_by(handler).is_async
 
 
-@pytest.mark.parametrize("handler", ASYNC, ids=lambda one: str(one)[:30])
+@pytest.mark.parametrize("handler", ASYNC, ids=shown)
 def test_an_async_handler_is_known_as_such(handler: Any) -> None:
     assert ORDERS.handled_by(handler).is_async
 
