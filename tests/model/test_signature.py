@@ -119,7 +119,8 @@ ASYNC: list[Any] = [later, Desk().later, AsyncDesk(), functools.partial(curried_
 
 def shown(one: Any) -> str:
     """Return a name that is the same in every process, unlike repr."""
-    return str(getattr(one, "__qualname__", getattr(one, "name", type(one).__name__)))
+    names = [getattr(one, "__qualname__", None), getattr(one, "name", None), type(one).__name__]
+    return next(name for name in names if isinstance(name, str))
 
 
 @pytest.mark.parametrize(("queue", "handler"), SYNC, ids=shown)
