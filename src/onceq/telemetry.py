@@ -126,6 +126,23 @@ class OnErrorLate(Event):
     dropped: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TookOver(Event):
+    """A session has ended, and what it held is back: returned uncharged, as suspects, charged.
+
+    of_...: whose it was. Told by whoever took it back: another server, or the supervisor.
+    """
+
+    level: ClassVar[int] = logging.WARNING
+    of_incarnation: int
+    of_process: UUID | None
+    of_host: str | None
+    of_pid: int | None
+    returned: int
+    suspects: int
+    charged: int
+
+
 # --- sessions, queues, servers --------------------------------------------------------------------
 
 

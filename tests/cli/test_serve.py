@@ -126,7 +126,7 @@ def test_serves_with_every_process_and_stops(ledger: Cli, qm: onceq.QueueManager
     assert scalar(ledger.url, f"select count(*) from {ledger.repository}.effects") == 50
 
 
-@emits(telemetry.ChildDied)
+@emits(telemetry.ChildDied, telemetry.TookOver)
 def test_a_poison_does_not_stop_the_service(
     ledger: Cli, qm: onceq.QueueManager, events: Events
 ) -> None:
@@ -144,6 +144,9 @@ def test_a_poison_does_not_stop_the_service(
     events.read(running.log)
     told = [(one["child"], one["code"]) for one in events.of(telemetry.ChildDied)]
     assert told == [(one["pid"], one["code"]) for one in died]
+    taken = events.of(telemetry.TookOver)
+    assert {one["of_pid"] for one in taken} == {one["pid"] for one in died}
+    assert [sum(one[name] for one in taken) for name in ("charged", "suspects")] == [2, 0]
 
 
 def test_what_runs_at_the_deadline_is_given_back_uncharged(

@@ -268,6 +268,7 @@ class OracleMachine(RuleBasedStateMachine):
         self.give(ops.Survey, process=PROCESSES[1 - process], **SURVEYED)
         self.give(ops.TakeOver, process=PROCESSES[process])
         self.give(ops.FindMissing)
+        self.give(ops.ListTakenOver)
         if verdict is not None:
             self.give(ops.Judge, process=PROCESSES[1 - process], verdict=verdict)
 
@@ -381,11 +382,9 @@ class OracleMachine(RuleBasedStateMachine):
             self.give(ops.AbortTaken, **self.taken[pick % len(self.taken)])
         elif self.claims:
             one = self.claims[-1 - pick % len(self.claims)]
-            held: dict[str, Any] = {"seq": one["seq"], "incarnation": one["life"], "charge": charge}
-            held["after_s"] = (None, 0.0, 0.25, 30.0)[pick % 4]
-            self.give(ops.AbortElement, code="Bad", error="no", traceback=f"at {pick}", **held)
-
-    # --- all of it
+            said: dict[str, Any] = {"code": "Bad", "error": "no", "charge": charge}
+            said |= {"traceback": f"at {pick}", "after_s": (None, 0.0, 0.25, 30.0)[pick % 4]}
+            self.give(ops.AbortElement, seq=one["seq"], incarnation=one["life"], **said)
 
     @rule()
     def everything_is_where_it_is(self) -> None:

@@ -15,10 +15,12 @@ from psycopg.conninfo import make_conninfo
 import onceq
 from onceq import telemetry
 from onceq.engine.locate import locate
-from onceq.server import processes
+from onceq.model import ops
+from onceq.server import processes, reporting
 from onceq.testing.proxy import Cut, Proxy, Side
 from tests.events import emits
-from tests.parts import LIMIT_S, plain, serving, wait_until
+from tests.lives import living
+from tests.parts import LIMIT_S, linked, plain, serving, wait_until
 
 if TYPE_CHECKING:
     from tests.events import Events
@@ -122,6 +124,29 @@ def test_a_request_that_is_killed_while_it_runs_is_a_lost_claim(
     known = {"rid": "1", "eid": sent[0].eid} if batch == 1 else {}
     assert lost == {"queue": "raw", "count": 1, **known}
     assert not events.of(telemetry.Aborted)
+
+
+@emits(telemetry.TookOver)
+def test_a_takeover_says_of_whom_and_what_came_of_what_it_held(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue_many(RAW, ["1", "2"])
+    with living(conninfo, repository) as dead:
+        held = dead.claim("raw", 2)
+        dead.begin(held[0])
+    with serving(conninfo, repository, HANDLERS["sync"]) as server:
+        wait_until(lambda: server.statistics().done == 1)
+        with linked(conninfo, repository) as supervisor:
+            supervisor.perform(ops.Judge(process=dead.process, verdict=ops.Verdict.ENDED))
+            reporting.tell_taken_over(reporting.log, supervisor)
+        wait_until(lambda: server.statistics().done == 2)
+    whose = {"of_incarnation": dead.incarnation, "of_process": dead.process}
+    whose |= {"of_host": "test", "of_pid": 1, "suspects": 0}
+    assert events.of(telemetry.TookOver) == [
+        {**whose, "returned": 1, "charged": 0},
+        {**whose, "returned": 0, "charged": 1},
+    ]
 
 
 @emits(telemetry.InDoubt, telemetry.SessionLost, telemetry.Reconnected)

@@ -34,6 +34,7 @@ def nothing_new(numbers: list[int]) -> ops.Sighting:
         missing=0,
         numbers=numbers,
         ready=[False] * len(numbers),
+        stopped=[False] * len(numbers),
         due_s=None,
         seen=ops.Observation(value=0, holders=[]),
     )

@@ -17,6 +17,7 @@ from onceq.engine.decoding import (
     QUEUE_COLUMNS,
     REQUEST_COLUMNS,
     SERVER_COLUMNS,
+    TAKEN_OVER_COLUMNS,
     attempt,
     client_info,
     connection,
@@ -29,6 +30,7 @@ from onceq.engine.decoding import (
     registered,
     request_state,
     server_info,
+    taken_over,
     thread_tags,
     whereabouts,
 )
@@ -82,8 +84,9 @@ def _sighting(row: Row) -> ops.Sighting:
         missing=row[0],
         numbers=row[1],
         ready=row[2],
-        due_s=row[3],
-        seen=ops.Observation(value=row[4], holders=row[5]),
+        stopped=row[3],
+        due_s=row[4],
+        seen=ops.Observation(value=row[5], holders=row[6]),
     )
 
 
@@ -281,6 +284,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         _each(lambda row: ops.Missing(process=row[0], identity=row[1])),
         writes=False,
     ),
+    ops.ListTakenOver: call("taken_over", "", _each(taken_over), TAKEN_OVER_COLUMNS, writes=False),
     ops.Judge: call("judge", "process uuid, verdict text", _scalar),
     ops.Claim: call(
         "claim",
@@ -303,7 +307,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "process uuid, queues text[], everything boolean, tidy boolean, value bigint,"
         " holders text[]",
         _one(_sighting),
-        "missing, numbers, ready, due_s, value, holders",
+        "missing, numbers, ready, stopped, due_s, value, holders",
     ),
     ops.ClaimEid: call(
         "claim_eid",

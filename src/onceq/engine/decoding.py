@@ -45,6 +45,8 @@ OLD_REQUEST_COLUMNS = (
 
 ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid, traceback"
 
+TAKEN_OVER_COLUMNS = "incarnation, process, host, pid, returned, suspects, charged"
+
 REQUEST_COLUMNS = (
     "rid, registrant, thread, eid, state, role, outcome, queue, aborts, code, error,"
     " enqueued_at, not_before, expires_at, finished_at, server_host, server_pid,"
@@ -131,6 +133,11 @@ def attempt(row: Row) -> Attempt:
     found = _by_name(ATTEMPT_COLUMNS, row)
     found["charge"] = Charge(found["charge"])
     return Attempt(**found)
+
+
+def taken_over(row: Row) -> ops.TakenOver:
+    """Returns what a takeover came to."""
+    return ops.TakenOver(**_by_name(TAKEN_OVER_COLUMNS, row))
 
 
 def connection(row: Row) -> ops.Connection:

@@ -159,6 +159,7 @@ SILENT: Final = frozenset(
         "FindRequests",
         "IsAlive",
         "ListAttempts",
+        "ListTakenOver",
         "CountOutstanding",
         "LookUp",
         "MeasureRates",

@@ -56,10 +56,15 @@ def _differs(name: str, there: QueueSettings, declared: QueueSettings) -> bool:
     return bool(getattr(there, name) != wanted)
 
 
-def take_over(process: UUID) -> ops.Program[None]:
-    """Takes over from the processes that are missing; says what this machine knows of them."""
-    if (yield from ops.TakeOver(process=process)):
+def take_over(process: UUID) -> ops.Program[bool]:
+    """Takes over from the processes that are missing; says what this machine knows of them.
+
+    Answers whether there was any.
+    """
+    missing = yield from ops.TakeOver(process=process)
+    if missing:
         yield from judge_missing()
+    return missing > 0
 
 
 def judge_missing() -> ops.Program[None]:

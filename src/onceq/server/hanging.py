@@ -17,6 +17,7 @@ from onceq.engine import hung, silence
 from onceq.engine.connection import Link
 from onceq.model import admin_ops, ops
 from onceq.model.element import Charge
+from onceq.server.reporting import tell_taken_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,6 +103,7 @@ class Watch:
             for server in self._link.perform(admin_ops.ListServers()):
                 if server.process == child.process:
                     self._link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
+            tell_taken_over(log, self._link)
         except errors.OnceqError as error:
             _failed(f"say what hangs in process {child.pid}", error)
         child.signal(signal.SIGKILL)

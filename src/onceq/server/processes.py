@@ -30,6 +30,7 @@ from onceq.model import admin_ops, names, ops
 from onceq.server.child import ABANDONED
 from onceq.server.hanging import Watch
 from onceq.server.log_lines import LogFormat, LogLevel
+from onceq.server.reporting import tell_taken_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -319,6 +320,7 @@ def _say_ended(process: uuid.UUID, located: Located, repository: str) -> None:
     try:
         link.reconnect()
         link.perform(ops.Judge(process=process, verdict=ops.Verdict.ENDED))
+        tell_taken_over(log, link)
     except errors.OperatingError as error:
         _failed("say that a process has ended; others find out", error)
     finally:
@@ -333,6 +335,7 @@ def _revoke(processes: set[uuid.UUID], located: Located, repository: str) -> Non
         for server in link.perform(admin_ops.ListServers()):
             if server.process in processes:
                 link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
+        tell_taken_over(log, link)
     except errors.OperatingError as error:
         _failed("revoke what is killed; its requests may be charged", error)
     finally:

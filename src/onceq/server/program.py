@@ -14,6 +14,7 @@ from onceq.engine.waiting import Wakes
 from onceq.manager.program import judge_missing, take_over
 from onceq.model import ops
 from onceq.server.execution import Execution, Width, execute
+from onceq.server.telling import tell_taken_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,15 +63,22 @@ class Counts:
     lives: int = 0
 
 
+@dataclass(slots=True)
+class Standing:
+    """What the latest survey of a process has seen. stopped: the queues that are, for dequeue."""
+
+    stopped: list[str] = field(default_factory=list[str])
+
+
 @dataclass(slots=True, kw_only=True)
 class ServerSession:
     """One of a process's sessions. incarnation: of its present or last life; None: not yet born.
 
     process: of the whole process. watched: all queues that this serves; (): those of this session.
     identity: as OpenIncarnation has it. fault_in_row: whether the last execution met a fault.
-    gave_back: whether something that was claimed could not begin. missing, stopped: which of its
-    queues are not there, or are stopped for dequeue. wakes: how its waits ended. tell: is told what
-    befalls it, and must be quick; None: nobody is.
+    gave_back: whether something that was claimed could not begin. missing: which of its queues are
+    not there. standing: shared by all sessions of the process. wakes: how its waits ended. tell: is
+    told what befalls it, and must be quick; None: nobody is.
     """
 
     process: UUID
@@ -83,7 +91,7 @@ class ServerSession:
     fault_in_row: bool = False
     gave_back: bool = False
     missing: list[str] = field(default_factory=list[str])
-    stopped: list[str] = field(default_factory=list[str])
+    standing: Standing = field(default_factory=Standing)
     tell: Callable[[Told], object] | None = None
     counts: Counts = field(default_factory=Counts)
     wakes: Wakes = field(default_factory=Wakes)
@@ -168,10 +176,10 @@ def serve(session: ServerSession) -> ops.Program[None]:
         former=session.incarnation,
         identity=session.identity,
     )
-    session.incarnation = life.incarnation
+    former, session.incarnation = session.incarnation, life.incarnation
     session.counts.lives += 1
     looks = Looks.of(session, life)
-    yield from take_over(session.process)
+    yield from _take_over(session, comes_back=former is not None)
     yield from _attend(life, looks, (yield from _queue_ids(session)))
     yield from _sweep(looks)
     while not (yield from ops.Stopping()):
@@ -180,7 +188,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
             pending = yield from _execute(session, life, looks, Pending(at, pending))
             looks.executions += 1
             if looks.executions % TAKE_OVER_EVERY == 0:
-                yield from take_over(session.process)
+                yield from _take_over(session)
                 yield from _sweep(looks)
         if looks.asleep is not None and looks.misses % len(looks.queue_ids) == 0:
             yield from _idle(session, life, looks)
@@ -255,6 +263,12 @@ def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[El
     return at, pending
 
 
+def _take_over(session: ServerSession, *, comes_back: bool = False) -> ops.Program[None]:
+    """Takes over, and tells of it. comes_back: also what its own former life held."""
+    if (yield from take_over(session.process)) or comes_back:
+        yield from tell_taken_over(session)
+
+
 def _sweep(looks: Looks) -> ops.Program[None]:
     seen = looks.seen
     looks.seen = yield from ops.Sweep(
@@ -317,6 +331,10 @@ def _survey(
     looks.seen = sighting.seen
     if sighting.missing:
         yield from judge_missing()
+        yield from tell_taken_over(session)
+    session.standing.stopped = [
+        name for name, stopped in zip(watched, sighting.stopped, strict=True) if stopped
+    ]
     numbers = dict(zip(watched, sighting.numbers, strict=True))
     if (yield from _attend(life, looks, [numbers[name] for name in session.names])):
         session.missing = [name for name in session.names if numbers[name] == NO_QUEUE]
@@ -343,11 +361,9 @@ def _queue_ids(session: ServerSession) -> ops.Program[list[int]]:
     """Returns the queues' numbers; in the place of one that is not there, one that none has."""
     found: list[int] = []
     missing: list[str] = []
-    stopped: list[str] = []
     for one in session.served:
         infos = yield from ops.ListQueues(queue=one.queue)
         found.append(infos[0].queue_id if infos else NO_QUEUE)
         missing += [] if infos else [one.queue]
-        stopped += [info.name for info in infos if not info.dequeue_started]
-    session.missing, session.stopped = missing, stopped
+    session.missing = missing
     return found

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onceq import telemetry
 from onceq.errors import InvalidValue
+from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.server.telling import Undone
+from onceq.server.telling import Undone, took_over
 from onceq.server.traces import raised, traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
+    from onceq.engine.connection import Link
     from onceq.server.program import ServerSession
     from onceq.server.telling import Told
 
@@ -118,7 +120,7 @@ class Reporter:
     def _look_at_queues(self, sessions: Sequence[ServerSession]) -> None:
         unserved: dict[str, QueueEvent] = {}
         for session in sessions:
-            unserved |= dict.fromkeys(session.stopped, telemetry.QueueStopped)
+            unserved |= dict.fromkeys(session.standing.stopped, telemetry.QueueStopped)
             unserved |= dict.fromkeys(session.missing, telemetry.QueueMissing)
         for name in sorted(unserved.keys() | self._unserved.keys()):
             now = unserved.get(name, telemetry.QueueServed)
@@ -152,6 +154,12 @@ class Reporter:
             except BaseException as error:  # noqa: BLE001 # user's code on a thread of ours: nobody else would say it
                 telemetry.tell(log, _failure(abort, error))
             self._began = None
+
+
+def tell_taken_over(by: logging.Logger, link: Link) -> None:
+    """Logs what this link has taken back: of a supervisor."""
+    for one in link.perform(ops.ListTakenOver()):
+        telemetry.tell(by, took_over(one))
 
 
 def event_of(undone: Undone) -> telemetry.Event:

@@ -26,7 +26,7 @@ from onceq.engine.watch import Watch
 from onceq.manager.program import declare
 from onceq.model import names, ops
 from onceq.server.lives import SUPERVISED_GRACE_S, Site, limit_s, live, live_async
-from onceq.server.program import Served, ServerSession
+from onceq.server.program import Served, ServerSession, Standing
 from onceq.server.reporting import OnError, Reporter, checked
 
 if TYPE_CHECKING:
@@ -209,11 +209,12 @@ class Server:
         """Begins all sessions, each on a thread: sync handlers, then async ones."""
         pool = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="onceq")
         futures: list[Future[None]] = []
+        standing = Standing()
         for lives, asynchronous in ((live, False), (live_async, True)):
             handled = [one for one in self.handled if one.is_async is asynchronous]
             for _ in range(self.concurrency if handled else 0):
                 session = self._session(self._process, handled)
-                session.tell = reporter.tell
+                session.tell, session.standing = reporter.tell, standing
                 futures.append(pool.submit(lives, site, session, handled))
         pool.shutdown(wait=False)
         return futures

@@ -61,6 +61,25 @@ def tell(session: ServerSession, told: Told) -> ops.Program[None]:
         yield from ops.Act(act=partial(session.tell, told))
 
 
+def tell_taken_over(session: ServerSession) -> ops.Program[None]:
+    """Tells what this session has taken back."""
+    for one in (yield from ops.ListTakenOver()):
+        yield from tell(session, took_over(one))
+
+
+def took_over(one: ops.TakenOver) -> telemetry.TookOver:
+    """Returns what to tell of what an incarnation held."""
+    return telemetry.TookOver(
+        of_incarnation=one.incarnation,
+        of_process=one.process,
+        of_host=one.host,
+        of_pid=one.pid,
+        returned=one.returned,
+        suspects=one.suspects,
+        charged=one.charged,
+    )
+
+
 def lost(queue: str, element: Element | None, count: int) -> telemetry.ClaimLost:
     """Returns what to tell of claims that were lost; of a batch nobody knows which: None."""
     rid, eid = (None, None) if element is None else (element.rid, element.eid)

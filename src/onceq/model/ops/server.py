@@ -70,6 +70,27 @@ class IsAlive(Op[bool | None]):
     identity: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakenOver:
+    """What came of what an incarnation held: returned uncharged, suspects, charged.
+
+    process, host, pid: whose it was; None where it is forgotten.
+    """
+
+    incarnation: int
+    process: UUID | None
+    host: str | None
+    pid: int | None
+    returned: int
+    suspects: int
+    charged: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTakenOver(Op[list[TakenOver]]):
+    """What this session has taken back since it last asked."""
+
+
 class Verdict(StrEnum):
     """What is known of a process that is missing. ENDED: it has died. LIVES: it was cut off."""
 
@@ -141,13 +162,14 @@ class Sweep(Op[Observation]):
 class Sighting:
     """What a survey saw. missing: processes that were missing. numbers: of the queues; 0: no such.
 
-    ready: whether a claim would find something now, by queue. due_s: when the next becomes due.
-    seen: for the next sweep or survey.
+    ready, stopped: whether a claim would find something now, and whether it is stopped for dequeue,
+    by queue. due_s: when the next becomes due. seen: for the next sweep or survey.
     """
 
     missing: int
     numbers: list[int]
     ready: list[bool]
+    stopped: list[bool]
     due_s: float | None
     seen: Observation
 

@@ -81,6 +81,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.CloseIncarnation: takeover.close_incarnation,
     ops.TakeOver: takeover.take_over,
     ops.FindMissing: takeover.find_missing,
+    ops.ListTakenOver: takeover.list_taken_over,
     ops.Judge: takeover.judge,
     ops.Claim: servers.claim,
     ops.ClaimEid: servers.claim_eid,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model.element import Charge, EndUser
+    from onceq.model.ops import TakenOver
     from onceq.model.queue import QueueSettings
 
 R = TypeVar("R")
@@ -145,6 +146,14 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None
     pid: int | None
     traceback: str | None
+
+
+class TakenOverRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session has taken back, until it asks."""
+
+    key: int
+    backend: int
+    taken: TakenOver
 
 
 class ServerRow(msgspec.Struct, frozen=True, kw_only=True):

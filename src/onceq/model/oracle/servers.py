@@ -190,6 +190,10 @@ def survey(state: State, tx: Transaction, op: ops.Survey) -> ops.Sighting:
         missing=missing,
         numbers=numbers,
         ready=[_is_ready(state, tx, queue_id) for queue_id in numbers],
+        stopped=[
+            queue is not None and not queue.dequeue_started
+            for queue in (state.queues.get(tx, queue_id) for queue_id in numbers)
+        ],
         due_s=min(due, default=None),
         seen=ops.Observation(value=op.value or 0, holders=[]),
     )

@@ -38,6 +38,7 @@ from onceq.model.oracle.rows import (
     RegistrationRow,
     ServerRow,
     Table,
+    TakenOverRow,
     Transaction,
 )
 
@@ -69,6 +70,7 @@ class State:
         self.history: Table[HistoryRow] = Table()
         self.attempts: Table[AttemptRow] = Table()
         self.servers: Table[ServerRow] = Table()
+        self.taken_over: Table[TakenOverRow] = Table()
         self.redriven: Table[tuple[UUID, UUID]] = Table()
         self.effects: Table[EffectRow] = Table()
         self.locks: dict[tuple[str, int], list[tuple[Transaction, bool]]] = {}

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from onceq.model import ops
 from onceq.model.element import Charge
-from onceq.model.oracle.rows import Failure, ServerRow, Transaction
+from onceq.model.oracle.rows import Failure, ServerRow, TakenOverRow, Transaction
 from onceq.model.oracle.state import State, return_element
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def revoke(
 ) -> bool:
     """Returns what an incarnation holds, charged as told; False when locked rows were left."""
     left = False
+    found: list[Charge] = []
     for row in state.elements.seen(tx):
         if row.claimed_by != incarnation or (waits and row.seq in charges):
             continue
@@ -115,7 +116,39 @@ def revoke(
         code = "database_fell" if charge is Charge.FELL else "server_died"
         failure = Failure(None, None) if charge is Charge.RELEASE else Failure(code, text)
         return_element(state, tx, row, charge, failure=failure)
+        is_free = charge is Charge.RELEASE
+        found.append(charge if is_free else state.attempts.seen(tx)[-1].charge)
+    if found:
+        _note_taken_over(state, tx, incarnation, found)
     return not left
+
+
+def _note_taken_over(
+    state: State, tx: Transaction, incarnation: int, charges: list[Charge]
+) -> None:
+    """Notes for this session what came of what an incarnation held."""
+    row = row_of(state, tx, incarnation)
+    suspects, charged = charges.count(Charge.SUSPECT), charges.count(Charge.CHARGE)
+    taken = ops.TakenOver(
+        incarnation=incarnation,
+        process=None if row is None else row.process,
+        host=None if row is None else row.host,
+        pid=None if row is None else row.pid,
+        returned=len(charges) - suspects - charged,
+        suspects=suspects,
+        charged=charged,
+    )
+    key = state.taken_over.new_key()
+    state.taken_over.put(tx, key, TakenOverRow(key=key, backend=tx.backend, taken=taken))
+
+
+def list_taken_over(state: State, tx: Transaction, op: ops.ListTakenOver) -> list[ops.TakenOver]:
+    """Answers ListTakenOver."""
+    del op
+    found = [row for row in state.taken_over.seen(tx) if row.backend == tx.backend]
+    for row in found:
+        state.taken_over.put(tx, row.key, None)
+    return [row.taken for row in found]
 
 
 def take_over(state: State, tx: Transaction, op: ops.TakeOver) -> int:

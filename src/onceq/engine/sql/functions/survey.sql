@@ -4,12 +4,13 @@
 
 -- Takes over from the missing, moves the low-water marks (p_value, p_holders: see sweep), and looks into
 -- the process's queues. numbers: of these names, 0 where there is no such queue; ready: whether a claim
--- would find something now; due_s: in how many seconds the next becomes due. p_everything: also below the
+-- would find something now; stopped: whether the
+-- queue is, for dequeue; due_s: in how many seconds the next becomes due. p_everything: also below the
 -- marks. p_tidy: ends what a handler has left in this session.
 create or replace function onceq.survey(
     p_process uuid, p_queues text[], p_everything boolean, p_tidy boolean, p_value bigint, p_holders text[],
-    out missing integer, out numbers integer[], out ready boolean[], out due_s double precision,
-    out value bigint, out holders text[]
+    out missing integer, out numbers integer[], out ready boolean[], out stopped boolean[],
+    out due_s double precision, out value bigint, out holders text[]
 )
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off
@@ -27,8 +28,9 @@ begin
     missing := onceq.take_over(p_process);
     perform onceq.adopt() where random() < 0.5;  -- a process is here once a second
     perform onceq.tidy_session() where p_tidy;
-    select array_agg(onceq.is_ready(x.id, p_everything) order by x.n), min(onceq.due_in(x.id))
-        into ready, due_s from unnest(numbers) with ordinality x (id, n);
+    select array_agg(onceq.is_ready(x.id, p_everything) order by x.n), min(onceq.due_in(x.id)),
+            array_agg(exists (select from onceq.queue q where q.queue_id = x.id and not q.dequeue_started) order by x.n)
+        into ready, due_s, stopped from unnest(numbers) with ordinality x (id, n);
 end $$;
 
 -- The numbers of queues by name, in their order; 0 of one that is not there.

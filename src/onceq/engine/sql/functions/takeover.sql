@@ -77,6 +77,7 @@ language plpgsql volatile as $$
 declare
     e onceq.element;
     charge text;
+    charges text[] := '{}';
 begin
     for e in select * from onceq.element where claimed_by = p_incarnation
             and not (p_waits and p_charges ? seq::text) order by seq for update skip locked loop
@@ -86,9 +87,43 @@ begin
             case when charge <> 'release'
                  then format('incarnation %s ended while it ran', p_incarnation) end,
             p_incarnation);
+        charges := charges || case when charge = 'release' then charge else onceq.last_charge(e.eid) end;
     end loop;
+    if charges <> '{}' then
+        perform onceq.note_taken_over(p_incarnation, charges);
+    end if;
     return not exists (select from onceq.element where claimed_by = p_incarnation
         and not (p_waits and p_charges ? seq::text));
+end $$;
+
+-- What the last abort of an element came to.
+create or replace function onceq.last_charge(p_eid uuid) returns text
+language sql volatile as $$
+    select charge from onceq.attempt where eid = p_eid order by ended_at desc, record_no desc limit 1
+$$;
+
+-- Notes in this session what an incarnation held, for whoever tells: what each element of it cost.
+create or replace function onceq.note_taken_over(p_incarnation bigint, p_charges text[]) returns void
+language sql volatile as $$
+    select set_config('onceq_setting.taken_over', (
+        coalesce(nullif(current_setting('onceq_setting.taken_over', true), ''), '[]')::jsonb
+        || (select jsonb_build_object('incarnation', p_incarnation, 'process', s.process, 'host', s.host,
+                'pid', s.pid, 'suspects', cardinality(array_positions(p_charges, 'suspect')),
+                'charged', cardinality(array_positions(p_charges, 'charge')), 'held', cardinality(p_charges))
+            from (select) one left join onceq.server s on s.incarnation = p_incarnation))::text, false)
+$$;
+
+-- What this session has taken over since it was last asked: of which incarnations, how much came back
+-- uncharged, how many are suspects, how many were charged.
+create or replace function onceq.taken_over() returns table (
+    incarnation bigint, process uuid, host text, pid integer, returned integer, suspects integer, charged integer)
+language plpgsql volatile as $$
+declare noted jsonb := nullif(current_setting('onceq_setting.taken_over', true), '');
+begin
+    perform set_config('onceq_setting.taken_over', '', false);
+    return query select x.incarnation, x.process, x.host, x.pid, x.held - x.suspects - x.charged, x.suspects, x.charged
+        from jsonb_to_recordset(noted) x (
+            incarnation bigint, process uuid, host text, pid integer, held integer, suspects integer, charged integer);
 end $$;
 
 -- Takes over from every process that is missing: all its slots' locks are free. Of the caller's own
