@@ -104,7 +104,7 @@ class Field:
     def renew(self) -> None:
         """Makes a queue for the next run: marks and lanes are those of a queue."""
         self.queue = f"q{next(self.numbers)}"
-        self.one("create_queue(%s, true, 1000, 0, 0, 60, 1000, 1000, false, null)", self.queue)
+        self.one("create_queue(%s, true, 1000, 0, 0, 60, 1000, 1000, false, null, 10)", self.queue)
         where = f"select queue_id from {self.repository}.queue where name = %s"
         self.queue_id = self.value(where, self.queue)
         self.committed: set[uuid.UUID] = set()

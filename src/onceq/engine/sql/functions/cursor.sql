@@ -73,8 +73,14 @@ declare
     mark regclass;
 begin
     perform from onceq.queue where queue_id = p_queue_id and destroyed_at is null for update skip locked;
-    if not found or to_regclass('onceq.' || name) is not null then
-        return to_regclass('onceq.' || name);
+    if not found then
+        return null;
+    end if;
+    -- By a later statement than the lock: another may have just made it, and to_regclass need not know.
+    mark := coalesce((select q.low[p_lane + 1] from onceq.queue q where q.queue_id = p_queue_id),
+        to_regclass('onceq.' || name));
+    if mark is not null then
+        return mark;
     end if;
     mark := onceq.make_sequence(name, 0);
     update onceq.queue set low[p_lane + 1] = mark where queue_id = p_queue_id;
