@@ -210,7 +210,7 @@ def test_a_twin_waits_and_finds_them_known(
         assert SparkDriver(slow, qm.repository).perform(rows(who, "a", "b", "c")) == 3
         twin = SparkDriver(connection, qm.repository)
         call = Background(lambda: twin.perform(rows(who, "c", "d", "a")))
-        wait_blocked(onceq_url, "enqueue_rows", call)
+        wait_blocked(onceq_url, "enqueue_each_row", call)
         slow.execute("commit")
         assert call.result() == 1
 
@@ -225,7 +225,7 @@ def test_what_ends_between_the_looks_is_not_enqueued_again(
         " gen_random_uuid(), 'a', sha256('a'), p_registrant);"
     )
     looks = "get diagnostics added = row_count;"
-    install_variant(onceq_url, qm.repository, "enqueue_rows", (looks, f"{looks} {ended}"))
+    install_variant(onceq_url, qm.repository, "enqueue_each_row", (looks, f"{looks} {ended}"))
     with pytest.raises(errors.EnvironmentFault, match="being sent by others"):
         driver.perform(rows(life, "a"))
     assert list(driver.rows("select 1 from {schema}.element", [], 1)) == []

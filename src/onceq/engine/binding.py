@@ -195,7 +195,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
     ),
     ops.Deregister: call("deregister", f"{_WHO} queue text", _scalar),
     ops.EnqueueTagged: call(
-        "enqueue_tagged",
+        "enqueue_with_tag",
         f"{_WHO} queue text, body bytea, tag bytea, own_transaction boolean",
         _scalar,
         bells=_bells_in(1),

@@ -145,7 +145,7 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
         "spark_take_over", "server_id integer, grace_s double precision", _scalar
     ),
     ops.SparkEnqueue: call(
-        "enqueue_rows",
+        "enqueue_each_row",
         "registrant_id integer, epoch bigint, queue text, send_no bigint, rids text[],"
         " bodies bytea[], priorities smallint[], not_before bigint[], expires_at bigint[],"
         " correlation_ids text[], content_types text[], properties text[], content_type text",

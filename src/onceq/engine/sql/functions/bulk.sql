@@ -8,7 +8,7 @@
 -- cannot be enqueued, or was with other content, refuses them all. Times are microseconds since 1970.
 -- Arrays that are null, or end early, say null of the rest. The send numbers are those of the rows'
 -- places in the table, above p_send_no: several transactions may enqueue at once.
-create or replace function onceq.enqueue_rows(
+create or replace function onceq.enqueue_each_row(
     p_registrant integer, p_epoch bigint, p_queue text, p_send_no bigint, p_rids text[],
     p_bodies bytea[], p_priorities smallint[], p_not_before bigint[], p_expires_at bigint[],
     p_correlation_ids text[], p_content_types text[], p_properties text[], p_content_type text,

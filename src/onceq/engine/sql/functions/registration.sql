@@ -77,7 +77,7 @@ begin
 end $$;
 
 -- Enqueues, tagged: the element and the record of it are one transaction.
-create or replace function onceq.enqueue_tagged(
+create or replace function onceq.enqueue_with_tag(
     p_registrant integer, p_epoch bigint, p_queue text, p_body bytea, p_tag bytea,
     p_own_transaction boolean, out eid uuid, out bell text
 )
