@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import socket
 import subprocess
 import sys
@@ -132,3 +133,35 @@ def test_deploy(conninfo: str, tmp_path: Path) -> None:
                 connection.execute(f"drop database if exists {name} with (force)".encode())
             for name in ("shop_app", "shop_owner"):
                 connection.execute(f"drop role if exists {name}".encode())
+
+
+VARIES = (
+    (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "EID"),
+    (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[.,]\d{3}(\+00:00)?", "TIME"),
+    (r"TIME \d+ WARNING", "TIME PID WARNING"),
+    (r"\(\S+ \d+\)", "(HOST PID)"),
+    (r'File ".*/shop\.py"', 'File "shop.py"'),
+    (r"^ *[~^]+\n", ""),  # another Python marks other parts of a line
+    (r" +$", ""),
+)
+"""What differs each time, and what stands for it."""
+
+
+def common(text: str) -> str:
+    """Returns a text without what differs each time."""
+    for pattern, instead in VARIES:
+        text = re.sub(pattern, instead, text, flags=re.MULTILINE)
+    return text
+
+
+@pytest.mark.timeout(200)
+def test_find_out_why_it_failed(tmp_path: Path) -> None:
+    """The failure is found in the log and in the database, mended, and run again."""
+    page = text_of("docs/find-out-why-it-failed.md")
+    assert write_files(page, tmp_path) == ["shop.py", "ask.py", "told.py", "ask_again.py"]
+    found = blocks(page)
+    environment = reader(TZ="UTC")
+    printed, complaints = shell(found["bash"], tmp_path, environment, LIMIT_S)
+    log = (tmp_path / "serve.log").read_text("utf-8")
+    assert common(printed) == common(found["text"]), f"{printed}\n{complaints}\n{log}"
+    assert "o-2" in log
