@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.history.events import ALL, Aborted, Ended, Executed, Fault, KillBegun, Returned
-from onceq.testing.torture.evidence import Abort, Evidence
+from onceq.testing.torture.evidence import Abort, Evidence, limited
 from onceq.testing.torture.life import ABORT_LIMIT
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ TWICE = (executed(10), executed(20, **ELSEWHERE))
         aborted(11, "ValueError", excused=False),
         aborted(11, "DeadlockDetected"),
         aborted(13, "TransactionTimeout"),
+        fault(13, limited(7)),
     ],
 )
 def test_what_was_struck_may_be_executed_again(excuse: Event) -> None:
@@ -82,6 +83,8 @@ def test_what_was_struck_may_be_executed_again(excuse: Event) -> None:
         fault(11, ""),
         aborted(11, "ConnectionLost"),
         aborted(11, "TransactionTimeout"),
+        fault(11, limited(7)),
+        fault(13, limited(8)),
     ],
 )
 def test_what_nothing_had_struck_may_not(excuse: Event) -> None:

@@ -149,6 +149,12 @@ class Proxy:
         with self._plan.changed:
             self._plan.cuts.append(cut)
 
+    @property
+    def planned(self) -> int:
+        """How many cuts were planned and not made so far."""
+        with self._plan.changed:
+            return len(self._plan.cuts)
+
     def forget(self) -> None:
         """Forgets the cuts that were planned and not made."""
         with self._plan.changed:

@@ -7,7 +7,6 @@ its clock, never at what they say to each other. It stops at the first wrong thi
 from __future__ import annotations
 
 import contextlib
-import math
 import signal
 import tempfile
 import time
@@ -197,7 +196,7 @@ class _Conductor:
 
     def _wind_up(self) -> None:
         """Lets the faults end, the clients finish, and the queues empty; bounded (G12)."""
-        self._faults.undo(math.inf)
+        self._faults.stop()
         self._board.end()
         last = max(time.monotonic(), self._faults.last_ns / 1e9)
         clients = [one for one in self._fleet.participants.values() if one.life.kind in CLIENTS]

@@ -27,15 +27,20 @@ CLIENTS_COMMIT: Final = {
 }
 """What clients say is single statements, each a transaction; servers say COMMIT."""
 CONTROL: Final = "control"
+FORGET: Final = "forget"
+PLANNED_MAX: Final = 3
+"""So many cuts wait for a commit: where these are rarer, each client would be cut at each."""
 _ORDER_BYTES: Final = 256
 _WAIT_S: Final = 3600.0
 
 
 class Strike(msgspec.Struct, kw_only=True):
-    """What a cutter is to do. side: of a commit, "": wherever the connection stands.
+    """What a cutter is to do.
 
-    what: of which statements, in CLIENTS_COMMIT. silent_s: for how long the connection is to
-    swallow all, 0: it ends at once. choice: of a connection, where no commit is waited for.
+    side: of a commit, "": wherever the connection stands; FORGET: what was planned and not made is
+    not to be made any more. what: of which statements, in CLIENTS_COMMIT. silent_s: for how long
+    the connection is to swallow all, 0: it ends at once. choice: of a connection, where no commit
+    is waited for.
     """
 
     side: str
@@ -56,10 +61,12 @@ def cutter(life: Life) -> None:
     threading.Thread(target=_note, args=(living, proxy), daemon=True).start()
     while True:  # until this process is killed
         strike = msgspec.json.decode(control.recv(_ORDER_BYTES), type=Strike)
-        if strike.side:
+        if strike.side == FORGET:
+            proxy.forget()
+        elif strike.side and proxy.planned < PLANNED_MAX:
             pattern = CLIENTS_COMMIT[strike.what] if life.name == "cutter-client" else None
             proxy.plan(Cut(side=Side(strike.side), pattern=pattern, silent_s=strike.silent_s))
-        else:
+        elif not strike.side:
             proxy.silence_one(strike.choice, strike.silent_s)
 
 

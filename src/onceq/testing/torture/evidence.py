@@ -47,6 +47,14 @@ _ABORTS: Final = """
 """
 
 
+def limited(pid: int) -> str:
+    """Returns whom a process says to be struck when the database ends its session by its limit.
+
+    It strikes what had executed for so long by then, be it in its commit, and nothing else.
+    """
+    return f"limit of {pid}"
+
+
 class Abort(msgspec.Struct, kw_only=True, frozen=True, tag_field="event", tag=True):
     """An abort as the database has it. pid: of the process that executed; 0: not known."""
 
@@ -191,6 +199,9 @@ class Evidence:
 
     def _is_excused(self, run: Run, again_at: int) -> bool:
         if run.raised or run.met:
+            return True
+        over_at = run.at + round(0.9 * LIMIT_S * 1e9)  # it began before its handler
+        if self._strikes.hit(limited(run.pid), over_at, again_at):
             return True
         sessions = [run.backend] if run.backend else [*self._sessions[run.pid]]
         whom = [run.name, ALL, *(f"backend {one}" for one in sessions)]

@@ -7,6 +7,7 @@ lasts is undone when its time is over.
 from __future__ import annotations
 
 import heapq
+import math
 import signal
 import socket
 import time
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onceq.history.events import ALL, Fault
-from onceq.testing.torture.cutter import CONTROL, Strike
+from onceq.testing.torture.cutter import CONTROL, FORGET, Strike
 from onceq.testing.torture.fleet import STRIKES_MAX
 from onceq.testing.torture.spark import NOT_THERE
 
@@ -35,6 +36,8 @@ SERVERS: Final = ("server", "batch")
 NOBODY: Final = "nobody was there"
 UNANSWERED: Final = f"it had been struck {STRIKES_MAX} times since its last answer"
 NOT_HEARD: Final = "the cutter was stopped, or not there yet"
+FORGETS_MAX: Final = 100
+FORGET_EVERY_S: Final = 0.05
 SPARE_BYTES: Final = 1 << 20
 SENDS_CUT: Final = 9
 """Of ten cuts of clients, so many are for sends alone: most of what clients say is receives."""
@@ -81,6 +84,15 @@ class Faults:
         """Undoes what has lasted long enough; with infinity, everything."""
         while self._undo and self._undo[0][0] <= now:
             heapq.heappop(self._undo)[2]()
+
+    def stop(self) -> None:
+        """Undoes everything, and has no cut made any more that was only planned."""
+        self.undo(math.inf)
+        for whom in self.sockets:
+            for _ in range(FORGETS_MAX):  # it was just let go on, and has others to read first
+                if self._tell(whom, Strike(side=FORGET)) is None:
+                    break
+                time.sleep(FORGET_EVERY_S)
 
     def close(self) -> None:
         """Closes the line to the cutters."""

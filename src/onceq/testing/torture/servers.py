@@ -21,6 +21,7 @@ from onceq.telemetry import SessionLost
 from onceq.testing.ledger import LedgerHandler, Order, Receipt
 from onceq.testing.torture import hot
 from onceq.testing.torture.board import Count
+from onceq.testing.torture.evidence import limited
 from onceq.testing.torture.life import BATCH, BULK, NOTES, ORDERS, Living
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ PAUSE_S: Final = 0.05
 STOP_TIMEOUT_S: Final = 5.0
 DEADLY: Final = frozenset({"poison", "sudden"})
 POISON: Final = "poison request"
+LIMITED: Final = "execution limit"
+LIMITS: Final = ("transaction timeout", "idle-in-transaction timeout")
+"""What PostgreSQL says to a session that it ends by its limit."""
 
 
 def single_server(life: Life) -> None:
@@ -118,7 +122,7 @@ LOST_IN_DOUBT: Final = (SessionLost.name(), InDoubt.__name__)
 
 
 class _Doubts(logging.Handler):
-    """Writes down that a session was lost while its commit was under way."""
+    """Writes down that a session was lost by its limit, or while its commit was under way."""
 
     def __init__(self, handler: _Handler) -> None:
         super().__init__()
@@ -127,6 +131,10 @@ class _Doubts(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Looks at the error that ended a session."""
         event: dict[str, Any] = getattr(record, "onceq", {})
+        lost = event.get("event") == SessionLost.name()
+        if lost and any(one in str(event.get("error", "")) for one in LIMITS):
+            name, struck = self._handler.living.life.name, (limited(os.getpid()),)
+            self._handler.living.recorder.record(Fault(what=LIMITED, target=name, struck=struck))
         if (event.get("event"), event.get("code")) == LOST_IN_DOUBT:
             living = self._handler.living
             living.board.add(living.life.row, Count.DOUBTS)
