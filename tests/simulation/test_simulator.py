@@ -29,7 +29,14 @@ NOT_SIMULATED = {
     "ForgetClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",
     "Stopping": "answered at once, without a step: it asks the process, not the queue manager",
     **dict.fromkeys(["Post", "Posted"], "a Send whose answer is read later: test_one_way"),
-    "Wait": "moves the time instead of being performed: no fault can hit it",
+    **dict.fromkeys(
+        ["NextDue", "StopWaiting"],
+        "of a dequeue that waits, for which the schedules have the receive: tests/server/test_idle.py",
+    ),
+    **dict.fromkeys(
+        ["Wait", "Sleep", "Rouse"],
+        "moves the time, or wakes who sleeps, instead of being performed: no fault can hit it",
+    ),
 }
 
 
