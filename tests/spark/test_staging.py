@@ -90,6 +90,41 @@ def test_every_value_arrives_exactly(repository: Repository) -> None:
     assert set(repository.replies().values()) == {("done", b"\x00\xff,\"'\\")}
 
 
+NESTED = pa.struct(
+    [
+        ("map", pa.map_(pa.string(), pa.list_(pa.float64()))),
+        ("numbers", pa.map_(pa.int64(), pa.decimal128(10, 2))),
+        ("inner", pa.struct([("money", pa.decimal128(38, 18)), ("raw", pa.binary())])),
+        ("days", pa.list_(pa.map_(pa.date32(), pa.bool_()))),
+    ]
+)
+
+
+def test_what_is_nested_is_the_json_that_postgresql_makes_of_it(repository: Repository) -> None:
+    names = ("map", "numbers", "inner", "days")
+    repository.do("create table {}.nested (map jsonb, numbers jsonb, inner_ jsonb, days jsonb)")
+    repository.do('alter table {}.nested rename inner_ to "inner"')
+    full = {
+        "map": [("a", [0.1, float("nan"), None]), ('b"', [float("inf"), float("-inf")])],
+        "numbers": [(1, Decimal("1.10")), (-(2**63), Decimal("-0.05"))],
+        "inner": {"money": Decimal("0.100000000000000001"), "raw": b"\x00\xff"},
+        "days": [[(date(2026, 2, 3), True)], None, []],
+    }
+    apply(repository, insert(into=f"{repository.name}.nested"), [full, {}], NESTED)
+    wanted = """select jsonb_build_object('a', jsonb_build_array(0.1, 'NaN'::float8, null),
+            'b"', jsonb_build_array('Infinity'::float8, '-Infinity'::float8)),
+        jsonb_build_object(1, 1.10, -9223372036854775808, -0.05),
+        jsonb_build_object('money', 0.100000000000000001, 'raw', '\\x00ff'::bytea),
+        jsonb_build_array(jsonb_build_object('2026-02-03'::date, true), null,
+            jsonb_build_object())"""
+    texts = ", ".join(f'"{name}"::text' for name in names)
+    found = repository.ask(f"select {texts} from {{}}.nested order by map nulls last")
+    row = repository.ask(
+        f'with x ({", ".join(names[:2])}, "inner", days) as ({wanted}) select {texts} from x'
+    )
+    assert found == [row[0], (None, None, None, None)]
+
+
 NAMED = pa.struct([("Odd Name", pa.string()), ('n"; drop', pa.int64())])
 
 
@@ -161,9 +196,16 @@ def test_changes_are_checked_before_anything_runs() -> None:
         insert().check("t", [f"c{n}" for n in range(65)])
 
 
-def test_an_interval_is_refused() -> None:
-    kind = pa.struct([("wait", pa.duration("us"))])
-    rows = pa.array([{"wait": timedelta(1)}], kind)
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.duration("us"), timedelta(1)),
+        (pa.list_(pa.duration("us")), [timedelta(1)]),
+        (pa.map_(pa.string(), pa.struct([("x", pa.duration("us"))])), [("a", {"x": None})]),
+    ],
+)
+def test_an_interval_is_refused(kind: pa.DataType, value: Any) -> None:
+    rows = pa.array([{"wait": value}], pa.struct([("wait", kind)]))
     batch = pa.record_batch([pa.array(["e"]), rows], names=["eid", "t"])
     with pytest.raises(errors.InvalidValue, match=r"t\.wait: an interval"):
         list(encode.table_rows(batch, 1, ["t"]))

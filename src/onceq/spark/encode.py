@@ -2,12 +2,15 @@
 
 Used by the sink on executors. Exact: decimals, timestamps and dates travel as their full text,
 numbers in their shortest exact form, bytes as hexadecimal. An unquoted empty field is null; text
-is always quoted. It never makes a Python object of a number or a time.
+is always quoted. It never makes a Python object of a number or a time, but in what is nested: that
+becomes JSON, as PostgreSQL's to_jsonb makes it.
 """
 
 from __future__ import annotations
 
 import io
+import math
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +26,7 @@ Lines = tuple[tuple[str, ...], memoryview]
 
 REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "code", "reject", "retry", "after_s")
 _FLAGS = ("reject", "retry")
+_JSON = msgspec.json.Encoder(decimal_format="number")
 _OPTIONS = pcsv.WriteOptions(include_header=False)
 
 
@@ -117,15 +121,44 @@ def _text(column: Any, name: str) -> Any:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = [None if value is None else "\\x" + value.hex() for value in column.to_pylist()]
         return pa.array(values, pa.string())
+    _refuse_intervals(kind, name)
     if pa.types.is_nested(kind):
         values = [
-            None if value is None else msgspec.json.encode(value).decode()
+            None if value is None else _JSON.encode(_plain(value, kind)).decode()
             for value in column.to_pylist()
         ]
         return pa.array(values, pa.string())
+    return column.cast(pa.string())
+
+
+def _refuse_intervals(kind: Any, name: str) -> None:
     if pa.types.is_duration(kind) or pa.types.is_interval(kind):
         raise InvalidValue(f"column {name}: an interval cannot be staged; send it as text")
-    return column.cast(pa.string())
+    for number in range(kind.num_fields):
+        _refuse_intervals(kind.field(number).type, name)
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    """Returns a nested value of which JSON can hold every part: objects, exact numbers, text."""
+    if value is None:
+        return None
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    if pa.types.is_map(kind):
+        return {_key(key, kind.key_type): _plain(one, kind.item_type) for key, one in value}
+    if pa.types.is_nested(kind):
+        return [_plain(one, kind.value_type) for one in value]
+    if isinstance(value, bytes):
+        return "\\x" + value.hex()
+    if isinstance(value, (float, Decimal)) and not math.isfinite(value):
+        return {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}[str(float(value))]
+    return value
+
+
+def _key(value: Any, kind: Any) -> str:
+    """Returns the key of a map, as the name of a member of an object is written."""
+    plain = _plain(value, kind)
+    return plain if isinstance(plain, str) else _JSON.encode(plain).decode().strip('"')
 
 
 def _repeated(value: int, times: int) -> Any:

@@ -331,9 +331,24 @@ begin
     return charged;
 end $$;
 
--- The statement that changes one of the user's tables from the staged rows of removed requests
--- ($1 attempts, $2 eids, $3 seqs). Values are cast to the column's type without its length, so
--- that what is too long is refused as in any insert, not cut. In the order of the keys, so that
+-- The staged rows of removed requests ($1 attempts, $2 eids, $3 seqs) for one of the user's tables, as
+-- a subquery x, with the place of the request in "?seq". Values are cast to the column's type without
+-- its length, so that what is too long is refused as in any insert, not cut.
+create or replace function onceq.spark_source(p_spec jsonb) returns text
+language plpgsql stable as $$
+declare
+    target regclass := onceq.spark_target(p_spec);
+    columns text;
+begin
+    select string_agg(format('s.c%s::%s as %I', c.n, format_type(a.atttypid, -1), c.name), ', ' order by c.n)
+        into columns
+        from jsonb_array_elements_text(p_spec -> 'columns') with ordinality as c (name, n)
+        join pg_attribute a on a.attrelid = target and a.attname = c.name and a.attnum > 0 and not a.attisdropped;
+    return format('(select %s, r.seq as "?seq" from onceq.spark_row s join unnest($2, $3) as r (eid, seq)
+        on r.eid = s.eid where s.attempt = any ($1) and s.table_no = %s) x', columns, (p_spec ->> 'no')::integer);
+end $$;
+
+-- The statement that changes one of the user's tables from its rows. In the order of the keys, so that
 -- two servers do not deadlock; of an upsert the request enqueued last wins.
 create or replace function onceq.spark_statement(p_spec jsonb) returns text
 language plpgsql stable as $$
@@ -342,14 +357,8 @@ declare
     columns text := onceq.spark_list('%1$I', p_spec -> 'columns', ', ');
     keys text := onceq.spark_list('%1$I', p_spec -> 'keys', ', ');
     added text := onceq.spark_list('%1$I', p_spec -> 'add', ', ');
-    source text;
+    source text := onceq.spark_source(p_spec);
 begin
-    select format('(select %s, r.seq as "?seq" from onceq.spark_row s join unnest($2, $3) as r (eid, seq)
-            on r.eid = s.eid where s.attempt = any ($1) and s.table_no = %s) x',
-            string_agg(format('s.c%s::%s as %I', c.n, format_type(a.atttypid, -1), c.name), ', ' order by c.n),
-            (p_spec ->> 'no')::integer) into source
-        from jsonb_array_elements_text(p_spec -> 'columns') with ordinality as c (name, n)
-        join pg_attribute a on a.attrelid = target and a.attname = c.name and a.attnum > 0 and not a.attisdropped;
     return case p_spec ->> 'mode'
         when 'insert' then format('insert into %s (%s) select %s from %s order by %s "?seq"',
             target, columns, columns, source, keys || ',')
@@ -362,6 +371,32 @@ begin
             onceq.spark_list('sum(%1$I)', p_spec -> 'add', ', '), source, keys, keys, keys,
             onceq.spark_list('%1$I = coalesce(t.%1$I + excluded.%1$I, excluded.%1$I, t.%1$I)', p_spec -> 'add', ', '))
         end;
+end $$;
+
+-- Refuses rows of which it would depend on where batches end what becomes of them: a null in a key, as
+-- no null is another; and two rows of one request with the same keys, of which neither is the later.
+create or replace function onceq.spark_check_keys(
+    p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
+) returns void
+language plpgsql stable as $$
+declare
+    keys text := onceq.spark_list('%1$I', p_spec -> 'keys', ', ');
+    most bigint := case p_spec ->> 'mode' when 'upsert' then 1 else 9223372036854775807 end;
+    has_null boolean;
+begin
+    if p_spec ->> 'mode' = 'insert' then
+        return;
+    end if;
+    execute format('select num_nulls(%1$s) > 0 from %2$s group by %1$s, "?seq"
+            having num_nulls(%1$s) > 0 or count(*) > %3$s limit 1', keys, onceq.spark_source(p_spec), most)
+        into has_null using p_attempts, p_eids, p_seqs;
+    if has_null then
+        raise exception 'a row for table % has null in its keys (%)', p_spec ->> 'table', keys
+            using errcode = 'not_null_violation';
+    elsif has_null is not null then
+        raise exception 'two rows of one request for table % have the same keys (%), and neither is the later',
+            p_spec ->> 'table', keys using errcode = 'cardinality_violation';
+    end if;
 end $$;
 
 -- The names in a JSON array, each put into a format; null when there are none.
@@ -483,6 +518,7 @@ create or replace function onceq.spark_apply(
 language plpgsql volatile as $$
 declare changed bigint;
 begin
+    perform onceq.spark_check_keys(p_spec, p_attempts, p_eids, p_seqs);
     execute onceq.spark_statement(p_spec) using p_attempts, p_eids, p_seqs;
     get diagnostics changed = row_count;
     return changed;
