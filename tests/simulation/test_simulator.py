@@ -31,7 +31,7 @@ NOT_SIMULATED = {
     **dict.fromkeys(["Post", "Posted"], "a Send whose answer is read later: test_one_way"),
     **dict.fromkeys(
         ["NextDue", "StopWaiting"],
-        "of a dequeue that waits, for which the schedules have the receive: tests/server/test_idle.py",
+        "of a dequeue that waits; the schedules have the receive: tests/server/test_idle.py",
     ),
     **dict.fromkeys(
         ["Wait", "Sleep", "Rouse"],
