@@ -9,6 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from onceq.clerk.async_clerk import AsyncClerk
+from onceq.clerk.calls import ClerkOptions
 from onceq.clerk.clerk import Clerk
 from onceq.clerk.ledger import AsyncLedgerClerk, Ledger, LedgerClerk
 from onceq.engine.async_connection import AsyncLink
@@ -19,12 +20,12 @@ from onceq.engine.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
-from onceq.model.names import check_range, check_repository
+from onceq.model.names import check_keywords, check_range, check_repository
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
     from typing import Unpack
 
-    from onceq.clerk.calls import ClerkOptions
     from onceq.engine.locate import Located
     from onceq.model.queue import Queue
 
@@ -62,7 +63,7 @@ class QueueManager(QueueOperations):
         options: thread, window and keep, as ClerkOptions has them. ledger: the client's own
         record, for one request at a time (C4), without window and keep.
         """
-        link = Link(self.located, self.repository, wakes=Wakes())
+        link = Link(self.located, self.repository, wakes=Wakes(), whose=_whose(registrant))
         if ledger is not None:
             thread = _alone(options)
             return LedgerClerk(
@@ -91,7 +92,7 @@ class AsyncQueueManager(AsyncQueueOperations):
         **options: Unpack[ClerkOptions],
     ) -> AsyncClerk[T, R] | AsyncLedgerClerk[T, R, C]:
         """See QueueManager.clerk; `async with` connects it."""
-        link = AsyncLink(self.located, self.repository, wakes=Wakes())
+        link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=_whose(registrant))
         if ledger is not None:
             thread = _alone(options)
             return AsyncLedgerClerk(
@@ -100,8 +101,14 @@ class AsyncQueueManager(AsyncQueueOperations):
         return AsyncClerk(link, registrant, queue, **options)
 
 
+def _whose(registrant: str) -> str:
+    """Returns whose connection it is, for the errors that speak of it."""
+    return f"the clerk of client {registrant!r}"
+
+
 def _alone(options: ClerkOptions) -> str:
     """Returns the thread of a client with a ledger: one request at a time, and none is kept."""
+    check_keywords("a clerk with a ledger", options, ClerkOptions)
     check_range("window, with a ledger,", options.get("window", 1), 1, 1)
     check_range("keep, with a ledger,", options.get("keep", 0), 0, 0)
     return options.get("thread", "")
@@ -138,7 +145,7 @@ def open(  # noqa: A001 # called as onceq.open
 
 
 class _OpenAsync:
-    """What `open_async` returns: awaited, or entered by `async with`."""
+    """What `open_async` returns: awaited, or entered by `async with`, which also closes it."""
 
     def __init__(self, url: str | None, repository: str) -> None:
         self._url = url
@@ -156,11 +163,17 @@ class _OpenAsync:
         self._opened = opened
         return opened
 
+    def __await__(self) -> Generator[Any, None, AsyncQueueManager]:
+        return self.__aenter__().__await__()
+
     async def __aexit__(self, *_: object) -> None:
         if self._opened is not None:
             await self._opened.close()
 
 
 def open_async(url: str | None = None, *, repository: str = DEFAULT_REPOSITORY) -> _OpenAsync:
-    """Opens a repository for asyncio: `async with onceq.open_async(...) as qm`. See `open`."""
+    """Opens a repository for asyncio: `async with onceq.open_async(...) as qm`. See `open`.
+
+    Awaited instead, `qm = await onceq.open_async(...)`, it stays open until `await qm.close()`.
+    """
     return _OpenAsync(url, repository)

@@ -276,6 +276,10 @@ async def _awaited(_: onceq.Reply[bytes]) -> None:
     pytest.fail("nobody awaits it")
 
 
+def _returns_a_coroutine(reply: onceq.Reply[bytes]) -> object:
+    return _awaited(reply)
+
+
 def test_what_nobody_would_await_is_refused(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
@@ -286,6 +290,9 @@ def test_what_nobody_would_await_is_refused(
         life.run(life.claim_one("raw"), b"reply")
         with pytest.raises(InvalidValue, match="AsyncClerk"):
             clerk.process(_awaited, onceq.ReplyPolicy.repeat(), timeout_s=30)
+        assert clerk.outstanding == ["1"]
+        with pytest.raises(InvalidValue, match="AsyncClerk"):  # it is seen by what it returns only
+            clerk.process(_returns_a_coroutine, onceq.ReplyPolicy.repeat(), timeout_s=30)
         assert clerk.unacknowledged == ["1"]
 
 

@@ -65,7 +65,7 @@ def test_evil_queue_names_are_refused_twice(
             call(name)
     if "\0" in name or "\ud800" in name:
         return  # the protocol has no such text
-    values = "%s, true, 5, 100, 1000, 10, 10, 10, false, null"
+    values = "%s, true, 5, 100, 1000, 10, 10, 10, false, null, 10"
     statement = f"select {qm.repository}.create_queue({values})"
     with plain(conninfo) as connection, pytest.raises(psycopg.errors.CheckViolation):
         connection.execute(statement.encode(), (name,))

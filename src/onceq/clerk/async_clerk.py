@@ -37,6 +37,8 @@ A = TypeVar("A")
 class AsyncClerk(Calls[T, R]):
     """`Clerk`, for asyncio: the same methods, awaited."""
 
+    _awaits = True
+
     def __init__(
         self, link: AsyncLink, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> None:
@@ -94,6 +96,7 @@ class AsyncClerk(Calls[T, R]):
         on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None = None,
     ) -> Reply[R]:
         """See Clerk.receive; connection: an async one; on_timeout is awaited."""
+        self._check_on_timeout(on_timeout)
         while True:
             try:
                 if connection is not None:
@@ -139,6 +142,7 @@ class AsyncClerk(Calls[T, R]):
         on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None = None,
     ) -> AsyncIterator[Reply[R]]:
         """See Clerk.stream: `async for reply in clerk.stream(...)`."""
+        self._check_on_timeout(on_timeout)
         return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
 
     async def _streamed(

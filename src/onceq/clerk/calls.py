@@ -5,7 +5,7 @@ Private to the clerk. A call is checked here and becomes a Program, which either
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypedDict, TypeVar
 
 from onceq.clerk import policy as policies
 from onceq.clerk import processing, program, receiving, recovery, streaming, transactions, watching
@@ -14,18 +14,21 @@ from onceq.clerk.session import Reply, Session
 from onceq.engine.session import in_transaction, is_broken
 from onceq.errors import IllegalState
 from onceq.model import names
+from onceq.model.arguments import check_function, check_kind
+from onceq.model.element import RequestAttributes
 from onceq.model.end_user import attributes_of
+from onceq.model.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from typing import Unpack
 
     from onceq.clerk.policy import Processed, ReplyPolicy
     from onceq.engine.async_driver import AsyncPostgresDriver
     from onceq.engine.driver import PostgresDriver
     from onceq.model.client_state import ClientState, Recovery
-    from onceq.model.element import EndUser, KillAnswer, RequestAttributes, Whereabouts
+    from onceq.model.element import EndUser, KillAnswer, SendAttributes, Whereabouts
     from onceq.model.ops import Program, Sent, TakeReply, ThreadTags
-    from onceq.model.queue import Queue
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -51,17 +54,21 @@ class ClerkOptions(TypedDict, total=False):
 class Calls(Generic[T, R]):
     """What both clerks know and check before anything is sent. who: returns who calls."""
 
+    _awaits: ClassVar[bool] = False
+
     def __init__(
         self,
         name: str,
         queue: Queue[T, R],
         who: Callable[[], object],
-        *,
-        thread: str = "",
-        window: int = 1,
-        keep: int = 0,
+        **options: Unpack[ClerkOptions],
     ) -> None:
         names.check_id("registrant", name)
+        where = f"the clerk of client {name!r}"
+        check_kind(Queue, where, queue)
+        names.check_keywords(where, options, ClerkOptions)
+        thread = options.get("thread", "")
+        window, keep = options.get("window", 1), options.get("keep", 0)
         if thread != "":
             names.check_id("thread", thread)
         names.check_range("window", window, 1, WINDOW_MAX)
@@ -133,6 +140,10 @@ class Calls(Generic[T, R]):
         if in_transaction(connection) and not is_broken(connection):
             raise IllegalState("a reply was received in a transaction that is still open: end it")
 
+    def _check_on_timeout(self, on_timeout: Callable[..., Any] | None) -> None:
+        if on_timeout is not None:
+            check_function("on_timeout", on_timeout, may_await=self._awaits)
+
     def _begin(self, rid: str | None, timeout_s: float | None) -> Program[Reply[R]]:
         if rid is not None:
             names.check_id("rid", rid)
@@ -144,14 +155,12 @@ class Calls(Generic[T, R]):
     def _send(self, rid: str, request: T, attributes: RequestAttributes) -> Program[Sent]:
         queue = self._session.queue
         names.check_id("rid", rid)
-        sent = attributes_of(attributes)
-        names.check_attributes(sent)
+        sent = _attributes(attributes)
         return self._settled(program.send(self._session, rid, queue.encode_request(request), sent))
 
     def _send_one_way(self, rid: str, request: T, attributes: RequestAttributes) -> Program[None]:
         names.check_id("rid", rid)
-        sent = attributes_of(attributes)
-        names.check_attributes(sent)
+        sent = _attributes(attributes)
         body = self._session.queue.encode_request(request)
         return self._settled(program.send_one_way(self._session, rid, body, sent))
 
@@ -211,7 +220,7 @@ class Calls(Generic[T, R]):
 
     def _alert_late(self, queue: str, late_s: float, rid: str | None) -> Program[list[str]]:
         names.check_queue(queue)
-        names.check_timeout(late_s)
+        names.check_seconds("late_s", late_s)
         if rid is not None:
             names.check_id("rid", rid)
         return self._settled(watching.alert_late(self._session, queue, late_s, rid))
@@ -224,6 +233,9 @@ class Calls(Generic[T, R]):
     ) -> Program[list[Processed[R]]]:
         wait_s = names.check_timeout(timeout_s)
         chosen = policies.check_policy(policy)
+        check_function("the handler of `process`", handler, may_await=self._awaits)
+        if chosen.act is not None:
+            check_function(f"`act` of policy {chosen.name!r}", chosen.act, may_await=self._awaits)
         return self._settled(processing.process(self._session, handler, chosen, wait_s))
 
     def _cancel(self, timeout_s: float) -> Program[KillAnswer]:
@@ -237,6 +249,15 @@ class Calls(Generic[T, R]):
     ) -> Program[Recovery]:
         if rid is not None:
             names.check_id("rid", rid)
+        names.check_flag("acknowledged", acknowledged)
         names.check_choice("by", by, recovery.BASES)
         found = recovery.recover(self._session, rid, acknowledged=acknowledged, by=by)
         return self._settled(found)
+
+
+def _attributes(given: RequestAttributes) -> SendAttributes:
+    """Returns the checked attributes of a send. InvalidName, InvalidValue, TooLarge."""
+    names.check_keywords("send", given, RequestAttributes)
+    sent = attributes_of(given)
+    names.check_attributes(sent)
+    return sent

@@ -128,6 +128,7 @@ class Clerk(Calls[T, R]):
         on_timeout: called when no reply came in time; it may use this clerk, and returns True to
         wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
         """
+        self._check_on_timeout(on_timeout)
         while True:
             try:
                 if connection is not None:
@@ -182,6 +183,7 @@ class Clerk(Calls[T, R]):
         read whenever there is room; reading may block. timeout_s, on_timeout: as for `receive`, for
         each wait; after ReceiveTimeout, or any other error, stream again, from `last_sent` on.
         """
+        self._check_on_timeout(on_timeout)
         return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
 
     def _streamed(

@@ -36,6 +36,7 @@ class AsyncLink:
         wakes: Wakes | None = None,
         watch: Watch | None = None,
         limit_s: int | None = None,
+        whose: str = "this link",
         **driver_options: Any,
     ) -> None:
         self._located = located
@@ -43,6 +44,7 @@ class AsyncLink:
         self._wakes = wakes
         self._watch = watch
         self._limit_s = limit_s
+        self._whose = whose
         self._options = driver_options
         self._patience: silence.Patience | None = None
         self._line: Line | None = None
@@ -111,7 +113,7 @@ class AsyncLink:
 
     def _open(self) -> AsyncPostgresDriver:
         if self._driver is None:
-            raise CannotConnect("this link is closed: connect() first")
+            raise CannotConnect(f"{self._whose} is not connected: connect() first")
         forking.refuse_left(self._driver.connection)
         return self._driver
 

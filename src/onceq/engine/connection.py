@@ -42,6 +42,7 @@ class Link:
         wakes: Wakes | None = None,
         watch: Watch | None = None,
         limit_s: int | None = None,
+        whose: str = "this link",
         **driver_options: Any,
     ) -> None:
         self._located = located
@@ -49,6 +50,7 @@ class Link:
         self._wakes = wakes
         self._watch = watch
         self._limit_s = limit_s
+        self._whose = whose
         self._options = driver_options
         self._patience: silence.Patience | None = None
         self._line: Line | None = None
@@ -119,7 +121,7 @@ class Link:
 
     def _open(self) -> PostgresDriver:
         if self._driver is None:
-            raise CannotConnect("this link is closed: connect() first")
+            raise CannotConnect(f"{self._whose} is not connected: connect() first")
         forking.refuse_left(self._driver.connection)
         return self._driver
 

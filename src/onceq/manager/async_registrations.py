@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from onceq.manager import program
 from onceq.model import admin_ops, names, ops
+from onceq.model.arguments import check_kind
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -40,7 +41,7 @@ class AsyncRegistrationOperations:
                 name=names.check_id("registrant", registrant),
                 thread=names.check_id("thread", thread) if thread != "" else "",
                 stable=names.check_flag("stable", stable),
-                epoch=None if life is None else life.epoch,
+                epoch=None if life is None else check_kind(ops.Registered, "register", life).epoch,
             )
         )
 
@@ -70,7 +71,7 @@ class AsyncRegistrationOperations:
         """Destroys the registration of a handle with a queue. Fenced."""
         return await self._link.perform(
             ops.Deregister(
-                registrant_id=handle.registrant_id,
+                registrant_id=check_kind(ops.Registered, "deregister", handle).registrant_id,
                 epoch=handle.epoch,
                 queue=names.check_queue(queue),
             )
@@ -82,7 +83,7 @@ class AsyncRegistrationOperations:
         """Enqueues, recording kind, eid, tag and a copy of the element. Fenced, TooLarge."""
         return await self._link.perform(
             ops.EnqueueTagged(
-                registrant_id=handle.registrant_id,
+                registrant_id=check_kind(ops.Registered, "enqueue_tagged", handle).registrant_id,
                 epoch=handle.epoch,
                 queue=names.check_queue(queue),
                 body=names.check_bytes("body", body),
@@ -101,7 +102,7 @@ class AsyncRegistrationOperations:
         """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
         op = ops.Dequeue(
             queue=names.check_queue(queue),
-            registrant_id=handle.registrant_id,
+            registrant_id=check_kind(ops.Registered, "dequeue_tagged", handle).registrant_id,
             epoch=handle.epoch,
             tag=names.check_tag(tag),
         )
@@ -112,7 +113,7 @@ class AsyncRegistrationOperations:
         """Reads the copy of the element last operated upon, whoever dequeued it since."""
         return await self._link.perform(
             ops.ReadLast(
-                registrant_id=handle.registrant_id,
+                registrant_id=check_kind(ops.Registered, "read_last", handle).registrant_id,
                 epoch=handle.epoch,
                 queue=names.check_queue(queue),
             )

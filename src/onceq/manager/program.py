@@ -11,12 +11,20 @@ from uuid import UUID
 
 from onceq import errors
 from onceq.model import admin_ops, names, ops
-from onceq.model.element import Charge, Fate, OldRequest, RequestOutcome
-from onceq.model.queue import content_type_of
+from onceq.model.arguments import check_kind
+from onceq.model.element import (
+    Charge,
+    EnqueueAttributes,
+    Fate,
+    OldRequest,
+    RequestOutcome,
+    Search,
+)
+from onceq.model.queue import Queue, content_type_of
 
 if TYPE_CHECKING:
-    from onceq.model.element import Element, EnqueueAttributes, Search
-    from onceq.model.queue import Queue, QueueInfo, QueueSettings
+    from onceq.model.element import Element
+    from onceq.model.queue import QueueInfo, QueueSettings
 
 T = TypeVar("T")
 
@@ -31,7 +39,7 @@ class Taken:
 
 def declare(queue: Queue[Any, Any]) -> ops.Program[bool]:
     """Creates the queue when it is not there; SettingsDiffer when it is there with others."""
-    if (yield from ops.CreateQueue(queue=queue.name, settings=queue.settings)):
+    if (yield from create_op(queue, "declare")):
         return True
     info = yield from show(queue.name)
     different = [
@@ -47,6 +55,12 @@ def declare(queue: Queue[Any, Any]) -> ops.Program[bool]:
             "declare it as it is, or change it with `onceq queue alter`"
         )
     return False
+
+
+def create_op(queue: Queue[Any, Any], where: str = "create") -> ops.CreateQueue:
+    """Returns the checked Op that creates a queue. InvalidValue."""
+    check_kind(Queue, where, queue)
+    return ops.CreateQueue(queue=queue.name, settings=queue.settings)
 
 
 def _differs(name: str, there: QueueSettings, declared: QueueSettings) -> bool:
@@ -150,6 +164,8 @@ def enqueue_op(
     queue: Queue[T, Any], request: T, attributes: EnqueueAttributes, *, own_transaction: bool
 ) -> ops.Enqueue:
     """Returns the checked Op of an enqueue. InvalidName, InvalidValue."""
+    check_kind(Queue, "enqueue", queue)
+    names.check_keywords("enqueue", attributes, EnqueueAttributes)
     names.check_attributes(attributes)
     return ops.Enqueue(
         queue=queue.name,
@@ -157,6 +173,25 @@ def enqueue_op(
         content_type=content_type_of(queue.request_type),
         own_transaction=own_transaction,
         **attributes,
+    )
+
+
+def enqueue_many_op(queue: Queue[T, Any], requests: list[T]) -> ops.EnqueueMany:
+    """Returns the checked Op that enqueues many. InvalidValue."""
+    check_kind(Queue, "enqueue_many", queue)
+    return ops.EnqueueMany(
+        queue=queue.name,
+        bodies=[queue.encode_request(one) for one in names.check_each("requests", requests)],
+        content_type=content_type_of(queue.request_type),
+    )
+
+
+def start_op(queue: str, *, enqueue: bool, dequeue: bool, to: bool) -> ops.AlterQueue:
+    """Returns the checked Op that starts or stops a queue. InvalidName, InvalidValue."""
+    return ops.AlterQueue(
+        queue=names.check_queue(queue),
+        enqueue_started=to if names.check_flag("enqueue", enqueue) else None,
+        dequeue_started=to if names.check_flag("dequeue", dequeue) else None,
     )
 
 
@@ -174,7 +209,7 @@ SETTINGS_MAX = {
 
 def checked_change(change: ops.AlterQueue) -> ops.AlterQueue:
     """Returns a change of a queue's settings. InvalidName, InvalidValue."""
-    names.check_queue(change.queue)
+    names.check_queue(check_kind(ops.AlterQueue, "alter", change).queue)
     for name, most in SETTINGS_MAX.items():
         if getattr(change, name) is not None:
             names.check_range(name, getattr(change, name), 0, most)
@@ -227,6 +262,7 @@ def _of_kind(kind: type[T], name: str, value: object) -> T | None:
 
 def find_op(search: Search) -> ops.FindRequests:
     """Returns the checked Op of a search in what has ended. InvalidName, InvalidValue."""
+    names.check_keywords("find", search, Search)
     names.check_search({"state": None, "eid": None, "limit": 100, **_WHERE, **search})
     for name in ("since", "until"):
         names.check_moment(name, search.get(name))

@@ -23,7 +23,7 @@ from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.manager.registrations import RegistrationOperations
 from onceq.model import admin_ops, names, ops
-from onceq.model.queue import Queue, QueueInfo, content_type_of
+from onceq.model.queue import Queue, QueueInfo
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -77,7 +77,7 @@ class QueueOperations(RegistrationOperations):
 
     def create(self, queue: Queue[Any, Any]) -> bool:
         """Creates the queue; False when one of that name is there, whatever its settings."""
-        return self._link.perform(ops.CreateQueue(queue=queue.name, settings=queue.settings))
+        return self._link.perform(program.create_op(queue))
 
     def alter(self, change: ops.AlterQueue) -> None:
         """Changes settings of a queue, or starts and stops it. QueueNotFound."""
@@ -85,11 +85,11 @@ class QueueOperations(RegistrationOperations):
 
     def start(self, queue: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
         """Starts a queue for enqueue, for dequeue, or both. QueueNotFound."""
-        self._link.perform(_started(queue, enqueue=enqueue, dequeue=dequeue, to=True))
+        self._link.perform(program.start_op(queue, enqueue=enqueue, dequeue=dequeue, to=True))
 
     def stop(self, queue: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
         """Stops a queue for enqueue, for dequeue, or both; replies are never refused."""
-        self._link.perform(_started(queue, enqueue=enqueue, dequeue=dequeue, to=False))
+        self._link.perform(program.start_op(queue, enqueue=enqueue, dequeue=dequeue, to=False))
 
     def show(self, queue: str) -> QueueInfo:
         """Returns a queue as it is. QueueNotFound."""
@@ -129,12 +129,7 @@ class QueueOperations(RegistrationOperations):
 
     def enqueue_many(self, queue: Queue[T, Any], requests: list[T]) -> list[UUID]:
         """Enqueues many requests that want no reply, in one transaction."""
-        bodies = [queue.encode_request(one) for one in names.check_each("requests", requests)]
-        return self._link.perform(
-            ops.EnqueueMany(
-                queue=queue.name, bodies=bodies, content_type=content_type_of(queue.request_type)
-            )
-        )
+        return self._link.perform(program.enqueue_many_op(queue, requests))
 
     def dequeue(
         self,
@@ -308,11 +303,3 @@ class QueueOperations(RegistrationOperations):
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _started(queue: str, *, enqueue: bool, dequeue: bool, to: bool) -> ops.AlterQueue:
-    return ops.AlterQueue(
-        queue=names.check_queue(queue),
-        enqueue_started=to if enqueue else None,
-        dequeue_started=to if dequeue else None,
-    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from onceq.manager import program
 from onceq.model import admin_ops, names, ops
+from onceq.model.arguments import check_kind
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -43,7 +44,7 @@ class RegistrationOperations:
                 name=names.check_id("registrant", registrant),
                 thread=names.check_id("thread", thread) if thread != "" else "",
                 stable=names.check_flag("stable", stable),
-                epoch=None if life is None else life.epoch,
+                epoch=None if life is None else check_kind(ops.Registered, "register", life).epoch,
             )
         )
 
@@ -84,7 +85,7 @@ class RegistrationOperations:
         """Destroys the registration of a handle with a queue. Fenced."""
         return self._link.perform(
             ops.Deregister(
-                registrant_id=handle.registrant_id,
+                registrant_id=check_kind(ops.Registered, "deregister", handle).registrant_id,
                 epoch=handle.epoch,
                 queue=names.check_queue(queue),
             )
@@ -96,7 +97,7 @@ class RegistrationOperations:
         """Enqueues, recording kind, eid, tag and a copy of the element. Fenced, TooLarge."""
         return self._link.perform(
             ops.EnqueueTagged(
-                registrant_id=handle.registrant_id,
+                registrant_id=check_kind(ops.Registered, "enqueue_tagged", handle).registrant_id,
                 epoch=handle.epoch,
                 queue=names.check_queue(queue),
                 body=names.check_bytes("body", body),
@@ -115,7 +116,7 @@ class RegistrationOperations:
         """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
         op = ops.Dequeue(
             queue=names.check_queue(queue),
-            registrant_id=handle.registrant_id,
+            registrant_id=check_kind(ops.Registered, "dequeue_tagged", handle).registrant_id,
             epoch=handle.epoch,
             tag=names.check_tag(tag),
         )
@@ -126,7 +127,7 @@ class RegistrationOperations:
         """Reads the copy of the element last operated upon, whoever dequeued it since."""
         return self._link.perform(
             ops.ReadLast(
-                registrant_id=handle.registrant_id,
+                registrant_id=check_kind(ops.Registered, "read_last", handle).registrant_id,
                 epoch=handle.epoch,
                 queue=names.check_queue(queue),
             )

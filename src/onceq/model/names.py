@@ -5,6 +5,7 @@ Pure. The same rules stand as CHECK constraints in the schema (spec, reliability
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import json
 import re
@@ -47,7 +48,8 @@ def shown(value: object) -> str:
 
 def _named(kind: str, name: object, pattern: re.Pattern[str], rule: str) -> str:
     if not isinstance(name, str):
-        raise InvalidName(f"a {kind} name is a str, not {type(name).__name__}")
+        hint = ": give its name" if hasattr(name, "name") else ""
+        raise InvalidName(f"a {kind} name is a str, not {type(name).__name__}{hint}")
     if not pattern.fullmatch(name):
         raise InvalidName(f"{kind} name {name[:80]!r} is not valid: {rule}")
     return name
@@ -83,6 +85,11 @@ def check_id(kind: str, text: object) -> str:
     if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in text):
         raise InvalidName(f"{kind} {text[:80]!r} contains a control character")
     return text
+
+
+def client_said(registrant: str, thread: str) -> str:
+    """Returns the name of a client, and of its thread where it has one, in words."""
+    return f'client "{registrant}"' + (f', thread "{thread}",' if thread else "")
 
 
 def check_bytes(kind: str, value: object) -> bytes:
@@ -160,6 +167,18 @@ def check_flag(kind: str, value: object) -> bool:
     return value
 
 
+def check_keywords(where: str, given: Mapping[str, object], known: type[Any]) -> None:
+    """Checks that keywords are those of a TypedDict; InvalidValue names the one that was meant."""
+    there = known.__annotations__
+    for name in given:
+        if name not in there:
+            close = difflib.get_close_matches(name, there, 1)
+            meant = f"; {close[0]!r} was meant?" if close else ""
+            raise InvalidValue(
+                f"{where} has no keyword {name!r}{meant} There are: {', '.join(there)}"
+            )
+
+
 def check_choice(kind: str, value: object, choices: tuple[str, ...]) -> str:
     """Returns one of the choices, or raises InvalidValue."""
     if value not in choices:
@@ -181,6 +200,17 @@ def check_timeout(value: object) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:  # noqa: PLR0124 # NaN
         raise InvalidValue(f"a timeout is a number of seconds, not {reprlib.repr(value)}")
     return float(min(max(value, 0), TIMEOUT_S_MAX))
+
+
+def check_seconds(kind: str, value: object) -> float:
+    """Returns a number of seconds, 0 or more, or raises InvalidValue."""
+    given: Any = value
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if is_number and 0 <= given <= TIMEOUT_S_MAX:
+        return float(given)
+    raise InvalidValue(
+        f"{kind} is a number of seconds from 0 to {TIMEOUT_S_MAX:g}, not {reprlib.repr(value)}"
+    )
 
 
 def check_iterator(kind: str, values: object) -> Iterator[Any]:

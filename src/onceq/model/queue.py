@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -23,9 +22,10 @@ from onceq.errors import InvalidValue
 from onceq.model import names, signature, stable_json
 from onceq.model.context import AsyncContext, Context
 from onceq.model.limits import beyond_limits
+from onceq.model.value_types import check_value_type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine
     from datetime import datetime
     from typing import Unpack
 
@@ -173,18 +173,6 @@ class HandlerOptions(TypedDict, total=False):
     effects: bool
 
 
-def _check_keywords(where: str, given: Mapping[str, object], known: type[Any]) -> None:
-    """Checks that keywords are those of a TypedDict; InvalidValue names the one that was meant."""
-    there = known.__annotations__
-    for name in given:
-        if name not in there:
-            close = difflib.get_close_matches(name, there, 1)
-            meant = f"; {close[0]!r} was meant?" if close else ""
-            raise InvalidValue(
-                f"{where} has no keyword {name!r}{meant} There are: {', '.join(there)}"
-            )
-
-
 @dataclass(frozen=True, slots=True)
 class Handled(Generic[Request, Reply]):
     """A queue with the function that handles its requests: `Queue.handled_by` makes it.
@@ -209,7 +197,8 @@ class Queue(Generic[Request, Reply]):
     """A typed queue: its name, the type of its requests, the type of its replies, its settings.
 
     A value: making one does no I/O. Types are `bytes`, or whatever msgspec encodes as JSON:
-    Structs, dataclasses, dicts, ... Settings are those of `QueueSettings`, by keyword.
+    Structs, dataclasses, dicts, ...; docs/types.md has the table. Settings are those of
+    `QueueSettings`, by keyword.
     Raises InvalidName, InvalidValue.
     """
 
@@ -225,8 +214,10 @@ class Queue(Generic[Request, Reply]):
         reply_type: type[Reply],
         **settings: Unpack[Settings],
     ) -> None:
-        _check_keywords(f"queue {name!r}", settings, Settings)
+        names.check_keywords(f"queue {name!r}", settings, Settings)
         object.__setattr__(self, "name", names.check_queue(name))
+        check_value_type(f"the requests of queue {name!r}", request_type)
+        check_value_type(f"the replies of queue {name!r}", reply_type)
         object.__setattr__(self, "request_type", request_type)
         object.__setattr__(self, "reply_type", reply_type)
         object.__setattr__(self, "settings", QueueSettings(**settings))
@@ -255,7 +246,7 @@ class Queue(Generic[Request, Reply]):
         them. Raises InvalidValue.
         """
         where = f"queue {self.name!r}"
-        _check_keywords(f"{where}: handled_by", options, HandlerOptions)
+        names.check_keywords(f"{where}: handled_by", options, HandlerOptions)
         names.check_range("batch", options.get("batch", 1), 1, BATCH_MAX)
         names.check_flag("effects", options.get("effects", True))
         isolation = options.get("isolation", ISOLATION_LEVELS[0])

@@ -6,6 +6,7 @@ Pure. A set has no order of its own, and Python's differs from process to proces
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from typing import Any, Final
 
 import msgspec
@@ -31,15 +32,12 @@ def encode(kind: Any, value: Any) -> bytes:
     return body
 
 
-@functools.lru_cache(maxsize=1000)
-def _may_hold_sets(kind: Any) -> bool:
-    """Returns whether values of a type may hold sets; what is typed Any may."""
+def nodes(kind: Any) -> Iterator[inspect.Type]:
+    """Yields a type and each that is inside it, once. Raises what `type_info` raises."""
     seen: set[Any] = set()
     rest: list[Any] = [inspect.type_info(kind)]
     while rest:
         node = rest.pop()
-        if isinstance(node, (*_SETS, inspect.AnyType)):
-            return True
         if isinstance(node, tuple):
             rest += node
         elif isinstance(node, inspect.Type | inspect.Field):
@@ -47,7 +45,14 @@ def _may_hold_sets(kind: Any) -> bool:
             if known not in seen:
                 seen.add(known)
                 rest += [getattr(node, name) for name in node.__struct_fields__]
-    return False
+                if isinstance(node, inspect.Type):
+                    yield node
+
+
+@functools.lru_cache(maxsize=1000)
+def _may_hold_sets(kind: Any) -> bool:
+    """Returns whether values of a type may hold sets; what is typed Any may."""
+    return any(isinstance(node, (*_SETS, inspect.AnyType)) for node in nodes(kind))
 
 
 def _holds_set(value: Any) -> bool:

@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from onceq import errors, telemetry
+from onceq import telemetry
 from onceq.engine.connection import Link
 from onceq.engine.driver import this_process
 from onceq.engine.gate import Gate
@@ -25,6 +25,7 @@ from onceq.engine.migrate import apply_with
 from onceq.engine.watch import Watch
 from onceq.manager.program import declare
 from onceq.model import names, ops
+from onceq.model.arguments import check_handled
 from onceq.server.lives import SUPERVISED_GRACE_S, Site, limit_s, live, live_async
 from onceq.server.program import Served, ServerSession, Standing
 from onceq.server.reporting import OnError, Reporter, checked
@@ -79,16 +80,12 @@ class Server:
         stop_timeout_s: float = 30.0,
         on_error: OnError | None = None,
     ) -> None:
-        if not handled:
-            raise errors.InvalidValue("a server needs at least one queue.handled_by(handler)")
-        if len({one.queue.name for one in handled}) < len(handled):
-            raise errors.InvalidValue("a queue is handled twice in one server")
-        self.handled = tuple(handled)
+        self.handled = check_handled(handled)
         self.concurrency = names.check_range("concurrency", concurrency, 1, CONCURRENCY_MAX)
-        self.stop_timeout_s = stop_timeout_s
+        self.stop_timeout_s = names.check_seconds("stop_timeout_s", stop_timeout_s)
         self.on_error = checked(on_error)
         self._stop = threading.Event()
-        self._watch = Watch(min(limit_s(one) for one in handled) / 2)
+        self._watch = Watch(min(limit_s(one) for one in self.handled) / 2)
         self._sessions: list[ServerSession] = []
         self._process = uuid.uuid4()
 

@@ -16,11 +16,13 @@ from onceq.clerk import program as clerk_program
 from onceq.clerk import receiving
 from onceq.clerk.calls import Calls
 from onceq.clerk.ledger import program, recovery, whole
+from onceq.clerk.ledger.kind import check_ledger
 from onceq.clerk.ledger.program import Kept, Unit
 from onceq.clerk.ledger.runner import AsyncLedgerLink, LedgerLink
 from onceq.engine.silence import waiting, within
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import names
+from onceq.model.element import SendAttributes
 from onceq.model.ledger import Attributes, LastRequest
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from onceq.engine.connection import Link
     from onceq.engine.silence import Patience
     from onceq.model.client_state import Recovery
-    from onceq.model.element import KillAnswer, SendAttributes
+    from onceq.model.element import KillAnswer
     from onceq.model.ops import Program
     from onceq.model.queue import Queue
 
@@ -82,12 +84,14 @@ class _LedgerCalls(Calls[T, R]):
         repository: str,
         thread: str,
     ) -> None:
+        check_ledger(f"the clerk of client {name!r}", ledger)
         super().__init__(name, queue, who, thread=thread, window=1)
         self.kept = Kept(session=self._session, joint=ledger.joint, repository=repository)
 
     def request(self, rid: str, request: T, attributes: SendAttributes) -> LastRequest:
         """Returns a request as the ledger keeps it. InvalidName, InvalidValue."""
         names.check_id("rid", rid)
+        names.check_keywords("send, with a ledger,", attributes, SendAttributes)
         names.check_attributes(attributes)
         body = self._session.queue.encode_request(request)
         return LastRequest(rid=rid, body=body, attributes=Attributes(**attributes))

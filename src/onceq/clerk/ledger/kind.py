@@ -9,8 +9,9 @@ from __future__ import annotations
 import abc
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
 
-from onceq.errors import LedgerRefused
+from onceq.errors import InvalidValue, LedgerRefused
 from onceq.model.ledger import decode_entry
+from onceq.model.names import shown
 
 if TYPE_CHECKING:
     from onceq.engine.async_connection import AsyncLink
@@ -84,6 +85,15 @@ class Ledger(abc.ABC, Generic[C, A]):
     @abc.abstractmethod
     async def open_async(self, link: AsyncLink) -> AsyncExecutor:
         """See open."""
+
+
+def check_ledger(where: str, ledger: object) -> None:
+    """Checks that a clerk is given a ledger. InvalidValue."""
+    if not isinstance(ledger, Ledger):
+        raise InvalidValue(
+            f"{where}: a ledger is an onceq.SqliteLedger, PostgresLedger or QueueLedger, not "
+            f"{shown(ledger)}: make one of them"
+        )
 
 
 def read_entry(where: str, text: str, digest: str) -> Entry:
