@@ -236,7 +236,7 @@ def test_an_older_life_writes_nothing(ground: Ground, ledger: Ledger[Any, Any]) 
     reply = old.receive(timeout_s=30)
     with ground.qm.clerk("ann", RAW, ledger=ledger) as new:
         assert isinstance(new.recover(), onceq.ReplyWaiting)
-        with pytest.raises(Fenced):
+        with pytest.raises(Fenced, match=r'client "ann" (has connected again|has it)'):
             old.done(reply)
         new.done(new.receive(timeout_s=30))
         assert isinstance(new.recover(), onceq.Done)
@@ -251,7 +251,7 @@ def test_an_older_life_sends_nothing_and_notes_nothing(
     with ground.qm.clerk("ann", RAW, ledger=ledger) as new:
         new.recover()
         new.send("1", b"x")
-        with pytest.raises(Fenced):
+        with pytest.raises(Fenced, match=r'client "ann" .*connect\(\) again, which fences it'):
             old.send("2", b"y")
     old.close()
     with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:

@@ -15,6 +15,8 @@ from uuid import UUID
 
 import msgspec
 
+from onceq.model.names import client_said
+
 
 class Noted(enum.Enum):
     """What a ledger says of its last request (CSEP 9.2)."""
@@ -86,6 +88,15 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     repository_id: UUID
     registrant: str
     thread: str
+
+    @property
+    def fenced_text(self) -> str:
+        """What is said to a life of this client that is over."""
+        who = client_said(self.registrant, self.thread)
+        return (
+            f"a newer life of {who} has it, nothing happened: use that one, or connect() again, "
+            "which fences it"
+        )
 
     @property
     def digest(self) -> str:

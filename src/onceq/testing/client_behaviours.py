@@ -121,8 +121,19 @@ def operations_are_tagged(place: Repository) -> None:
     same(copy, ops.LastOperation(kind="enqueue", eid=eid, tag=b"t", body=b"1"))
     (again,) = connection.perform(ops.Register(queue="orders", name="clerk"))
     same((again.kind, again.eid, again.tag), ("enqueue", eid, b"t"))
-    refuses(connection, errors.Fenced, ops.EnqueueTagged(queue="orders", body=b"2", **who))
-    refuses(connection, errors.Fenced, ops.ReadLast(queue="orders", **who))
+    says = (
+        'client "clerk" has connected again elsewhere, or was forgotten '
+        f"(epoch {again.epoch}; this one is {first.epoch}): nothing happened: use that one, or "
+        "connect() again, which fences it"
+    )
+    enqueue = ops.EnqueueTagged(queue="orders", body=b"2", **who)
+    refuses(connection, errors.Fenced, enqueue, says)
+    refuses(connection, errors.Fenced, ops.ReadLast(queue="orders", **who), says)
+    lost = ops.ReadLast(queue="orders", registrant_id=0, epoch=1)
+    refuses(connection, errors.Fenced, lost, "this client has connected again elsewhere")
+    thread, *_ = connection.perform(ops.Register(queue="orders", name="clerk", thread="2"))
+    late = {"registrant_id": thread.registrant_id, "epoch": thread.epoch + 1}
+    refuses(connection, errors.Fenced, ops.Outstanding(**late), 'client "clerk", thread "2", has')
 
 
 def a_request_gets_its_reply(place: Repository) -> None:

@@ -84,11 +84,15 @@ def same(actual: object, wanted: object) -> None:
         raise NotConformant(f"{actual!r}, not {wanted!r}")
 
 
-def refuses(connection: Connection, kind: type[errors.OnceqError], op: ops.Op[Any]) -> None:
-    """Raises NotConformant unless the Op raises this error."""
+def refuses(
+    connection: Connection, kind: type[errors.OnceqError], op: ops.Op[Any], says: str = ""
+) -> None:
+    """Raises NotConformant unless the Op raises this error, with this in its text."""
     try:
         answer = connection.perform(op)
-    except kind:
+    except kind as error:
+        if says not in str(error):
+            raise NotConformant(f"{op} raises {error!r}, which does not say {says!r}") from error
         return
     raise NotConformant(f"{op} answers {answer!r}, instead of raising {kind.__name__}")
 

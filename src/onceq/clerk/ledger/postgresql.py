@@ -93,6 +93,7 @@ class TogetherAnswers:
     def __init__(self) -> None:
         self._client = ""
         self._life = ""
+        self._fenced_text = ""
         self._is_open = False
         self._table: dict[type[Op[Any]], Callable[[Any], Program[Any]]] = {
             ledger_ops.TakeLedger: self._take,
@@ -138,6 +139,7 @@ class TogetherAnswers:
         refuse_other_owner(WHERE, found, owner)
         entry = read_entry(WHERE, text, digest)
         self._client, self._life, self._is_open = op.owner.digest, op.life, False
+        self._fenced_text = op.owner.fenced_text
         return entry
 
     def _taken(self, op: ledger_ops.TakeLedger, owner: str) -> Program[tuple[str, str, str]]:
@@ -158,7 +160,7 @@ class TogetherAnswers:
             joins=self._is_open,
         )
         if not written:
-            raise Fenced(f"{WHERE}: a newer life of this client has it")
+            raise Fenced(f"{WHERE}: {self._fenced_text}")
 
     def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
         yield from self._begun()

@@ -80,6 +80,7 @@ class SqliteAnswers:
     def __init__(self, where: str) -> None:
         self._where = where
         self._life = ""
+        self._fenced_text = ""
         self._is_open = False
         self._table: dict[type[Op[Any]], Callable[[Any], Program[Any]]] = {
             ledger_ops.TakeLedger: self._take,
@@ -115,6 +116,7 @@ class SqliteAnswers:
         )
         yield from ledger_ops.Statement(text="commit")
         self._life, self._is_open = op.life, False
+        self._fenced_text = op.owner.fenced_text
         return entry
 
     def _write(self, op: ledger_ops.WriteLedger) -> Program[None]:
@@ -125,7 +127,7 @@ class SqliteAnswers:
             joins=self._is_open,
         )
         if not written:
-            raise Fenced(f"{self._where}: a newer life of this client has it")
+            raise Fenced(f"{self._where}: {self._fenced_text}")
 
     def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
         yield from ledger_ops.Statement(text="begin immediate")

@@ -56,7 +56,7 @@ end $$;
 -- same reason a transaction with a snapshot of its own (REPEATABLE READ) is refused.
 create or replace function onceq.check_epoch(p_registrant integer, p_epoch bigint) returns void
 language plpgsql volatile as $$
-declare current bigint;
+declare current bigint; who text;
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'tagged operations need a READ COMMITTED transaction' using errcode = 'OQ007';
@@ -64,8 +64,11 @@ begin
     perform pg_advisory_xact_lock_shared('onceq.registrant'::regclass::oid::integer, p_registrant);
     select epoch into current from onceq.registrant where registrant_id = p_registrant;
     if current is distinct from p_epoch then
-        raise exception 'epoch % of registrant % is over; it is now %', p_epoch, p_registrant, current
-            using errcode = 'OQ001';
+        select format('client "%s"', name) || case when thread <> '' then format(', thread "%s",', thread) else '' end
+            into who from onceq.registrant where registrant_id = p_registrant;
+        raise exception '% has connected again elsewhere, or was forgotten (epoch %; this one is %): nothing happened',
+            coalesce(who, 'this client'), coalesce(current::text, 'none'), p_epoch
+            using errcode = 'OQ001', hint = 'use that one, or connect() again, which fences it';
     end if;
 end $$;
 
