@@ -71,7 +71,8 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
 }
 
-# Warnings and errors to stderr in one line each, without the notices about defaults.
+# Warnings and errors to stderr in one line each, without the notices about defaults, and without
+# that of a query that was stopped while none of its jobs ran.
 LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -80,6 +81,10 @@ appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n%ex
+appender.stderr.filter.stop.type = RegexFilter
+appender.stderr.filter.stop.regex = Failed to cancel job group .*Cannot find active jobs.*
+appender.stderr.filter.stop.onMatch = DENY
+appender.stderr.filter.stop.onMismatch = NEUTRAL
 logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 logger.adaptive.name = org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream
