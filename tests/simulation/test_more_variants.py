@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model.element import Element
-    from onceq.model.oracle.rows import Transaction
+    from onceq.model.oracle.rows import Failure, Transaction
 
 SEEDS_MAX = 1000
 SEEDS_OF_A_DISK = 100
@@ -72,7 +72,7 @@ def at_once_of(tx: Transaction) -> Transaction:
 
 def abort_what_runs(state: State, tx: Transaction, op: ops.AbortTaken) -> Fate:
     """It does not ask whether the transaction that took the element has ended."""
-    failure = ("rolled_back", "it was not asked")
+    failure = Failure("rolled_back", "it was not asked")
     held = (op.seq, op.incarnation)
     return executions.abort(state, tx, held, charge=Charge.REJECT, failure=failure)
 
