@@ -12,6 +12,7 @@ from onceq.files import durable
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
 from onceq.model.oracle import clients, executions, queues, registrations, servers
+from onceq.model.oracle.rows import Failure
 from onceq.model.oracle.state import State
 from onceq.testing.cast import Variant
 from onceq.testing.disk import SimulatedDisk
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model.element import Element
-    from onceq.model.oracle.rows import Failure, Transaction
+    from onceq.model.oracle.rows import Transaction
 
 SEEDS_MAX = 1000
 SEEDS_OF_A_DISK = 100
