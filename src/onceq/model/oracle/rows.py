@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from onceq.model.names import client_said
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
@@ -57,6 +59,16 @@ class RegistrantRow(msgspec.Struct, frozen=True, kw_only=True):
     state: str = "new"
     reply_queue_id: int | None = None
     connected_at: datetime | None = None
+
+
+def fenced_text(who: RegistrantRow | None, epoch: int) -> str:
+    """Returns what a life of a client that is over is told, as check_epoch in base.sql tells it."""
+    named = "this client" if who is None else client_said(who.name, who.thread)
+    current = "none" if who is None else who.epoch
+    return (
+        f"{named} has connected again elsewhere, or was forgotten (epoch {current}; this one is "
+        f"{epoch}): nothing happened: use that one, or connect() again, which fences it"
+    )
 
 
 class ElementRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,7 +21,7 @@ from onceq.errors import (
 )
 from onceq.model import end_user
 from onceq.model.element import Charge, Element, Fate, RequestOutcome
-from onceq.model.names import PRIORITY_MAX, client_said
+from onceq.model.names import PRIORITY_MAX
 from onceq.model.oracle.rows import (
     FRESH_LANES_END,
     HELD_LANE,
@@ -40,6 +40,7 @@ from onceq.model.oracle.rows import (
     Table,
     TakenOverRow,
     Transaction,
+    fenced_text,
 )
 
 if TYPE_CHECKING:
@@ -123,18 +124,8 @@ def check_epoch(state: State, tx: Transaction, registrant_id: int, epoch: int) -
     """Refuses an epoch that is over. Raises Fenced, Blocked."""
     state.lock(tx, "registrant", registrant_id, exclusive=False)
     who = state.registrants.get(tx, registrant_id)
-    if who is None:
-        raise _fenced("this client", "none", epoch)
-    if who.epoch != epoch:
-        raise _fenced(client_said(who.name, who.thread), str(who.epoch), epoch)
-
-
-def _fenced(who: str, current: str, epoch: int) -> Fenced:
-    """Returns what a life of a client that is over is told, as check_epoch in base.sql tells it."""
-    return Fenced(
-        f"{who} has connected again elsewhere, or was forgotten (epoch {current}; this one is "
-        f"{epoch}): nothing happened: use that one, or connect() again, which fences it"
-    )
+    if who is None or who.epoch != epoch:
+        raise Fenced(fenced_text(who, epoch))
 
 
 def find_queue(state: State, tx: Transaction, name: str) -> QueueRow:
