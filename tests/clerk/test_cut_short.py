@@ -205,6 +205,38 @@ def test_an_interrupt_at_any_moment_is_like_one_at_an_op(ground: Ground, kind: s
         signal.signal(signal.SIGALRM, former)
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "queue"])
+def test_a_cancellation_at_any_moment_is_like_one_at_an_op(ground: Ground, kind: str) -> None:
+    """A write of SQLite goes on in its thread: what comes next waits for it, and sees it."""
+    chosen = random.Random(1992)
+    for place in range(INTERRUPTS):
+        client = _Client(ground, kind, f"t{place}")
+        asyncio.run(_cancelled_block(client, chosen.uniform(0.0001, 0.02)))
+        client.check()
+
+
+async def _cancelled_block(client: _Client, after_s: float) -> None:
+    async with (
+        onceq.open_async(client.ground.url, repository=client.ground.qm.repository) as qm,
+        qm.clerk(client.name, RAW, ledger=client.ledger) as clerk,
+    ):
+        await clerk.recover()
+        async with clerk.transaction() as work:
+            created = work.connection.execute("create table if not exists notes (text text)")
+            await created if asyncio.iscoroutine(created) else None
+
+        async def block() -> None:
+            async with clerk.transaction() as work:
+                noted = work.connection.execute(f"insert into notes values ('{client.name}')")
+                await noted if asyncio.iscoroutine(noted) else None
+                work.send("1", b"x")
+
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(block(), after_s)
+        await clerk.connect()
+        await clerk.recover(policy="discard")
+
+
 @pytest.mark.parametrize("send", ["send", "send_one_way"])
 def test_after_an_interrupted_send_connect_tells_what_became_of_it(
     ground: Ground, send: str
