@@ -366,3 +366,17 @@ def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
         survivor.take_over(life)
         found = rows(conninfo, f"select aborts, lane from {repository}.element")
     assert found == 3 * [(0, SUSPECT_LANE)]
+
+
+def test_a_claim_of_many_holds_no_more_bytes_than_a_process_can_bear(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """Else one dies of it before it has begun, is replaced, claims the same, and nobody is charged."""
+    large = onceq.Queue("raw", bytes, bytes, body_bytes_max=4 << 20)
+    qm.declare(large)
+    for _ in range(10):
+        qm.enqueue(large, b"x" * (3 << 20))
+    qm.enqueue_many(large, [b"small"] * 3)
+    with living(conninfo, repository) as life:
+        sizes = [len(life.claim("raw", 1000)) for _ in range(3)]
+    assert sizes == [6, 7, 0]

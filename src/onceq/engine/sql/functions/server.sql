@@ -124,7 +124,8 @@ begin
     return null;
 end $$;
 
--- The same for up to p_n elements.
+-- The same for up to p_n elements, whose bodies have 16 MB, or that of the last goes beyond: a process
+-- that died of what it had claimed, and not begun, would claim the same again, and nobody be charged.
 create or replace function onceq.claim_many(
     p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint, p_n integer
 ) returns setof onceq.element
@@ -137,10 +138,13 @@ begin
     for try in 1 .. 1000 loop
         removed := false;
         for e in update onceq.element x set claimed_by = p_incarnation where x.seq = any (array(
-                select s.seq from onceq.element s
-                where s.queue_id = p_queue_id and s.lane = p_lane and s.turn >= p_low
-                  and s.turn <= p_latest and s.claimed_by is null
-                order by s.turn limit wanted for update skip locked))
+                select seq from (select s.seq, sum(octet_length(s.body)) over (order by s.turn) as bytes,
+                        octet_length(s.body) as own from (
+                    select seq, turn, body from onceq.element
+                    where queue_id = p_queue_id and lane = p_lane and turn >= p_low
+                      and turn <= p_latest and claimed_by is null
+                    order by turn limit wanted for update skip locked) s) s
+                where s.bytes - s.own < 16777216))
                 returning x.* loop
             if (e.life is not null or e.expires_at is not null) and onceq.dismiss(e) then
                 removed := true;
