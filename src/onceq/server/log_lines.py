@@ -18,6 +18,7 @@ from onceq.telemetry import clean
 
 VERSION: Final = 1
 """Of the lines in JSON."""
+CHATTY: Final = "py4j"
 TEXT: Final = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 
@@ -62,3 +63,5 @@ def write_log(form: LogFormat, level: LogLevel) -> None:
     formatter = JsonLines() if form is LogFormat.JSON else logging.Formatter(TEXT)
     to_stderr.setFormatter(formatter)
     logging.basicConfig(level=level.value.upper(), handlers=[to_stderr])
+    if level is LogLevel.INFO:  # that Spark's bridge to Java opens and closes sockets is no event
+        logging.getLogger(CHATTY).setLevel(logging.WARNING)
