@@ -371,7 +371,7 @@ def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
 def test_a_claim_of_many_holds_no_more_bytes_than_a_process_can_bear(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
-    """Else one dies of it before it has begun, is replaced, claims the same, and nobody is charged."""
+    """Else one dies of it before it has begun, claims the same again, and nobody is charged."""
     large = onceq.Queue("raw", bytes, bytes, body_bytes_max=4 << 20)
     qm.declare(large)
     for _ in range(10):
