@@ -63,21 +63,6 @@ def test_a_batch_moves_requests_to_replies_history_and_tables(
     assert life.claim(group) == group
 
 
-def test_a_batch_rings_the_client_that_waits_for_its_replies(
-    repository: Repository, life: Life
-) -> None:
-    requests = repository.send(3)
-    who, name = repository.client.registrant_id, repository.name
-    asleep = f"pg_advisory_lock_shared('{name}.registrant_pkey'::regclass::oid::integer, {who})"
-    with connect(repository.conninfo) as client:
-        client.execute(f"listen {name}".encode())
-        client.execute(f"select {asleep}".encode())
-        client.execute(f"update {name}.registrant set bell = 'there 7 {name} 00'".encode())
-        assert life.commit(life.stage(life.plan(life.claim()))).done == len(requests)
-        heard = list(client.notifies(timeout=10.0, stop_after=1))
-    assert [one.payload for one in heard] == ["7"]
-
-
 def test_what_the_client_sees_is_as_from_a_native_server(
     repository: Repository, life: Life
 ) -> None:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from onceq import errors
+from onceq.engine.driver import connect
 from onceq.engine.spark_driver import REPLIES, ROWS
 from onceq.model.spark_ops import SparkAttempt, SparkCheckTable
 from onceq.spark import TableChange, add, encode, insert, upsert
@@ -238,3 +239,18 @@ def test_a_flag_without_an_error_aborts_too(flag: str) -> None:
     ]
     own = batch.append_column("error", pa.array(["own", None, None], pa.string()))
     assert b'"own","true"' in bytes(encode.replies(own, 1)[1])
+
+
+def test_a_batch_rings_the_client_that_waits_for_its_replies(repository: Repository) -> None:
+    life = Life(repository)
+    requests = repository.send(3)
+    who, name = repository.client.registrant_id, repository.name
+    asleep = f"pg_advisory_lock_shared('{name}.registrant_pkey'::regclass::oid::integer, {who})"
+    with connect(repository.conninfo) as client:
+        client.execute(f"listen {name}".encode())
+        client.execute(f"select {asleep}".encode())
+        client.execute(f"update {name}.registrant set bell = 'there 7 {name} 00'".encode())
+        assert life.commit(life.stage(life.plan(life.claim()))).done == len(requests)
+        heard = list(client.notifies(timeout=10.0, stop_after=1))
+    assert [one.payload for one in heard] == ["7"]
+    life.end()
