@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 import onceq
+from onceq import telemetry
 from onceq.server.traces import TRACEBACK_BYTES_MAX, cut
+from tests.events import emits
 from tests.parts import LIMIT_S, rows, serving, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from tests.events import Events
 
 RAW = onceq.Queue("raw", str, str, abort_limit=1, backoff_ms=1)
 NUMBERS = onceq.Queue("numbers", int, int, abort_limit=1)
@@ -132,6 +137,31 @@ def test_what_cannot_be_decoded_leaves_none(
         wait_until(lambda: bool(qm.attempts(eid)))
     (attempt,) = qm.attempts(eid)
     assert (attempt.code, attempt.traceback) == ("InvalidValue", None)
+
+
+class Secretive(msgspec.Struct):
+    """A type whose own decoding fails, and quotes what it was given."""
+
+    card: str
+
+    def __post_init__(self) -> None:
+        raise LookupError(self.card)
+
+
+@emits(telemetry.Aborted)
+def test_what_a_type_raises_while_it_is_decoded_is_kept_and_not_logged(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    """No handler has chosen these words: they may quote the request."""
+    cards = onceq.Queue("cards", Secretive, type(None), abort_limit=1)
+    with serving(conninfo, repository, cards.handled_by(lambda _, __: None)):
+        eid = qm.enqueue(onceq.Queue("cards", dict, type(None)), {"card": "4000"})
+        events.wait_for(telemetry.Aborted, eid=eid)
+    (attempt,) = qm.attempts(eid)
+    assert attempt.traceback is not None
+    assert "LookupError: 4000" in attempt.traceback
+    assert "'4000'" not in str(events.all)
+    assert "LookupError: 4000" not in str(events.all)
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ GAP: Final = "\n  ... {} bytes are left out here ...\n"
 GAP_BYTES: Final = 64
 CAUSES_MAX: Final = 20
 OURS: Final = os.path.join(os.path.dirname(errors.__file__), "")  # noqa: PTH118, PTH120 # as it stands in frames
-BOUNDARY: Final = handlers.sync_call.__code__.co_filename
+CALLS: Final = (handlers.sync_call.__code__.co_filename, "call")
+"""The file and the name of the functions that call handlers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +104,14 @@ def _foreign(error: BaseException) -> Iterator[bool]:
 
 
 def _is_handlers(error: BaseException) -> bool:
-    """Returns whether an error passed from a handler into what calls it."""
-    calls = pairwise(code.co_filename for code in _codes(error.__traceback__))
-    return any(caller == BOUNDARY != called for caller, called in calls)
+    """Returns whether an error passed from a handler into what calls it.
+
+    What is raised while a request is decoded, or a reply encoded, passes other functions there.
+    """
+    return any(
+        (caller.co_filename, caller.co_name) == CALLS and called.co_filename != CALLS[0]
+        for caller, called in pairwise(_codes(error.__traceback__))
+    )
 
 
 def _strip(whole: traceback.TracebackException, hidden: tuple[str, ...]) -> None:
