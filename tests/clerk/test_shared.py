@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import re
 import signal
@@ -124,6 +125,47 @@ def test_only_the_call_whose_commit_was_lost_is_in_doubt(conninfo: str, reposito
     lost = [one for one in answers if isinstance(one, BaseException)]
     assert [type(one) for one in lost] == [InDoubt]
     assert _enqueued(conninfo, repository) == 4
+
+
+def test_of_threads_too_only_one_is_in_doubt(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+
+    def enqueue(shared: onceq.QueueManager, number: int) -> type[BaseException] | None:
+        try:
+            shared.enqueue(RAW, f"{number}".encode())
+        except OperatingError as error:
+            return type(error)
+        return None
+
+    with (
+        tempfile.TemporaryDirectory(prefix="oq-") as directory,
+        Proxy(conninfo, Path(directory)) as proxy,
+        onceq.open(proxy.conninfo, repository=repository) as shared,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        proxy.plan(Cut(side=Side.AFTER, pattern=re.compile("enqueue")))
+        answers = list(pool.map(functools.partial(enqueue, shared), range(4)))
+    assert [one for one in answers if one is not None] == [InDoubt]
+    assert _enqueued(conninfo, repository) == 4
+
+
+def test_an_async_manager_whose_connection_broke_connects_again_by_itself(
+    conninfo: str, repository: str
+) -> None:
+    async def main() -> None:
+        async with onceq.open_async(conninfo, repository=repository) as qm:
+            await qm.declare(RAW)
+            async with qm._link.borrowed() as link:
+                pid = link.connection.info.backend_pid
+            scalar(conninfo, "select pg_terminate_backend(%s, 10000)", pid)
+            with pytest.raises(OperatingError):
+                await qm.enqueue(RAW, b"lost with its connection")
+            await qm.enqueue(RAW, b"x")
+
+    asyncio.run(main())
+    assert _enqueued(conninfo, repository) == 1
 
 
 def test_a_manager_whose_connection_broke_connects_again_by_itself(

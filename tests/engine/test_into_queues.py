@@ -111,6 +111,7 @@ def test_nothing_is_enqueued_into_the_replies_of_a_client(
                 lambda: qm.enqueue(REPLIES, b"forged", connection=own),
                 lambda: forger.send("1", b"forged"),
                 lambda: forger.send_many([("2", b"forged")]),
+                lambda: clerk.alert_late(REPLIES.name, late_s=0),
             )
             for attempt in attempts:
                 with pytest.raises(IllegalState, match="replies to a client"):
