@@ -25,6 +25,12 @@ class Reported:
 
 
 @dataclass
+class Span:
+    since: Any
+    until: Any
+
+
+@dataclass
 class Added:
     rows: dict[str, int]
     until: int
@@ -51,7 +57,7 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return Added({"history": 1204, "attempt": 0}, 1210)
 
     fake: Any = types.ModuleType("onceq.spark.pipelines")
-    fake.report = report
+    fake.report, fake.Span = report, Span
     fake.delta = delta = types.ModuleType("onceq.spark.pipelines.delta")
     vars(delta).update(add_to_delta=add_to_delta, require_delta=lambda: None)
     monkeypatch.setitem(sys.modules, "onceq.spark.pipelines", fake)
@@ -72,8 +78,8 @@ def test_a_report_tells_the_file_to_open(cli: Cli, called: list[dict[str, Any]])
         cli.url,
         cli.repository,
     )
-    assert call["since"].isoformat() == "2026-10-31T23:00:00+00:00"
-    assert call["until"].isoformat() == "2026-11-02T00:00:00+00:00"
+    assert call["span"].since.isoformat() == "2026-10-31T23:00:00+00:00"
+    assert call["span"].until.isoformat() == "2026-11-02T00:00:00+00:00"
     assert Session.stopped == 1
 
 
@@ -85,7 +91,7 @@ def test_a_report_in_json(cli: Cli, called: list[dict[str, Any]]) -> None:
         "ended": 1204,
         "aborts": 3,
     }
-    assert (called[0]["since"], called[0]["until"]) == (None, None)
+    assert called[0]["span"] == Span(None, None)
 
 
 def test_what_is_added_to_delta_is_told(cli: Cli, called: list[dict[str, Any]]) -> None:
