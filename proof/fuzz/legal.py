@@ -20,6 +20,7 @@ BODY_BYTES: Final = 1024 * 1024
 TAG_BYTES: Final = 64 * 1024
 TYPED_BYTES: Final = 65_536
 ID_BYTES: Final = 200
+SECONDS: Final = 1_000_000_000
 QUEUE_CHARACTERS: Final = 63
 REPOSITORY_CHARACTERS: Final = 41
 DIGITS: Final = "0123456789"
@@ -120,6 +121,11 @@ def eid(value: object) -> bool:
 def timeout(value: object) -> bool:
     """None, or a number that is not NaN."""
     return value is None or type(value) is int or (type(value) is float and not math.isnan(value))
+
+
+def seconds(value: object) -> bool:
+    """A number from 0 to the longest time-out."""
+    return isinstance(value, (int, float)) and type(value) is not bool and 0 <= value <= SECONDS
 
 
 def octets(value: object, most: int | None = None) -> bool:

@@ -18,6 +18,7 @@ from onceq.engine.locate import locate as located
 from onceq.errors import InvalidValue
 from onceq.files import durable, readers, replies, rows
 from onceq.model import names
+from onceq.model.element import Search
 from onceq.model.queue import QueueSettings, decode, encode
 from onceq.testing.bulk import InputFile
 from onceq.testing.memory import MemoryDriver, memory_repository
@@ -91,6 +92,19 @@ RULES = (
     Rule("check_text", _anything, lambda v: legal.text(v, 10), before=("text",), after=(10,)),
     Rule("check_eid", lambda r: r.value(), legal.eid),
     Rule("check_timeout", lambda r: r.value(), legal.timeout),
+    Rule(
+        "check_seconds",
+        lambda r: r.number() if r.likely(0.5) else r.value(),
+        legal.seconds,
+        before=("stop_timeout_s",),
+    ),
+    Rule(
+        "check_keywords",
+        lambda r: r.keywords(dict.fromkeys(("by", "rdi", "rid"), "1")),
+        lambda v: set(v) <= set(Search.__annotations__),
+        before=("find",),
+        after=(Search,),
+    ),
     Rule("check_each", lambda r: r.value(), legal.several, before=("requests",)),
     Rule("check_iterator", lambda r: r.value(), legal.several, before=("requests",)),
     Rule("check_pair", lambda r: r.value(), legal.pair, before=("request",)),

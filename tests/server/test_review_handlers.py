@@ -33,7 +33,7 @@ class Picky(msgspec.Struct):
 
 
 def raising(error: Exception) -> Any:
-    def handler(_request: bytes, _context: onceq.Context) -> bytes:
+    def handler(_request: Any, _context: onceq.Context) -> bytes:
         raise error
 
     return handler

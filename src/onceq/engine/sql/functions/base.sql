@@ -149,7 +149,7 @@ language plpgsql volatile security definer set search_path = pg_catalog, pg_temp
 declare made text := format('onceq.%I', p_name);
 begin
     if p_name !~ '^(started_[0-9]+|low_[0-9]+_[0-9]+)$' then
-        raise exception 'sequence % is none of the repository', p_name using errcode = 'insufficient_privilege';
+        raise exception 'sequence % is none of the repository', p_name using errcode = 'invalid_parameter_value';
     end if;
     execute format('create unlogged sequence %s minvalue %s start 0', made, p_least);
     return made::regclass;
