@@ -27,5 +27,7 @@ def test_each_row_is_in_files_once_whatever_was_killed(tmp_path: Path) -> None:
 
 
 def test_every_step_of_the_job_is_struck() -> None:
-    assert set(part.SMALL_POINTS) < set(part.POINTS) < set(EVERY)
-    assert len(part.POINTS) + part.BY_CHANCE[Size.PROOF] >= 20
+    struck = {*part.POINTS, *part.MORE_POINTS}
+    assert set(part.SMALL_POINTS) < struck < set(EVERY)
+    assert len(struck) == len(part.POINTS) + len(part.MORE_POINTS)
+    assert len(struck) + 2 * part.BY_CHANCE[Size.PROOF] >= 20
