@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -79,10 +79,24 @@ def test_the_command_line_finds_what_was_trimmed(
     archived(spark, cli, tmp_path / "archive", keep_days=0)
     left = ask(cli.url, f"select rid from {cli.repository}.history")
     assert left == [("3",)]  # the one that the client sent last
-    assert seen(cli, failed) == before
+    assert seen(cli, failed) == _without_tracebacks(before)
     cli("request", "show", "99", code=3)
     cli("request", "find", "--registrant", "nobody", code=3)
     assert "ValueError" in cli("request", "show", "2").out
+
+
+def _without_tracebacks(told: Any) -> Any:
+    """What is archived has none."""
+    match told:
+        case dict():
+            return {
+                key: None if key == "traceback" else _without_tracebacks(value)
+                for key, value in told.items()
+            }
+        case list():
+            return [_without_tracebacks(one) for one in told]
+        case _:
+            return told
 
 
 def test_a_file_that_is_gone_is_said_and_hides_nothing_else(
