@@ -104,6 +104,31 @@ def test_what_may_not_be_recorded_is_a_failure(
     assert not (root / "recorded.json").exists()
 
 
+COMMENTED = '''"""A module."""
+
+x = 1  # one
+class A:
+    """A class.
+
+    With two lines.
+    """
+    y = "# no comment"
+    """What y is."""
+'''
+BARE = '''x = 1
+class A:
+    y = "# no comment"'''
+
+
+def test_better_words_make_no_record_older() -> None:
+    assert sources.code(".py", COMMENTED) == BARE
+    assert sources.code(".sql", "-- one\nselect 1;\n    -- two\n\nselect '-- 3';\n") == (
+        "select 1;\nselect '-- 3';"
+    )
+    assert sources.code(".toml", "# kept\n") == "# kept"
+    assert sources.code(".py", COMMENTED.replace("# no", "#")) != BARE
+
+
 def test_a_pattern_that_names_no_source_is_refused() -> None:
     with pytest.raises(ValueError, match=r"nothing\.py names no source"):
         sources.digest(("nothing.py",))
