@@ -136,6 +136,15 @@ def test_a_death_between_begin_and_handler_charges_what_nobody_has_seen() -> Non
     assert wrong(KILLED, aborts=(DEATH,)) == []
 
 
+def test_what_raised_and_was_begun_again_by_the_same_process_may_be_charged_for_its_death() -> None:
+    raised = (executed(10), aborted(10.1, "ValueError", excused=False))
+    other = (executed(11, "other"), returned("other"))
+    aborts = (Abort(eid="e", charge="charge", code="ValueError", pid=7), DEATH)
+    assert wrong(*raised, *other, KILLED, aborts=aborts) == []
+    found = wrong(*raised, executed(11, "other"), KILLED, aborts=aborts)
+    assert [one.rpartition(", ")[2] for one in found] == ["which was busy with others"]
+
+
 def test_a_handler_is_charged_as_often_as_it_raised() -> None:
     charged = Abort(eid="e", charge="charge", code="ValueError", pid=7)
     raised = (executed(10), aborted(10.1, "ValueError", excused=False))

@@ -250,21 +250,33 @@ def test_what_waits_for_two_minutes_while_others_do_not_is_found() -> None:
     second = 1_000_000_000
     ran = {"sound": (0, 100, 210), "late": (0, 121), "again": (0, 10, 140), "other": (50, 80)}
 
-    def found(*names: str) -> list[str]:
+    def found(*names: str, suspect: str = "") -> list[str]:
         waits = Waits()
+        waits.take(Fault(what="fill disk", at=210 * second))
         for name in names:
             sent, *moments = ran[name]
             at = max(1, sent * second)
             waits.take(SendOk(rid=name, eid=name, at=at, actor="client clerk-0", **WHO))
             for moment in moments:
                 waits.take(Executed(rid=name, eid=name, at=moment * second))
-        return list(waits.late())
+        return list(waits.late(frozenset({suspect})))
 
     assert found("sound", "late", "again") == []  # everything waits: nobody is overtaken
     assert found(*ran) == [
         "G12 late: waited 121 s, and others did not",
         "G12 again: waited 130 s, and others did not",
     ]
+    assert found(*ran, suspect="late") == ["G12 again: waited 130 s, and others did not"]
+
+
+def test_a_suspect_too_does_not_wait_for_more_than_a_minute_after_the_last_fault() -> None:
+    second = 1_000_000_000
+    waits = Waits()
+    for name, executed_s in [("sound", 160), ("late", 171)]:
+        waits.take(SendOk(rid=name, eid=name, at=second, actor="client clerk-0", **WHO))
+        waits.take(Executed(rid=name, eid=name, at=executed_s * second))
+    waits.take(Fault(what="fill disk", at=90 * second, until=110 * second))
+    assert list(waits.late(frozenset({"late"}))) == ["G12 late: waited 61 s after the last fault"]
 
 
 def test_the_aborts_that_the_database_knows_of_need_evidence(

@@ -132,13 +132,14 @@ class Evidence:
         self._pids: dict[str, int] = {}
         self._open: dict[tuple[int, int], str] = {}
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
-        self._ran_by: set[tuple[str, int]] = set()
+        self._standing: Counter[tuple[str, int]] = Counter()
 
     def take(self, event: Event) -> None:
         """Takes an event, on the first pass; those of a process in their order."""
         match event:
             case Executed():
                 self._times[event.eid] += 1
+                self._standing[event.eid, event.pid] += 1
                 self._sessions[event.pid][event.backend] = event.eid
                 self._open[event.pid, event.backend] = event.eid
                 self._pids[event.actor] = event.pid
@@ -146,7 +147,9 @@ class Evidence:
                 self._close(event.pid, event.eid)
             case Aborted():
                 self._raised[event.eid] += not event.excused
-                self._close(self._pids.get(event.actor, 0), event.eid)
+                pid = self._pids.get(event.actor, 0)
+                self._standing[event.eid, pid] -= 1
+                self._close(pid, event.eid)
             case Fault():
                 for whom in event.struck:
                     self._strikes.add(whom, event.at, event.until)
@@ -165,7 +168,6 @@ class Evidence:
     def again(self, event: Event) -> None:
         """Takes an event, on the second pass: the executions that need evidence."""
         if isinstance(event, Executed):
-            self._ran_by.add((event.eid, event.pid))
             if self._times[event.eid] > 1 or event.eid in self._killed:
                 name = event.actor.rpartition(" ")[2]
                 run = Run(event.at, event.rid, name, event.pid, event.backend)
@@ -235,7 +237,7 @@ class Evidence:
             yield f"G7 {one.eid}: was charged for the death of {one.pid}, as another was"
         elif one.eid in sessions.values():
             return
-        elif (one.eid, one.pid) in self._ran_by:
+        elif self._standing[one.eid, one.pid] > 0:  # not what began again, seen by nobody
             text = "which ran another by then"
             yield f"G7 {one.eid}: was charged for the death of {one.pid}, {text}"
         elif sessions and all((one.pid, backend) in self._open for backend in sessions):

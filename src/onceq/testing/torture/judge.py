@@ -78,9 +78,10 @@ def judge(place: Path, final: StoredFinal) -> Judgement:
     violations = [str(one) for one in checked.violations]
     violations += [f"G6 doubt: {text}" for text in doubts.wrong]
     violations += marks.late()
-    violations += waits.late()
+    aborts = load_aborts(place)
+    violations += waits.late(frozenset(one.eid for one in aborts if one.charge == "suspect"))
     unrecorded = {one.eid for one in final.places() if one.registrant == SPARK_CLIENT}
-    violations += evidence.wrong(load_aborts(place), frozenset(unrecorded))
+    violations += evidence.wrong(aborts, frozenset(unrecorded))
     violations += _booked_twice(final)
     violations += said.datagrams(final)
     violations += said.printed(place / "lines")

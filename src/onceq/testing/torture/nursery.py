@@ -40,6 +40,7 @@ PROGRAMS: Final[dict[str, Callable[[Life], None]]] = {
 }
 FAILED: Final = 70
 """Exit code of a participant that ended by an exception: what it said is in `said.txt`."""
+FORKS_MAX: Final = 1_000
 _READ_BYTES: Final = 65_536
 
 
@@ -69,6 +70,7 @@ class Nursery:
         self._pids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._killed: set[int] = set()
+        self._had: set[int] = set()
         self._read, self._write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _heed)
@@ -113,15 +115,30 @@ class Nursery:
             os.kill(pid, wish.number)
 
     def _begin(self, life: Life) -> None:
-        pid = os.fork()
-        if pid == 0:
-            self._line.close()
-            signal.set_wakeup_fd(-1)
-            os.close(self._read)
-            os.close(self._write)
-            _live(life)
+        pid = self._fork(life)
         self._pids[life.name], self._names[pid] = pid, life.name
         self._tell(News(name=life.name, pid=pid))
+
+    def _fork(self, life: Life) -> int:
+        """Returns the PID of a child that lives this life: one that no child had before.
+
+        The evidence knows a process by its PID, and the system has few: 32,768 may be all.
+        """
+        for _ in range(FORKS_MAX):
+            pid = os.fork()
+            if pid == 0:
+                if os.getpid() in self._had:
+                    os._exit(0)
+                self._line.close()
+                signal.set_wakeup_fd(-1)
+                os.close(self._read)
+                os.close(self._write)
+                _live(life)
+            if pid not in self._had:
+                self._had.add(pid)
+                return pid
+            os.waitpid(pid, 0)
+        raise RuntimeError(f"{FORKS_MAX} PIDs in a row were had before: the system has too few")
 
     def _reap(self) -> None:
         while self._names:
