@@ -21,6 +21,8 @@ from tests.spark.spark_parts import Repository, make_repository
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+NATIVE = uuid4()
+
 
 @pytest.fixture
 def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
@@ -60,17 +62,47 @@ def test_a_native_server_takes_over_from_a_dead_spark_server(repository: Reposit
     repository.send(4)
     dead = Life(repository)
     dead.plan(dead.claim())
-    native = SparkDriver(connect(repository.conninfo), repository.name)
-    repository.opened.append(native.connection)
+    native, _ = attending(repository, dead.who.queue_id)
     dead.driver.connection.close()
     wait_gone(repository)
     held = "select count(*) from {}.element where claimed_by is not null"
-    native.perform(ops.TakeOver(process=uuid4()))
+    native.perform(ops.TakeOver(process=NATIVE))
     assert repository.ask(held) == [(4,)]  # not yet: one of its own name may come
     repository.ask("update {}.spark_server set seen_at = seen_at - interval '1 hour' returning 1")
-    native.perform(ops.TakeOver(process=uuid4()))
+    native.perform(ops.TakeOver(process=NATIVE))
     assert repository.ask(held) == [(0,)]
     assert repository.ask("select distinct lane, aborts from {}.element") == [(11, 0)]
+
+
+def test_a_native_server_of_another_queue_leaves_a_group_to_spark(repository: Repository) -> None:
+    """To Spark, which may take minutes to begin, each suspect would be a batch of its own."""
+    repository.send(4)
+    dead = Life(repository)
+    dead.plan(dead.claim())
+    native, slot = attending(repository, dead.who.queue_id + 1)
+    dead.driver.connection.close()
+    wait_gone(repository)
+    repository.ask("update {}.spark_server set seen_at = seen_at - interval '1 hour' returning 1")
+    native.perform(ops.TakeOver(process=NATIVE))
+    again = Life(repository)
+    group = again.claim()
+    assert len(again.plan(group)) == 2
+    again.driver.connection.close()
+    wait_gone(repository)
+    repository.ask("update {}.spark_server set seen_at = seen_at - interval '1 hour' returning 1")
+    native.perform(ops.Attend(slot=slot, queue_ids=[dead.who.queue_id]))
+    native.perform(ops.TakeOver(process=NATIVE))
+    lanes = "select lane, count(*) from {}.element group by lane order by lane"
+    assert repository.ask(lanes) == [(10, 2), (11, 2)]
+
+
+def attending(repository: Repository, queue_id: int) -> tuple[SparkDriver, int]:
+    """Returns the driver of a native server's session that serves a queue, and its slot."""
+    driver = SparkDriver(connect(repository.conninfo), repository.name)
+    repository.opened.append(driver.connection)
+    begun = driver.perform(ops.OpenIncarnation(process=NATIVE, host="here", pid=1))
+    driver.perform(ops.Attend(slot=begun.slot, queue_ids=[queue_id]))
+    return driver, begun.slot
 
 
 def test_a_server_that_lost_its_session_lives_on_in_another(repository: Repository) -> None:

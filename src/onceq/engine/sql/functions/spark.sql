@@ -368,9 +368,10 @@ end $$;
 -- seen, so that a restart of the database, which frees all locks, makes no dead server of it.
 -- Takes over from Spark servers that have died: the lock of their session is free, and they have
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
--- halves what had begun; else (null) all goes back to the queues, what had begun as suspects.
--- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from
--- a stateful server: its state has them. What one has staged that was not seen for a day is removed.
+-- halves what had begun. Else (null) all goes back to the queues, what had begun as suspects, if a native
+-- server serves these: for Spark each suspect is a batch of its own, and a group that comes back only two.
+-- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from a
+-- stateful server: its state has them. What one has staged that was not seen for a day is removed.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
 returns integer
 language plpgsql volatile as $$
@@ -387,7 +388,8 @@ begin
         where server_id = p_server and seen_at < onceq.now() - p_grace_s / 4 * interval '1 second';
     for dead in select * from onceq.spark_server s where s.server_id is distinct from p_server
             and seen_at < onceq.now() - p_grace_s * interval '1 second' and not stateful
-            and (p_server is null or queue_id = (select queue_id from onceq.spark_server where server_id = p_server))
+            and case when p_server is null then exists (select from onceq.server n where s.queue_id = any (n.queue_ids))
+                else queue_id = (select queue_id from onceq.spark_server where server_id = p_server) end
             and exists (select from onceq.spark_group x where x.server_id = s.server_id) loop
         continue when not pg_try_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, dead.server_id)
             or not pg_try_advisory_xact_lock('onceq.spark_group'::regclass::oid::integer, dead.server_id);
