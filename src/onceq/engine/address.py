@@ -1,6 +1,6 @@
 """A database's address as a URL: what `onceq url` prints and psql is given.
 
-Used by the command line, and by those who put something between. Never shows a password unless
+Used by the command line, and by code that puts something in between. Never shows a password unless
 asked to.
 """
 
@@ -20,32 +20,32 @@ IN_FRONT: Final = ("user", "password", "host", "port", "dbname")
 
 
 def without_password(conninfo: str) -> tuple[str, str | None]:
-    """Returns the connection string without its password, and the password, None if none."""
+    """Returns the connection string without its password, and the password, or None."""
     given = conninfo_to_dict(conninfo)
     secret = given.pop("password", None)
     return make_conninfo("", **given), None if secret is None else str(secret)
 
 
 def host_and_port(conninfo: str) -> tuple[str, int]:
-    """Returns where a connection string leads: a host, or the directory of a socket, and a port."""
+    """Returns where a connection string leads: a host or a socket's directory, and a port."""
     given = conninfo_to_dict(conninfo)
     return str(given.get("host") or "localhost"), int(given.get("port") or DEFAULT_PORT)
 
 
 def moved_to(conninfo: str, host: str, port: int) -> str:
-    """Returns the connection string with another host, or directory of a socket, and port."""
+    """Returns the connection string with another host or socket directory, and port."""
     return make_conninfo(conninfo, host=host, hostaddr="", port=str(port))
 
 
 def search_path(conninfo: str) -> str:
-    """Returns where a session's unqualified names are looked up. CannotConnect."""
+    """Returns where a session looks up unqualified names. CannotConnect."""
     with contextlib.closing(connect(conninfo)) as connection:
         row = connection.execute("show search_path").fetchone()
     return "" if row is None else str(row[0])
 
 
 def with_search_path(conninfo: str, path: str, inherited: str) -> str:
-    """Returns the connection string with a search path. inherited: options it may not have."""
+    """Returns the connection string with a search path. inherited: options it may lack."""
     given = str(conninfo_to_dict(conninfo).get("options") or inherited)
     escaped = path.replace("\\", "\\\\").replace(" ", "\\ ")
     return make_conninfo(conninfo, options=f"{given} -c search_path={escaped}".strip())
@@ -67,7 +67,7 @@ def as_url(conninfo: str, *, show_password: bool) -> str:
 
 
 def _hosts(hosts: str, ports: str) -> str:
-    """Returns host:port, for each of several hosts; one port may be that of all."""
+    """Returns host:port for each of several hosts; one port may serve for all."""
     names, numbers = hosts.split(","), ports.split(",")
     numbers = numbers * len(names) if len(numbers) == 1 else numbers
     pairs = zip(names, numbers, strict=True)

@@ -1,7 +1,7 @@
 """`PostgresDriver`, for asyncio: the same bindings, faults and statements, awaited.
 
-On cancellation the Program is closed and its `finally` blocks run; a server's session then closes
-its connection, which rolls back, and a clerk's is unsure until it connects again.
+On cancellation the Program is closed and its `finally` blocks run. A server's session then closes
+its connection, which rolls back; a clerk's is unsure until it connects again.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ async def _who(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str | Non
 
 @faultpoints.pointed
 class AsyncPostgresDriver(ops.RunsAsync):
-    """Performs Ops on an async connection; see `PostgresDriver`. calls: to coroutines."""
+    """Performs Ops on an async connection; see `PostgresDriver`. calls: queue to coroutine."""
 
     def __init__(
         self,
@@ -278,7 +278,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
             self._way.leave()
 
     def _ring(self) -> None:
-        """Rings those who sleep, now that what they wait for has committed."""
+        """Rings the sleepers, now that what they wait for has committed."""
         if self._to_ring and self._line is not None:
             self._line.ring(self._to_ring)
         self._to_ring.clear()
@@ -299,7 +299,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
             if left_open.is_held(self.connection):
                 await left_open.aclose(self.connection)
             failure = session.handler_failure(error, self.connection)
-            if failure is error:  # from itself, it would hide what caused it
+            if failure is error:  # raised from itself, it would hide its cause
                 raise
             raise failure from error
         if left_open.is_held(self.connection):

@@ -1,8 +1,8 @@
-"""Bells: where a session that sleeps is rung, by a datagram on the loopback address (ADR 9).
+"""Bells: a sleeping session is rung by a datagram on the loopback address (ADR 9).
 
-Used by the links and drivers. A ring is a hint and nothing more: whoever waits also looks by
-itself, so a lost one costs one poll, and a forged or doubled one costs a look. What does not carry
-the bell's token is not heard, however much of it comes.
+Used by the links and drivers. A ring is a hint and nothing more: every waiter also looks by
+itself, so a lost ring costs one poll, and a forged or doubled one costs a look. A datagram without
+the bell's token is not heard, however many of them come.
 """
 
 from __future__ import annotations
@@ -27,29 +27,29 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16
 CALL_BYTES = 15
-"""Of what a sibling in this process sends: it is no ring, and no rubbish."""
+"""What a sibling in this process sends: neither a ring nor rubbish."""
 DRAIN_MAX = 64
-"""At most so many datagrams are read at once: a flood costs this much of each wait, no more."""
+"""At most this many datagrams are read at once: a flood costs each wait this much, and no more."""
 LISTEN_FROM_S = 0.01
-"""Whoever waits so long in vain is worth a LISTEN connection: perhaps no datagram gets here."""
+"""After a vain wait this long, a LISTEN connection is worthwhile: datagrams may not get here."""
 DEAF_S = 0.05
-"""After rubbish nothing is heard for so long: a flood costs a look at the socket each time."""
+"""After rubbish nothing is heard for this long: a flood costs a look at the socket each time."""
 PARSED_MAX = 4096
 
 Address = tuple[str, int]
 
 
 def host_key() -> str:
-    """Returns what is the same where a loopback datagram arrives, and nowhere else.
+    """Returns a key that is the same wherever a loopback datagram arrives, and nowhere else.
 
-    That is a network namespace of one running kernel. Where it cannot be told, the key is
-    nobody else's, and rings go through the database.
+    That is in one network namespace of one running kernel. If it cannot be determined, the key is
+    unique, and rings go through the database.
     """
     return hashlib.sha256(_host().encode()).hexdigest()[:32]
 
 
 def _host() -> str:
-    if platform.system() != "Linux":  # no network namespaces: one host is one loopback
+    if platform.system() != "Linux":  # no network namespaces: a host has one loopback
         return f"{platform.node()} {uuid.getnode()}"
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
@@ -60,7 +60,7 @@ def _host() -> str:
 
 @functools.lru_cache(maxsize=PARSED_MAX)
 def parsed(bell: str) -> tuple[Address, bytes] | None:
-    """Returns where the datagram of a bell goes and what is in it; None for what is no bell."""
+    """Returns a bell's address and the datagram to send there; None if it is not a bell."""
     parts = bell.split(" ")
     try:
         port, token = int(parts[1]), bytes.fromhex(parts[3])
@@ -81,7 +81,7 @@ class Ringer:
         self.lost = 0
 
     def ring(self, bells: Iterable[str]) -> None:
-        """Rings each bell once. Never raises: what these bells tell of has already happened."""
+        """Rings each bell once. Never raises: what these bells announce has already happened."""
         for bell in bells:
             found = parsed(bell)
             if found is None:
@@ -89,20 +89,21 @@ class Ringer:
                 continue
             try:
                 self._socket.sendto(found[1], found[0])
-            except OSError:  # only a hint is lost, and counted: whoever sleeps there also looks
+            except OSError:  # only a hint is lost, and counted: sleepers also look
                 self.lost += 1
             else:
                 self.rung += 1
 
     def close(self) -> None:
-        """Closes the socket; what is rung later is lost."""
+        """Closes the socket; later rings are lost."""
         self._socket.close()
 
 
 class Bell:
-    """A session's own bell. text: as the database keeps it, "host port channel token".
+    """A session's own bell. text: in the database's form, "host port channel token".
 
-    wakes: counts how its waits end, and what was no ring. on_long_wait: called when one is long.
+    wakes: counts how its waits end, and datagrams that are not rings. on_long_wait: called when a
+    wait is long.
     """
 
     def __init__(self, channel: str, wakes: Wakes, on_long_wait: Callable[[], None]) -> None:
@@ -117,13 +118,13 @@ class Bell:
         self.text = f"{host_key()} {self.port} {channel} {self._token.hex()}"
 
     def fileno(self) -> int:
-        """Returns what becomes readable when something arrives."""
+        """Returns the file that becomes readable when something arrives."""
         return self._socket.fileno()
 
     def wait(self, timeout_s: float, other: int | None = None) -> bool:
         """Waits to be rung, at most this long; returns whether it was.
 
-        other: a file that ends the wait too when it can be read, as a lost connection can.
+        other: a file that also ends the wait when it can be read, as a lost connection can.
 
         After rubbish it hears nothing for a while: a flood cannot keep it busy.
         """
@@ -137,7 +138,7 @@ class Bell:
         return self.awoke(timeout_s, rung=False)
 
     def doze(self, timeout_s: float, other: int) -> bool:
-        """Waits as `wait`, or until another file can be read too; counts no end of a wait."""
+        """Waits like `wait`, or until another file can be read too; counts no end of a wait."""
         self._await(timeout_s, other)
         rubbish = self.wakes.rubbish
         rung = self.is_rung()
@@ -146,7 +147,7 @@ class Bell:
         return rung
 
     def _await(self, timeout_s: float, other: int | None) -> set[int]:
-        """Waits until this or the other can be read, or has ended; returns which."""
+        """Waits until this bell or the other file can be read, or has ended; returns which."""
         poll = select.poll()
         for fd in (self.fileno(), other):
             if fd is not None:
@@ -154,7 +155,7 @@ class Bell:
         return {fd for fd, _ in poll.poll(timeout_s * 1000)}
 
     def awoke(self, timeout_s: float, *, rung: bool) -> bool:
-        """Counts the end of a wait of this length, and returns what ended it."""
+        """Counts the end of a wait of this length, and returns whether a ring ended it."""
         self.wakes.rung += rung
         self.wakes.polled += not rung
         if not rung and timeout_s >= LISTEN_FROM_S:
@@ -162,7 +163,7 @@ class Bell:
         return rung
 
     def is_rung(self) -> bool:
-        """Takes what has arrived, at most DRAIN_MAX; returns whether one of it was a ring."""
+        """Reads what has arrived, at most DRAIN_MAX datagrams; returns whether any was a ring."""
         rung = False
         with contextlib.suppress(BlockingIOError):  # nothing is left
             for _ in range(DRAIN_MAX):
@@ -174,9 +175,9 @@ class Bell:
         return rung
 
     def call(self) -> None:
-        """Wakes whoever waits for this bell, in this process: it is not rung.
+        """Wakes whoever in this process waits for this bell, without a ring.
 
-        What does not fit into its socket wakes it all the same: the socket is full.
+        If it does not fit into the socket, it wakes the waiter all the same: the socket is full.
         """
         with contextlib.suppress(OSError):
             self._socket.sendto(self._call, (LOOPBACK, self.port))

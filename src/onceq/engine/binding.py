@@ -1,7 +1,7 @@
 """The binding: one table from Op class to SQL function, parameters and decoder.
 
-Used by both drivers and by the test that PREPAREs every row of it. Adding an Op to the queue
-manager is a class in `model.ops`, a function in `sql/functions`, and a row here.
+Used by both drivers and by the test that PREPAREs every row of it. To add an Op to the queue
+manager, add a class in `model.ops`, a function in `sql/functions`, and a row here.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def _each(make: Callable[[Row], Any]) -> Callable[[Sequence[Row]], Any]:
 
 
 def _each_named(make: Callable[[Row], Any]) -> Callable[[Sequence[Row]], Any]:
-    """Of the rows whose first column is not null; the others are bells."""
+    """Decodes the rows whose first column is not null; the others are bells."""
     return lambda rows: [make(row) for row in rows if row[0] is not None]
 
 

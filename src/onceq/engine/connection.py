@@ -1,4 +1,4 @@
-"""A link: one connection to a repository, made again when it broke, with the driver on it.
+"""A link: one connection to a repository, made again when it breaks, with its driver.
 
 Used by clerks, queue managers and servers. A link never retries an operation: it only connects.
 """
@@ -29,9 +29,9 @@ T = TypeVar("T")
 class Link:
     """A connection to a repository, and its driver.
 
-    wakes: of whoever waits on it, and is rung; None: nobody does. watch: see `exchange.join`.
+    wakes: of a session that waits on it and is rung; None: none does. watch: see `exchange.join`.
     limit_s: the longest execution of the handlers that run on it, after each commit of which the
-    session is made like new; None where none runs. driver_options: of PostgresDriver.
+    session is reset; None if none run. driver_options: those of PostgresDriver.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Link:
         return self._open().connection
 
     def reconnect(self) -> None:
-        """Connects when there is no connection, or none that is fit: CannotConnect, SchemaMissing.
+        """Connects if there is no usable connection. CannotConnect, SchemaMissing.
 
-        What a call that was cut short has left open is rolled back: no next life commits it.
+        Whatever a cut-short call left open is rolled back: no later life commits it.
         """
         if self._driver is not None and self._driver.is_unfit():
             self.close()

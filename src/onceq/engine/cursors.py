@@ -1,8 +1,8 @@
-"""The cursors of the drivers: what is registered on a connection does not reach our own statements.
+"""The cursors of the drivers: adapters registered on a connection do not affect our statements.
 
-Private to the engine. A connection may be the caller's, or have been in a handler's hands: Django
-has its own loaders of jsonb and of times, others have theirs of uuid, and a cursor takes what its
-connection has. These take what psycopg comes with.
+Private to the engine. A connection may be the caller's, or a handler may have used it. Django
+has its own loaders for jsonb and times, others have theirs for uuid, and a cursor takes its
+connection's. These cursors take the ones that psycopg comes with.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def _as_psycopg_comes() -> AdaptersMap:
 
 
 UNREADABLE: Final = (psycopg.DataError, ValueError, RecursionError)
-"""What a loader raises for a value that Python does not hold."""
+"""What a loader raises for a value that Python cannot hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """Stands for a value that Python does not hold, and says why."""
+    """Takes the place of a value that Python cannot hold, and says why."""
 
     why: str
 
@@ -47,7 +47,7 @@ _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
 
 
 class _Moment(TimestamptzBinaryLoader):
-    """Infinity, and what lies beyond the years of Python, is the last moment, or the first."""
+    """Turns infinity, and times beyond the years of Python, into the last or the first moment."""
 
     def load(self, data: Buffer) -> datetime:
         try:
@@ -67,7 +67,7 @@ class _Json(JsonbBinaryLoader):
 
 @dataclass(frozen=True, slots=True)
 class _Lenient:
-    """What a Transformer asks for; psycopg's AdaptContext."""
+    """What a Transformer needs: psycopg's AdaptContext."""
 
     adapters: AdaptersMap
     connection: psycopg.BaseConnection[Any]
@@ -100,12 +100,12 @@ class OwnCursor(psycopg.Cursor[tuple[Any, ...]]):
 
     @property
     def adapters(self) -> AdaptersMap:
-        """What psycopg comes with, whatever is registered on the connection."""
+        """The adapters that psycopg comes with, whatever is registered on the connection."""
         return _as_psycopg_comes()
 
 
 class AsyncOwnCursor(psycopg.AsyncCursor[tuple[Any, ...]]):
-    """`OwnCursor`, of an async connection."""
+    """`OwnCursor` for an async connection."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         super().__init__(connection, row_factory=tuple_row)

@@ -1,4 +1,4 @@
-"""How rows are read: the columns, and what stands in each.
+"""How rows are read: which columns they have, and what each holds.
 
 Private to the binding.
 """
@@ -136,12 +136,12 @@ def attempt(row: Row) -> Attempt:
 
 
 def taken_over(row: Row) -> ops.TakenOver:
-    """Returns what a takeover came to."""
+    """Returns the result of a takeover."""
     return ops.TakenOver(**_by_name(TAKEN_OVER_COLUMNS, row))
 
 
 def connection(row: Row) -> ops.Connection:
-    """Returns what connect says."""
+    """Returns the answer of connect."""
     columns = "registrant_id, epoch, reply_queue, was, s_rid, s_no, s_state, r_rid, ckpt"
     return ops.Connection(**_by_name(columns, row))
 
@@ -201,7 +201,7 @@ def forgotten(row: Row) -> admin_ops.Forgotten:
 
 
 def rates(rows: Sequence[Row]) -> admin_ops.Rates:
-    """Returns how much was done of late. There is a row at least: of no queue, with the time."""
+    """Returns recent rates. There is at least one row: without a queue, with the time."""
     done = {name: count for _, name, count in rows if name is not None}
     return admin_ops.Rates(at=rows[0][0], per_minute=done)
 
@@ -212,7 +212,7 @@ def server_info(row: Row) -> admin_ops.ServerInfo:
 
 
 def _by_name(columns: str, row: Row) -> dict[str, Any]:
-    """Returns what stands in each column. Not for elements: it takes a quarter longer."""
+    """Returns each column's value by name. Not for elements: it takes a quarter longer."""
     return dict(zip(_names(columns), row, strict=True))
 
 

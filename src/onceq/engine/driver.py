@@ -1,7 +1,7 @@
 """The PostgreSQL driver: performs Ops on one connection, and runs Programs.
 
-Used by QueueManager, Clerk and Server. One thread at a time. Outside a transaction every Op is
-one of its own. Never retries: what failed is thrown into the Program, as an error of onceq.
+Used by QueueManager, Clerk and Server. One thread at a time. Outside a transaction every Op is a
+transaction of its own. Never retries: a failure is thrown into the Program, as an error of onceq.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DatabaseError = psycopg.Error
-"""What the database raises through a handler, for those who may not name psycopg."""
+"""Errors of the database raised through a handler, for code that may not name psycopg."""
 
 
 def connect(conninfo: str, patience: Patience | None = None) -> psycopg.Connection[Any]:
     """Returns a session of ours: autocommit, synchronous, not through a transaction pooler.
 
-    patience: with the connection as it is made. Raises CannotConnect, PoolerDetected; nothing
+    patience: while the connection is being made. Raises CannotConnect, PoolerDetected; nothing
     happened.
     """
     connection, _ = open_session(conninfo, session.settings(), patience)
@@ -59,7 +59,7 @@ def open_session(
 ) -> tuple[psycopg.Connection[Any], str]:
     """Returns a session with these settings, and the SQL that must follow each RESET ALL in it.
 
-    That is none, but where a pooler dropped the startup options. Raises as `connect`.
+    That SQL is empty unless a pooler dropped the startup options. Raises as `connect` does.
     """
     conninfo = silence.hasty(conninfo, patience)
     connection = _connect(session.offers(conninfo, settings))
@@ -79,7 +79,7 @@ def open_session(
 def _made_ours(
     connection: psycopg.Connection[Any], conninfo: str, settings: Mapping[str, str]
 ) -> str:
-    """Refuses a pooler that mixes sessions; sets what another one dropped, and returns it."""
+    """Refuses a pooler that mixes sessions; sets what another one dropped, and returns the SQL."""
     backend_pid, host = _who(connection)
     if session.is_pooled(connection, backend_pid):
         with psycopg.connect(conninfo, autocommit=True) as second:
@@ -92,7 +92,7 @@ def _made_ours(
 
 
 def is_rejecting(conninfo: str) -> bool:
-    """Returns whether PostgreSQL is there and takes no connections yet, or none any more."""
+    """Returns whether PostgreSQL is there but takes no connections yet, or takes them no longer."""
     return PGconn.ping(conninfo.encode()) == Ping.REJECT
 
 
@@ -115,11 +115,11 @@ def _who(connection: psycopg.Connection[Any]) -> tuple[int, str | None]:
 class PostgresDriver(ops.Runs):
     """Performs Ops on a connection.
 
-    calls: for servers, queue name to what calls its handler with (element, connection), where
-    Unstarted stands for a connection whose first use starts a part of a batch.
-    stop: ends waits and is what `Stopping` answers. gate: of this process. line: to the bells of
-    others, and this session's own. commit_text: the SQL of a commit; where handlers run, with what
-    makes the session like new.
+    calls: for servers, from queue name to the function that calls its handler with (element,
+    connection); Unstarted stands for a connection whose first use starts a part of a batch.
+    stop: ends waits, and answers `Stopping`. gate: this process's. line: to the bells of
+    others, and this session's own. commit_text: the SQL of a commit; if handlers run, it also
+    resets the session.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class PostgresDriver(ops.Runs):
     def _fetched(self) -> list[Row]:
         try:
             return self._cursor.fetchall()
-        except UNREADABLE:  # it has been claimed, or dequeued: it must not be lost
+        except UNREADABLE:  # it was claimed or dequeued: it must not be lost
             return leniently(self._cursor)
 
     def _post(self, op: ops.Post) -> None:
@@ -302,7 +302,7 @@ class PostgresDriver(ops.Runs):
             self._way.leave()
 
     def _ring(self) -> None:
-        """Rings those who sleep, now that what they wait for has committed."""
+        """Rings the sleepers, now that what they wait for has committed."""
         if self._to_ring and self._line is not None:
             self._line.ring(self._to_ring)
         self._to_ring.clear()
@@ -311,10 +311,10 @@ class PostgresDriver(ops.Runs):
         self._way.end()
 
     def _execute(self, text: bytes, *, committing: bool) -> None:
-        """Executes SQL that has no parameters and whose rows nobody wants, by libpq itself.
+        """Executes SQL that has no parameters and whose rows nobody needs, directly by libpq.
 
-        A cursor of psycopg costs more than the statement. Only for what is short: it blocks, but
-        where there is a deadline.
+        A cursor of psycopg costs more than the statement. Only for short statements: it blocks,
+        unless there is a deadline.
         """
         try:
             if silence.is_bounded(self.connection):
@@ -335,7 +335,7 @@ class PostgresDriver(ops.Runs):
             if left_open.is_held(self.connection):
                 left_open.close(self.connection)
             failure = self._parts.failure or session.handler_failure(error, self.connection)
-            if failure is error:  # from itself, it would hide what caused it
+            if failure is error:  # raised from itself, it would hide its cause
                 raise
             raise failure from error
         if self._parts.failure is not None:  # whatever the handler made of it
@@ -356,7 +356,7 @@ class PostgresDriver(ops.Runs):
         return not self._stop.is_set()
 
     def _file(self) -> int | None:
-        """The file of the connection, which can be read when that is lost; None: it is closed."""
+        """The connection's file, which can be read when that is lost; None: it is closed."""
         return None if self.connection.closed else self.connection.fileno()
 
     def _sleep(self, op: ops.Sleep) -> ops.Rest:
@@ -392,5 +392,5 @@ def _act(op: ops.Act) -> Any:
 
 
 def this_process() -> tuple[str, int]:
-    """Returns (host name, pid), as servers show them; nothing depends on their being unique."""
+    """Returns (host name, pid), as servers show them; nothing depends on them being unique."""
     return platform.node(), os.getpid()

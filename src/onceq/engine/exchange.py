@@ -1,8 +1,8 @@
-"""The exchange of a process: its lines to one database, and where it is notified for all of them.
+"""The exchange of a process: its lines to one database, and the one place where it is notified.
 
 Used by the links. There is one for each process and connection string, from its first line to its
-last: the one thing of the library that sessions of a process share without having been given it,
-for a LISTEN connection for each of them would slow down every commit that notifies.
+last. It is the one thing in the library that sessions of a process share without being given it:
+a LISTEN connection for each of them would slow down every commit that notifies.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _exchanges: dict[tuple[int, str], Exchange] = {}
 
 
 class Line:
-    """What one session has of its exchange. bell: its own, None if it is never rung.
+    """What one session has of its exchange. bell: its own, or None if it is never rung.
 
-    watch: of those that sleep together with it.
+    watch: that of the sessions that sleep together with it.
     """
 
     def __init__(self, exchange: Exchange, bell: Bell | None, watch: Watch) -> None:
@@ -38,7 +38,7 @@ class Line:
 
     @property
     def bell_text(self) -> str | None:
-        """Where this session is rung, as the database keeps it."""
+        """Where this session is rung, in the database's form."""
         return None if self.bell is None else self.bell.text
 
     def ring(self, bells: Iterable[str]) -> None:
@@ -46,7 +46,7 @@ class Line:
         self._exchange.ringer.ring(bells)
 
     def close(self) -> None:
-        """Gives the line up; the last one closes the exchange. Once."""
+        """Gives the line up; the last one to do so closes the exchange. Call it once."""
         self._exchange.leave(self)
         if self.bell is not None:
             self.bell.close()
@@ -64,7 +64,7 @@ class Exchange:
         self._listener: Listener | None = None
 
     def join(self, wakes: Wakes | None, watch: Watch) -> Line:
-        """Returns a new line; under the lock of all exchanges."""
+        """Returns a new line; call it under the lock of all exchanges."""
         bell = None if wakes is None else Bell(self.channel, wakes, self.listen)
         if bell is not None:
             self._bells[bell.port] = bell
@@ -73,7 +73,7 @@ class Exchange:
         return line
 
     def leave(self, line: Line) -> None:
-        """Takes a line back, and closes when it was the last."""
+        """Takes a line back, and closes if it was the last."""
         with _changing:
             self._lines.remove(line)
             if line.bell is not None:
@@ -87,7 +87,7 @@ class Exchange:
         self.ringer.close()
 
     def listen(self) -> None:
-        """Begins to listen, if it has not yet; called by a session that waits, on an open line."""
+        """Begins to listen unless it does already; called by a session that waits, its line open."""
         if self._listener is None:
             with _changing:
                 if self._listener is None:
@@ -95,21 +95,21 @@ class Exchange:
 
     @property
     def is_listening(self) -> bool:
-        """Whether notifications come in now."""
+        """Whether notifications are coming in now."""
         listener = self._listener
         return listener is not None and listener.is_listening.is_set()
 
     def _ring(self, port: int) -> None:
-        """Rings the bell of this process that has this port, if there is one."""
+        """Rings this process's bell with this port, if there is one."""
         bell = self._bells.get(port)
         if bell is not None:
             self.ringer.ring([bell.text])
 
 
 def join(conninfo: str, wakes: Wakes | None, watch: Watch | None = None) -> Line:
-    """Returns a line of this process to a database. wakes: of its bell; None: it has none.
+    """Returns a line of this process to a database. wakes: of its bell; None: it has no bell.
 
-    watch: of those that sleep together with it; None: it sleeps alone.
+    watch: that of the sessions that sleep together with it; None: it sleeps alone.
     """
     key = (os.getpid(), conninfo)
     with _changing:
@@ -120,5 +120,5 @@ def join(conninfo: str, wakes: Wakes | None, watch: Watch | None = None) -> Line
 
 
 def count() -> int:
-    """Returns how many are open: of this process and of the one that it was forked from."""
+    """Returns how many exchanges are open, in this process and in the one it was forked from."""
     return len(_exchanges)

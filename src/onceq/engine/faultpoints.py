@@ -1,14 +1,14 @@
-"""Fault points: named places at which a test lets this process die, fail or lose its connection.
+"""Fault points: named places where a test lets this process die, fail or lose its connection.
 
-Between two durable things there is a point. The drivers report one before and one after each Op
+Between any two durable steps there is a point. The drivers report one before and one after each Op
 that changes anything; the rest are called by name (`faultpoint`). `python -m proof --only
 faultpoints` runs the product into each of them.
 
-Off, the drivers are what they are written as, not wrapped: an Op costs nothing. A `faultpoint`
-asks one global for None, and none of those is on the path of a request. Armed only by the
-environment when the process starts, or by `arm` in a test; never by a database or a peer. Armed,
-it says so on stderr. Any process that has come to a point notes it in a directory, so that counts
-go on over deaths, and a fault strikes once.
+When off, the drivers are as they are written, not wrapped: an Op costs nothing more. A `faultpoint`
+compares one global with None, and none of those is on the path of a request. Only the
+environment arms them, when the process starts, or `arm` in a test; never a database or a peer. When
+armed, the process says so on stderr. Each process that reaches a point notes it in a directory, so
+counts go on over deaths, and a fault strikes once.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from onceq.model import ops
 
 VARIABLE: Final = "ONCEQ_FAULT_POINT"
-"""Environment: `POINT OCCURRENCE WHAT DIRECTORY`, as `arm` takes it."""
+"""Environment variable: `POINT OCCURRENCE WHAT DIRECTORY`, as for `arm`."""
 EAR: Final = "ear"
-"""The socket in the directory where a test hears of what this module does not do itself."""
+"""The socket in the directory by which a test is told what this module does not do itself."""
 NOWHERE: Final = "nowhere"
 """The point at which nothing strikes: what is reached is only noted."""
 _HEARD_WITHIN_S: Final = 30.0
@@ -101,7 +101,7 @@ OPS: Final = {
     "ArchiveRestore": "rows of a file are put back into the tables, and not yet committed",
     "ArchiveTrimmed": "it is noted of which files no row is left in the tables",
 }
-"""Op, or step of one, to what happens: each is a point `NAME.before` and a point `NAME.after`."""
+"""Each Op, or step of one, and what it does: it has a point `NAME.before` and one `NAME.after`."""
 
 PLACES: Final = {
     "archive.written": "files of a run are written and durable, and in no manifest",
@@ -130,14 +130,14 @@ PLACES: Final = {
     "spark.concluded": "the micro-batch is applied, and not committed",
     "spark.committed": "the micro-batch is committed, and Spark has not noted it",
 }
-"""Point to what has happened by then."""
+"""Each point, and what has happened by then."""
 
 POINTS: Final = {
     **{f"{name}.before": f"before {text}" for name, text in OPS.items()},
     **{f"{name}.after": f"after {text}" for name, text in OPS.items()},
     **PLACES,
 }
-"""All points. A name that is reached and is not here is an error of the program."""
+"""All points. Reaching a name that is not here is a bug."""
 
 SILENT: Final = frozenset(
     {
@@ -178,7 +178,7 @@ SILENT: Final = frozenset(
         "WhereIs",
     }
 )
-"""Ops that have no point: what they do, nobody else can see."""
+"""Ops that have no point: nobody else can see what they do."""
 
 OF_SPARK: Final = frozenset(
     {
@@ -199,21 +199,21 @@ OF_SPARK: Final = frozenset(
         "SparkTakeOver",
     }
 )
-"""Ops of the Spark server and of bulk enqueue: their points are places, between Spark's steps."""
+"""Ops of the Spark server and of bulk enqueue: their points are places between Spark's steps."""
 
 WATCHED: Final = {"_commit": "Commit", "_start_part": "Part"}
-"""Steps of a driver that are not one Op alone: method to the name of its points."""
+"""Steps of a driver that are not one Op alone: from method to the name of its points."""
 
 T = TypeVar("T")
 
 
 class PlannedFault(Exception):
-    """Raised at a fault point that was armed to raise. No error of onceq: nobody handles it."""
+    """Raised at a fault point that was armed to raise. Not an error of onceq: nobody handles it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Armed:
-    """What this process is to do at a point. what: kill, raise, or a word for the ear."""
+    """What this process is to do at a point. what: kill, raise, or a word to send to EAR."""
 
     point: str
     occurrence: int
@@ -221,7 +221,7 @@ class Armed:
     directory: Path
 
     def __call__(self, name: str) -> None:
-        """Notes that a point was reached, and strikes when it is the one."""
+        """Notes that a point was reached, and strikes if it is the armed one."""
         if self._reached(name) == self.occurrence and name == self.point:
             self._strike()
 
@@ -265,10 +265,10 @@ hook: Callable[[str], None] | None = (
 
 
 def arm(text: str) -> None:
-    """Arms this process: `POINT OCCURRENCE WHAT DIRECTORY`; for drivers made hereafter.
+    """Arms this process: `POINT OCCURRENCE WHAT DIRECTORY`; for drivers made from now on.
 
-    WHAT: kill, raise, or a word that is told, with the pid, to the socket EAR in the directory, and
-    waited for.
+    WHAT: kill, raise, or a word; a word is sent, with the pid, to the socket EAR in the directory,
+    and its answer is waited for.
     Only for tests. ValueError: there is no such point.
     """
     global hook  # noqa: PLW0603 - one process, one plan: this is what the environment sets
@@ -276,13 +276,13 @@ def arm(text: str) -> None:
 
 
 def faultpoint(name: str) -> None:
-    """Does nothing; armed, it notes that this process has come here, and may strike."""
+    """Does nothing. When armed, it notes that this process came here, and may strike."""
     if hook is not None:
         hook(name)
 
 
 def pointed(driver: type[T]) -> type[T]:
-    """Returns a class of drivers as it is; armed, with the points of its Ops. Idempotent."""
+    """Returns a driver class as it is; when armed, with the points of its Ops. Idempotent."""
     if hook is not None:
         wrap = _awaited if inspect.iscoroutinefunction(driver.__dict__["perform"]) else _called
         for method in ("perform", *WATCHED):
@@ -293,7 +293,7 @@ def pointed(driver: type[T]) -> type[T]:
 
 
 def pointed_answer(op: ops.Op[Any], answer: ops.Program[T]) -> ops.Program[T]:
-    """Returns the Program that answers an Op; armed, with the points of the Op around it."""
+    """Returns the Program that answers an Op; when armed, with the Op's points around it."""
     return answer if hook is None or type(op).__name__ in SILENT else _between(op, answer)
 
 
@@ -306,7 +306,7 @@ def _between(op: ops.Op[Any], answer: ops.Program[T]) -> ops.Program[T]:
 
 
 def _name(op: tuple[object, ...], step: str | None) -> str | None:
-    """Returns the name around a call; None where it has no points, or another call reports them."""
+    """Returns the name around a call; None if it has no points, or another call reports them."""
     if step is not None:
         return step
     name = type(op[0]).__name__

@@ -1,7 +1,7 @@
-"""What an error of PostgreSQL means here: one table, SQLSTATE to error.
+"""What each error of PostgreSQL means here: one table, from SQLSTATE to error.
 
-Used by the drivers around every statement. Says nothing of COMMIT: whether the answer to one was
-lost is known only to whoever sent it (`lost`).
+Used by the drivers around every statement. It says nothing of COMMIT: only the code that sent one
+knows whether its answer was lost (`lost`).
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ OWN: dict[str, type[errors.OnceqError]] = {
     "22P02": errors.InvalidValue,
     "22P05": errors.InvalidValue,
 }
-"""Codes raised by the SQL functions, and those of PostgreSQL that have a meaning of their own."""
+"""Codes that the SQL functions raise, and those of PostgreSQL with a meaning of their own."""
 
 ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04", "42P05")
-"""SQLSTATEs, by prefix, for which nobody is to blame: they are retried and not charged (G7).
+"""SQLSTATEs, by prefix, that are nobody's fault: they are retried and not charged (G7).
 
-25006: the database is read only for now, a standby that was not promoted yet. 42P05: a handler
-before has left a prepared statement of this name, which the abort ends.
+25006: the database is read-only for now, such as a standby not promoted yet. 42P05: an earlier
+handler left a prepared statement of this name, which the abort removes.
 """
 
 DURABILITY_CUT_SHORT = "01000"
@@ -57,27 +57,27 @@ DURABILITY_CUT_SHORT = "01000"
 def is_lost(error: psycopg.Error) -> bool:
     """Returns whether this is libpq's own word on the connection: a result without an SQLSTATE.
 
-    A server that goes down with a crash says so by a warning, and closes. What is written then
-    fails, and libpq makes a result of that, of a connection that it does not call bad yet.
+    A server that goes down in a crash says so by a warning, and closes. A write after that
+    fails, and libpq makes a result of it while it does not yet call the connection bad.
     """
     return error.sqlstate is None and error.pgresult is not None
 
 
 def is_environment(error: psycopg.Error) -> bool:
-    """Returns whether the environment, and not the statement, is to blame."""
+    """Returns whether the environment is to blame, and not the statement."""
     if error.sqlstate is None:
         return isinstance(error, psycopg.OperationalError) or is_lost(error)
     return error.sqlstate.startswith(ENVIRONMENT)
 
 
 def text_of(error: psycopg.Error) -> str:
-    """Returns what PostgreSQL said, with its hint."""
+    """Returns PostgreSQL's message, with its hint."""
     primary = error.diag.message_primary or str(error).strip() or type(error).__name__
     return f"{primary}: {error.diag.message_hint}" if error.diag.message_hint else primary
 
 
 def translate(error: psycopg.Error) -> errors.OnceqError:
-    """Returns the error of onceq for one of psycopg's, in a session that still lives."""
+    """Returns the onceq error for one of psycopg's, in a session that is still alive."""
     text = text_of(error)
     own = OWN.get(error.sqlstate or "")
     if own is not None:
@@ -88,7 +88,7 @@ def translate(error: psycopg.Error) -> errors.OnceqError:
 
 
 def translate_handlers(error: psycopg.Error) -> errors.OnceqError:
-    """Returns the error for one out of a handler's own SQL: only ours, and the environment's."""
+    """Returns the error for one from a handler's own SQL: only onceq's and the environment's."""
     if (error.sqlstate or "").startswith("OQ") or is_environment(error):
         return translate(error)
     return errors.StatementRefused(f"{text_of(error)} (SQLSTATE {error.sqlstate})", error.sqlstate)
@@ -108,7 +108,7 @@ def lost(error: psycopg.Error, *, commit_was_sent: bool) -> errors.OnceqError:
 
 @contextlib.contextmanager
 def translated() -> Generator[None]:
-    """Raises the error of onceq in place of one of psycopg's."""
+    """Raises onceq's error in place of psycopg's."""
     try:
         yield
     except psycopg.Error as error:

@@ -1,7 +1,7 @@
-"""A child made by fork lets go of its parent's connections: it must neither use them nor keep them.
+"""A forked child lets go of its parent's connections: it must neither use nor keep them.
 
-Used by both drivers for every session of ours. A socket that a child holds too outlives its parent,
-and with it the session, its locks and its open transaction, which the death of a server must end.
+Used by both drivers for every session of ours. If a child held the socket too, it would outlive
+the parent, and so would the session, its locks and its transaction; a server's death must end them.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ _left: weakref.WeakSet[psycopg.BaseConnection[Any]] = weakref.WeakSet()
 
 
 def keep(connection: psycopg.BaseConnection[Any]) -> None:
-    """Takes note of a session of this process."""
+    """Notes a session of this process."""
     _ours.add(connection)
 
 
 def is_left(connection: psycopg.BaseConnection[Any]) -> bool:
-    """Returns whether this session is the parent's, of which this process is a child by fork."""
+    """Returns whether this session belongs to the process that this one was forked from."""
     return connection in _left
 
 
 def refuse_left(connection: psycopg.BaseConnection[Any]) -> None:
-    """Raises IllegalState for a session of the parent, which goes on: nothing happened."""
+    """Raises IllegalState for a session of the parent, which keeps it: nothing happened."""
     if _left and connection in _left:
         raise IllegalState(
             "this connection is of the process that forked this one, and stays with it: "
@@ -39,7 +39,7 @@ def refuse_left(connection: psycopg.BaseConnection[Any]) -> None:
 
 
 def _leave() -> None:
-    """In a child: puts nothing in the place of each socket, so that its number stays taken."""
+    """In a child: replaces each socket by nothing, so that its number stays taken."""
     nothing = os.open(os.devnull, os.O_RDWR)
     try:
         for connection in list(_ours):

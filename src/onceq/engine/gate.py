@@ -2,10 +2,10 @@
 
 Used by the drivers of one process's sessions, each by a `Way` of its own. Shared for ordinary
 elements, exclusive for a suspect. Nobody waits here with claims in hand, which others could run
-meanwhile: who cannot enter at once gives back what it has claimed, and waits before its next claim.
-For one whose suspect was refused the gate stays closed to the others until they have left, but no
-longer than its patience; then they go on for as long, and no suspect is claimed. The patience is
-doubled each time it was in vain, so that in the end it outlasts the handlers inside.
+meanwhile: a session that cannot enter at once gives back what it claimed, and waits before its next
+claim. After it has refused a suspect, the gate stays closed to the other sessions until they have
+left, but no longer than its patience. Then they go on for as long, and no suspect is claimed. The
+patience is doubled each time it was in vain, so in the end it outlasts the handlers inside.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ PATIENCE_FIRST_S = 0.25
 SUSPECTS_FIRST = -1
 """The turn of a claim that looks for suspects before anything else."""
 LOOK_S = 0.05
-"""How often one that waits looks whether it is to stop, or the patience is over."""
+"""How often a waiting session checks for a stop, or for the end of the patience."""
 
 
 class Gate:
-    """A lock that many may hold shared, or one exclusively. now: seconds."""
+    """A lock that many may hold shared, or one exclusively. now: the clock, in seconds."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -42,7 +42,7 @@ class Gate:
         self._resting = False
 
     def enter(self, who: Way, *, alone: bool) -> bool:
-        """Enters at once, or returns False; one that was refused to be alone is the next."""
+        """Enters at once, or returns False; one refused for being alone is the next to enter."""
         with self._changed:
             self._look()
             if self._alone or (self._inside if alone else self._next is not None):
@@ -54,9 +54,9 @@ class Gate:
             return True
 
     def may_claim(self, who: Way) -> bool | None:
-        """Returns whether a claim may be of suspects now; None: nothing may be claimed now.
+        """Returns whether a claim may take suspects now; None: nothing may be claimed now.
 
-        For the next who is to be alone, that is when it is: it has entered then.
+        The next one that is to be alone may claim once it is alone: it has then entered.
         """
         with self._changed:
             return self._may_claim(who)
@@ -79,7 +79,7 @@ class Gate:
         return not self._resting
 
     def may_chain(self) -> bool:
-        """Returns whether the claim that is chained to a finish may be of suspects."""
+        """Returns whether the claim chained to a finish may take suspects."""
         return not self._resting and self._next is None
 
     def leave(self) -> None:
@@ -90,7 +90,7 @@ class Gate:
             self._changed.notify_all()
 
     def forget(self, who: Way) -> None:
-        """Notes that one will not come back."""
+        """Notes that a session will not come back."""
         with self._changed:
             if self._next is who:
                 self._served()
@@ -101,7 +101,7 @@ class Gate:
         self._changed.notify_all()
 
     def _look(self) -> None:
-        """Opens the gate when the patience is over; then no suspect comes for as long."""
+        """Opens the gate when the patience is over; for as long after that, no suspect may come."""
         if (self._next is None and not self._resting) or self._now() < self._until:
             return
         self._resting = self._next is not None
@@ -128,37 +128,37 @@ class Way:
         return self._gate.await_claim(self, stop)
 
     def chained(self, op: ops.Finish) -> ops.Finish:
-        """Returns a finish whose claim is of suspects only where they may be claimed now."""
+        """Returns a finish whose claim takes suspects only if they may be claimed now."""
         return op if self._gate.may_chain() else replace(op, alone=False)
 
     def go_ahead(self) -> bool:
-        """Notes that it has entered, alone, before its claim."""
+        """Notes that this session has entered, alone, before its claim."""
         self._inside = self._is_ahead = True
         return True
 
     def admitted(self, op: ops.Claim, *, suspects: bool) -> ops.Claim:
-        """Returns a claim as it may be made: one that has entered looks for a suspect first."""
+        """Returns the claim to make: a session that has entered looks for a suspect first."""
         if self._is_ahead:
             return replace(op, turn=SUSPECTS_FIRST)
         return op if suspects else replace(op, alone=False)
 
     def claimed(self, found: list[Element]) -> list[Element]:
-        """Returns what was claimed; one that has entered leaves, unless it is a suspect."""
+        """Returns what was claimed; a session that has entered leaves, unless it is a suspect."""
         if self._is_ahead and not (found and found[0].is_suspect):
             self.leave()
         return found
 
     def enter(self, *, alone: bool) -> bool:
-        """Enters at once, or returns False: what was claimed is given back then."""
+        """Enters at once, or returns False: then what was claimed is given back."""
         if self._is_ahead and alone:
             self._is_ahead = False
             return True
-        self.leave()  # of a batch that failed as a whole and is run again
+        self.leave()  # for a batch that failed as a whole and runs again
         self._inside = self._gate.enter(self, alone=alone)
         return self._inside
 
     def leave(self) -> None:
-        """Leaves, where it is inside."""
+        """Leaves, if it is inside."""
         if self._inside:
             self._inside = self._is_ahead = False
             self._gate.leave()

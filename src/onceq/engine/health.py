@@ -1,6 +1,6 @@
-"""What is known of a database and a repository in it, for `onceq doctor`. Changes nothing.
+"""Facts about a database and a repository in it, for `onceq doctor`. Changes nothing.
 
-Used by the command line, which judges.
+Used by the command line, which judges them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ select count(*) from {schema}.element e where e.claimed_by is not null and e.rol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """A database as a session of ours finds it. Settings as PostgreSQL writes them."""
+    """A database as a session of ours sees it. Settings are as PostgreSQL writes them."""
 
     server_version: int
     fsync: str
@@ -64,7 +64,7 @@ class DatabaseFacts:
 
 
 def database_facts(connection: psycopg.Connection[Any]) -> DatabaseFacts:
-    """Returns what is known of the database. EnvironmentFault."""
+    """Returns the facts about the database. EnvironmentFault."""
     with translated(), connection.cursor(row_factory=class_row(DatabaseFacts)) as cursor:
         (found,) = cursor.execute(_DATABASE)
     return found
@@ -73,14 +73,14 @@ def database_facts(connection: psycopg.Connection[Any]) -> DatabaseFacts:
 def foreign_sequences(
     connection: psycopg.Connection[Any], repository: str
 ) -> list[tuple[str, str]]:
-    """Returns what others have made and its owner may not read: sequences, and whose they are."""
+    """Returns what others made and the owner may not read: sequences, and who owns each."""
     query = sql.SQL("select sequence::text, owner::text from {schema}.foreign_sequences()")
     with translated():
         return connection.execute(query.format(schema=sql.Identifier(repository))).fetchall()
 
 
 def orphaned_claims(connection: psycopg.Connection[Any], repository: str) -> int:
-    """Returns how many elements are claimed by nobody who is known."""
+    """Returns how many elements are claimed by an unknown holder."""
     query = sql.SQL(_ORPHANED).format(schema=sql.Identifier(repository))
     with translated():
         row = connection.execute(query).fetchone()

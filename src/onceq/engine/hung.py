@@ -1,7 +1,7 @@
 """Executions that outlive their limit, as the database sees them.
 
-Used by the supervisor of `onceq serve`. What a process says of itself is not asked: a handler that
-hangs may hold all of its interpreter. A transaction's age is how long its execution has run.
+Used by the supervisor of `onceq serve`. It does not ask the process itself: a handler that
+hangs may hold its whole interpreter. A transaction's age is how long its execution has run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 END_MS = 5_000
 """How long a session has to end before the element is aborted, which waits for its locks."""
 
-# Nothing but the oldest transactions is looked at any further: claimed_by has no index.
+# Only the oldest transactions are looked at any further: claimed_by has no index.
 _FIND = """
 with old as materialized (
     select s.process, s.incarnation, s.backend_pid,
@@ -55,7 +55,8 @@ where old.ran_s > (%(limits)s ->> q.name)::double precision
 class Hung:
     """An element whose execution has outlived its limit.
 
-    is_named: it is known to have been started; else it is one of a batch of which one was.
+    is_named: it is known to have been started; otherwise one of its batch was, and it is not known
+    which.
     """
 
     process: UUID
@@ -76,7 +77,7 @@ def find(
     processes: Sequence[UUID],
     limits: Mapping[str, float],
 ) -> list[Hung]:
-    """Returns what hangs in these processes. limits: of each queue, how long, in seconds."""
+    """Returns what hangs in these processes. limits: for each queue, in seconds."""
     text = _FIND.replace("{schema}", repository)
     arguments = {"processes": list(processes), "limits": Jsonb(dict(limits))}
     with translated():

@@ -1,8 +1,8 @@
-"""By what a process is told from all others, and whether it has ended: for verdicts (G7).
+"""What tells a process from all others, and whether it has ended: for verdicts (G7).
 
-Used by servers and queue managers, which write their identity beside what they claim, and by those
-of the same machine that find them missing. An identity is worth something in one PID namespace of
-one running kernel; elsewhere, and where the system does not say enough, nobody can tell.
+Used by servers and queue managers, which write their identity beside what they claim, and by others
+on the same machine that find them missing. An identity has a meaning in one PID namespace of
+one running kernel. Elsewhere, and if the system does not say enough, nobody can tell.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from pathlib import Path
 
 PROC = Path("/proc")
 STATE, STARTED = 0, 19
-"""Places in /proc/PID/stat after the name of the program."""
+"""Places in /proc/PID/stat, counted after the program's name."""
 ENDED = "ZX"
-"""States of a process that has ended, and that nobody has waited for yet."""
+"""States of a process that has ended but that nobody has waited for yet."""
 
 
 def own_identity() -> str | None:
-    """Returns the identity of this process; None where its end could not be told."""
+    """Returns the identity of this process; None if nobody could tell when it ends."""
     try:
         if (PROC / "self").readlink() != Path(str(os.getpid())):
-            return None  # of another PID namespace than ours
+            return None  # in a PID namespace other than ours
         return f"{_place()} {os.getpid()} {_stat(os.getpid())[STARTED]}"
     except OSError:
         return None
 
 
 def is_alive(identity: str) -> bool | None:
-    """Returns whether the process of this identity lives; None where nobody here can tell."""
+    """Returns whether the process with this identity lives; None if nobody here can tell."""
     own = own_identity()
     place, pid, started = identity.rsplit(" ", 2)
     if own is None or place != own.rsplit(" ", 2)[0]:
@@ -38,7 +38,7 @@ def is_alive(identity: str) -> bool | None:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # another user's: it is there
+        pass  # it exists, as another user's
     try:
         fields = _stat(int(pid))
         threads = len(list((PROC / pid / "task").iterdir()))
@@ -48,7 +48,7 @@ def is_alive(identity: str) -> bool | None:
 
 
 def _place() -> str:
-    """Returns what is the same where a PID and a start time mean the same, and nowhere else."""
+    """Returns a text that is the same only where a PID and a start time mean the same."""
     boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     spaces = [(PROC / "self/ns" / kind).readlink() for kind in ("pid", "time")]
     return " ".join([boot, *map(str, spaces)])

@@ -1,6 +1,6 @@
-"""Connections to where a client's ledger is in PostgreSQL: its own, or the repository's link.
+"""Connections to a client's ledger in PostgreSQL: its own, or the repository's link.
 
-Used by `onceq.clerk.ledger`. They run statements, and say what an error of one means.
+Used by `onceq.clerk.ledger`. They run statements, and translate their errors.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ IN_DOUBT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InDoubtTransaction:
-    """A transaction that is prepared in a ledger's database, and whose client has died or waits.
+    """A transaction prepared in a ledger's database whose client has died or is waiting.
 
-    owner: the client and its repository, as JSON; None when no ledger here is its.
+    owner: the client and its repository, as JSON; None if it belongs to no ledger here.
     """
 
     gid: str
@@ -51,7 +51,7 @@ class InDoubtTransaction:
 
 
 def in_doubt(url: str) -> list[InDoubtTransaction]:
-    """Returns what is prepared in a ledger's database, the oldest first. CannotConnect."""
+    """Returns the transactions prepared in a ledger's database, the oldest first. CannotConnect."""
     with contextlib.closing(OwnExecutor(url)) as own, translated():
         if own.connection.execute("select to_regclass('onceq_ledger')").fetchone() == (None,):
             return []
@@ -76,7 +76,7 @@ class _Executes(abc.ABC):
     @property
     @abc.abstractmethod
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection; what the client's own work is given."""
+        """The connection, also for the client's own work."""
 
     def execute(self, op: Statement) -> Rows:
         """Runs a statement and returns its rows."""
@@ -97,7 +97,7 @@ class _ExecutesAsync(abc.ABC):
     @property
     @abc.abstractmethod
     def connection(self) -> psycopg.AsyncConnection[Any]:
-        """The connection; what the client's own work is given."""
+        """The connection, also for the client's own work."""
 
     async def execute(self, op: Statement) -> Rows:
         """Runs a statement and returns its rows."""
@@ -124,7 +124,7 @@ class LinkExecutor(_Executes):
         return self._link.connection
 
     def close(self) -> None:
-        """Does nothing: the link has its own end."""
+        """Does nothing: the link is closed elsewhere."""
 
 
 class AsyncLinkExecutor(_ExecutesAsync):
@@ -139,7 +139,7 @@ class AsyncLinkExecutor(_ExecutesAsync):
         return self._link.connection
 
     async def close(self) -> None:
-        """Does nothing: the link has its own end."""
+        """Does nothing: the link is closed elsewhere."""
 
 
 class OwnExecutor(_Executes):

@@ -1,8 +1,8 @@
 """What a handler leaves open: a generator of psycopg's that holds its connection.
 
-Used by both drivers when a handler is over. `cursor.stream()`, `cursor.copy()` and the like hold
-the connection's lock, or its pipeline, for as long as they are open. A handler that raises leaves
-them so, held by its traceback or by whatever it keeps, and the rollback would wait for ever.
+Used by both drivers after a handler. `cursor.stream()`, `cursor.copy()` and the like hold
+the connection's lock, or its pipeline, while they are open. A handler that raises leaves
+them open, held by its traceback or by whatever it keeps, and the rollback would wait for ever.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def is_held(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) 
 
 
 def close(connection: psycopg.Connection[Any]) -> None:
-    """Closes what the handler, which is over, has left open; a statement under way is cancelled.
+    """Closes what the finished handler left open; cancels a statement under way.
 
-    What another thread is in the middle of is left to it: there the lock is waited for.
+    If another thread is in the middle of it, it is left to that thread: this waits for the lock.
     """
     for one in gc.get_objects():
         if _is_generator(one) and _is_of(one.gi_code, one.gi_frame, connection):
@@ -49,7 +49,7 @@ async def aclose(connection: psycopg.AsyncConnection[Any]) -> None:
 
 
 def misuse() -> HandlerMisuse:
-    """Returns the error for a handler that has returned so: what was cancelled has failed."""
+    """Returns the error for a handler that returned like this: what was cancelled has failed."""
     return HandlerMisuse(
         "the handler returned and left a cursor.stream(), a cursor.copy() or a pipeline of its "
         "connection open: read it to its end, or close it"
@@ -65,7 +65,7 @@ def _is_async_generator(found: object) -> TypeGuard[AsyncGeneratorType[Any, Any]
 
 
 def _is_of(code: CodeType, frame: FrameType | None, connection: object) -> bool:
-    """Returns whether a suspended generator is psycopg's, and of this connection."""
+    """Returns whether a suspended generator is psycopg's, and uses this connection."""
     if frame is None or not code.co_filename.startswith(_PSYCOPG):
         return False
     whose = frame.f_locals.get("self")

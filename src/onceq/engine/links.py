@@ -1,7 +1,7 @@
-"""The connections of a queue manager: each call has one to itself, so that threads may share it.
+"""The connections of a queue manager: each call has its own, so threads may share the manager.
 
-Used by QueueManager and AsyncQueueManager. A call takes a connection that is free, or a new one;
-one that broke, or that a call left when it was cut short, is made anew for the next call. A call
+Used by QueueManager and AsyncQueueManager. A call takes a free connection, or makes a new one. A
+connection that broke, or that a cut-short call left, is made anew for the next call. A call
 is never made twice.
 """
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MOST: Final = 8
-"""Connections of one manager, and so calls of it at the same time."""
+"""Connections of one manager, and so the number of its calls at the same time."""
 TURN_S: Final = 30.0
-"""How long a call waits for one of them to be free, when it has no time limit of its own."""
+"""How long a call waits for a free connection, if it has no time limit of its own."""
 
 _CLOSED: Final = "this queue manager is closed: connect() first"
 
@@ -56,7 +56,7 @@ class Links:
         return Link(self._located, self._repository, wakes=Wakes())
 
     def connect(self, timeout_s: float | None = None) -> None:
-        """Connects once, so that what is wrong is said now: CannotConnect, SchemaMissing."""
+        """Connects once, so that errors show now: CannotConnect, SchemaMissing."""
         self._is_open = True
         with self.borrowed(timeout_s, silence.within(timeout_s)):
             pass
@@ -64,7 +64,7 @@ class Links:
     def run(self, program: ops.Program[T], wait_s: float | None = None) -> T:
         """Runs a Program on a connection of its own. DeadlineExceeded: none was free in time.
 
-        wait_s: when it ends by itself, and so how long a silent link is borne; None: for ever.
+        wait_s: when it ends by itself, which also limits a silent link; None: never.
         """
         with self.borrowed(wait_s, silence.waiting(wait_s)) as link:
             return link.run(program)
@@ -78,7 +78,7 @@ class Links:
     def borrowed(
         self, wait_s: float | None = None, patience: Patience | None = None
     ) -> Generator[Link]:
-        """A connection, for the time of a block. wait_s: to be free; none or 0: TURN_S."""
+        """A connection for the time of a block. wait_s: for a free one; None or 0: TURN_S."""
         if not self._is_open:
             raise CannotConnect(_CLOSED)
         if not self._turns.acquire(timeout=wait_s or TURN_S):
@@ -101,7 +101,7 @@ class Links:
             link.close()
 
     def close(self) -> None:
-        """Closes what is free now, and each other one when its call is over; idempotent."""
+        """Closes what is free now, and every other one when its call is over; idempotent."""
         self._is_open = False
         while self._free:
             self._free.pop().close()

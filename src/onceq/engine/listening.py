@@ -1,7 +1,7 @@
 """The LISTEN connection of a process: rings that come through the database (ADR 9).
 
-Used by `Exchange`. It is notified by sessions of other hosts, and by transactions that somebody
-else commits. One thread, one connection. It does no more than pass on the ring.
+Used by `Exchange`. Sessions on other hosts notify it, and so do transactions that someone
+else commits. One thread, one connection. It only passes on rings.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 RETRY_FIRST_S = 0.05
 RETRY_LONGEST_S = 5.0
 END_S = 1.0
-"""How long `close` waits for the thread: a connection attempt under way may outlast it."""
+"""How long `close` waits for the thread; a connection attempt under way may take longer."""
 
 
 class Listener:
@@ -69,7 +69,7 @@ class Listener:
         return bool(poll.poll(timeout_s * 1000))
 
     def _listen(self, connection: psycopg.Connection[Any]) -> None:
-        """Passes on what comes until the end, or until the connection is lost."""
+        """Passes on what comes, until the end or until the connection is lost."""
         poll = select.poll()
         poll.register(self._ending, select.POLLIN)
         poll.register(connection.fileno(), select.POLLIN)

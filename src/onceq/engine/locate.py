@@ -2,8 +2,8 @@
 
 Called by the managers, the server and Spark's executors. A URL is `embedded:PATH`,
 `postgresql://...`, `service=...` or any libpq connection string; None reads ONCEQ_URL,
-DATABASE_URL, then libpq's own variables. No other setting of a repository comes from the
-environment but ONCEQ_EXECUTOR_URL (onceq/spark/registration.py).
+then DATABASE_URL, then libpq's own variables. No other setting of a repository comes from the
+environment, except ONCEQ_EXECUTOR_URL (onceq/spark/registration.py).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ SESSION_SETTINGS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""What onceq sets on every connection unless the URL says otherwise: PostgreSQL ships them off."""
+"""What onceq sets on every connection unless the URL says otherwise: in PostgreSQL it is off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A repository's database. embedded: the server that this process uses, if it is one."""
+    """A repository's database. embedded: the embedded server, if this process uses one."""
 
     url: str
     embedded: EmbeddedServer | None
 
     @property
     def conninfo(self) -> str:
-        """For libpq. An embedded server's changes when it is restarted: ask again each time."""
+        """For libpq. An embedded server's may change when it is restarted: ask again each time."""
         return _complete(self.url if self.embedded is None else self.embedded.conninfo)
 
     def ensure_running(self) -> None:
-        """Restarts the embedded server when it has died; does nothing for others."""
+        """Restarts the embedded server if it has died; does nothing for others."""
         if self.embedded is not None:
             self.embedded.ensure_running()
 
@@ -61,9 +61,9 @@ class Located:
 
 
 def resolve_url(url: str | None, environment: Mapping[str, str] = os.environ) -> str:
-    """Returns the URL given, or the one in the environment.
+    """Returns the given URL, or the one in the environment.
 
-    Raises InvalidValue when there is neither, or what is given is no text; nothing happened.
+    Raises InvalidValue if there is neither, or if the given one is not text; nothing happened.
     """
     _check_text(url)
     found = url or environment.get("ONCEQ_URL") or environment.get("DATABASE_URL")
@@ -87,7 +87,7 @@ def _check_text(url: object) -> None:
 
 
 def locate(url: str | None) -> Located:
-    """Returns where the URL leads; starts the embedded server when it is not running.
+    """Returns where the URL leads; starts the embedded server if it is not running.
 
     Raises InvalidValue (not a URL), EmbeddedError (it cannot be started); nothing happened.
     """

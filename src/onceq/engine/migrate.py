@@ -1,6 +1,6 @@
-"""Creates, verifies and upgrades the schema of a repository; see `schema` for what is in it.
+"""Creates, verifies and upgrades the schema of a repository; see `schema` for its contents.
 
-Called by `onceq init`, and by `onceq.open` on an embedded database only. A repository is one
+Called by `onceq init`, and by `onceq.open` only on an embedded database. A repository is one
 PostgreSQL schema. Never touches a schema that it did not make, and never downgrades one.
 """
 
@@ -53,7 +53,7 @@ def check_encoding(connection: psycopg.Connection[Any]) -> None:
 
 
 def schema_version(connection: psycopg.Connection[Any], repository: str) -> int | None:
-    """Returns the version of a repository's schema; None when there is no such repository."""
+    """Returns the version of a repository's schema; None if there is no such repository."""
     found = connection.execute(
         "select to_regclass(%s) is not null", (f"{repository}.repository",)
     ).fetchone()
@@ -66,9 +66,9 @@ def schema_version(connection: psycopg.Connection[Any], repository: str) -> int 
 
 
 def verify(connection: psycopg.Connection[Any], repository: str) -> None:
-    """Checks that the repository is there and of this version.
+    """Checks that the repository exists and is of this version.
 
-    Raises SchemaMissing, SchemaMismatch, SchemaTooNew, PostgresTooOld, or StatementRefused where
+    Raises SchemaMissing, SchemaMismatch, SchemaTooNew, PostgresTooOld, or StatementRefused if
     this role may not look; nothing happened.
     """
     check_repository(repository)
@@ -102,7 +102,7 @@ def _refuse_other(connection: psycopg.Connection[Any], version: int, repository:
             f"repository {repository!r} has schema {version}, this onceq knows up to "
             f"{schema.newest()}: upgrade onceq"
         )
-    columns = "to_jsonb(r) ->> 'tables_sha256'"  # those made before 0.1.0 may not have it
+    columns = "to_jsonb(r) ->> 'tables_sha256'"  # repositories made before 0.1.0 may not have it
     row = connection.execute(
         sql.SQL(f"select {columns} from {{}}.repository r").format(sql.Identifier(repository))
     ).fetchone()
@@ -114,9 +114,9 @@ def _refuse_other(connection: psycopg.Connection[Any], version: int, repository:
 
 
 def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
-    """Creates the repository, or brings its tables and functions up to date; one transaction.
+    """Creates the repository, or brings its tables and functions up to date, in one transaction.
 
-    Idempotent, and safe when several processes do it at once. Returns True when anything was
+    Idempotent, and safe when several processes do it at once. Returns True if anything was
     changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld, EncodingRefused or
     EnvironmentFault; nothing happened.
     """
@@ -144,7 +144,7 @@ def _make_or_refresh(connection: psycopg.Connection[Any], repository: str) -> bo
 
 
 def _give_to_owner(connection: psycopg.Connection[Any], repository: str) -> bool:
-    """Gives sequences that another role has made to the repository's owner, where this one may."""
+    """Gives the repository's owner any sequences that another role made, if this role may."""
     given = connection.execute(
         sql.SQL("select {schema}.give_to_owner(sequence) from {schema}.foreign_sequences()").format(
             schema=sql.Identifier(repository)
@@ -186,10 +186,10 @@ def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha
 
 
 def _drop_former_functions(connection: psycopg.Connection[Any], repository: str) -> None:
-    """Drops what had other parameters before: beside its successor a call would be ambiguous.
+    """Drops functions that had other parameters: beside their successors calls are ambiguous.
 
-    Those of now were written by this transaction. What bears no name of ours is the user's. One
-    that is to return something else needs another name: PostgreSQL replaces none of that kind.
+    The current ones were written by this transaction. A function without our name is the user's. A
+    function that is to return something else needs another name: PostgreSQL does not replace such.
     """
     former = connection.execute(
         "with all_of as (select p.oid, proname, p.xmin = pg_current_xact_id()::xid as is_new"

@@ -1,6 +1,6 @@
-"""A statement whose answer is read later: what a one-way send is made of (BHM90 5).
+"""A statement whose answer is read later: it makes one-way sends possible (BHM90 5).
 
-Private to the drivers. psycopg's cursors always wait for the answer; this is libpq's own way, with
+Private to the drivers. psycopg's cursors always wait for the answer; this uses libpq directly, with
 psycopg's adapters. While one is under way its connection can do nothing else.
 """
 
@@ -50,7 +50,7 @@ class OneWay:
         )
 
     def flushed(self) -> Generator[Wait, Ready | int, None]:
-        """Waits until all of it has been given to the network."""
+        """Waits until the network has taken all of it."""
         while self._pgconn.flush():
             yield Wait.W
 

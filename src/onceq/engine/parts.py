@@ -1,8 +1,8 @@
 """The parts of a batch's transaction: one for each request, in a savepoint of its own.
 
-Used by both drivers; here is what they do alike, without the round trips. A part may be put off
-until its handler first uses the connection: most of what a part costs is its round trip. But once
-the marker names a request, the next is not put off, or a death would be charged to the former.
+Used by both drivers: this is what they share, without the round trips. A part may be put off
+until its handler first uses the connection: most of the cost of a part is its round trip. But once
+the marker names a request, the next is not put off: a death would be charged to the previous one.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 _UNDO = b"rollback to savepoint onceq_part; release savepoint onceq_part"
 LOCK_WAIT_MS = 5
-"""A part waits for a lock at most so long, and a half at least, once its batch holds locks.
+"""How long a part waits for a lock, once its batch holds locks: at most this, at least half.
 
-Short against a batch, and of another length each time, so that of two that wait for each other one
-gives up first. A longer wait would be one without work, and past a second a deadlock.
+That is short compared with a batch. The length varies, so that of two batches that wait for each
+other, one gives up first. A longer wait does no work, and past a second there is a deadlock.
 """
 _LIMIT = (
     f"select set_config('lock_timeout', round({LOCK_WAIT_MS} * (0.5 + random() / 2)) || 'ms', true)"
@@ -42,7 +42,7 @@ _OF_THE_FENCE = (ClaimLost, DeadlineExceeded)
 
 
 class Parts:
-    """Of one connection. failure: why the present part could not be started."""
+    """The parts on one connection. failure: why the present part could not be started."""
 
     __slots__ = ("_due", "_holds", "_is_started", "_repository", "_stands", "failure", "is_named")
 
@@ -57,7 +57,7 @@ class Parts:
         self.next(None)
 
     def next(self, op: ops.Start | None) -> None:
-        """Notes that this is the next part; None: there are none."""
+        """Notes that this is the next part; None: there are no more."""
         self._due = op
         self._is_started = False
         self.failure: OnceqError | None = None
@@ -68,9 +68,9 @@ class Parts:
         return self._due is not None
 
     def start_text(self) -> bytes:
-        """Returns the SQL that starts the part that is due: one round trip; from now it has.
+        """Returns the SQL that starts the part that is due, in one round trip; it is then started.
 
-        What the former part did is kept on the way.
+        It also keeps what the previous part did.
         """
         op, self._due = self._due, None
         if op is None:
@@ -85,7 +85,7 @@ class Parts:
         ).encode()
 
     def keep(self, connection: psycopg.BaseConnection[Any]) -> bool:
-        """Ends the present part well; whether it had been started."""
+        """Ends the present part successfully; returns whether it had been started."""
         self._due = None
         if not session.in_transaction(connection):
             raise HandlerMisuse("the handler ended the transaction that it was given")
@@ -98,8 +98,9 @@ class Parts:
     def undo_text(self, connection: psycopg.BaseConnection[Any]) -> bytes:
         """Returns the SQL that undoes the present part; empty when there is nothing to undo.
 
-        Raises why the part could not be started, but for the fence, which comes after the
-        savepoint: the savepoint that stands may be the former part's, which must be kept.
+        Raises the reason why the part could not be started, except if the fence refused, which
+        comes after the savepoint: the current savepoint may be the previous part's, which must be
+        kept.
         """
         self._due = None
         if session.is_broken(connection):
@@ -115,7 +116,7 @@ class Parts:
 
 
 class Unstarted:
-    """What a handler's connection is made of while its part is put off. start: gives the real."""
+    """A handler's connection while its part is put off. start: returns the real connection."""
 
     __slots__ = ("start",)
 

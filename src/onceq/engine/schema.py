@@ -1,8 +1,8 @@
 """The SQL files of a repository: its tables as a list of migrations, and its functions.
 
-Read by `migrate`, which applies them. A migration that was released is never changed, for
-repositories have it; the tables are changed by another one at the end of the list. The functions
-are replaced whole. In the files the repository's schema is written `onceq.`.
+Read by `migrate`, which applies them. A released migration is never changed, because repositories
+have it; another one, at the end of the list, changes the tables. The functions
+are replaced as a whole. In the files, the repository's schema is written `onceq.`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def functions_sha256() -> str:
 
 
 def in_schema(text: str, repository: str) -> str:
-    """Returns SQL text with the schema that it is written for replaced by the repository's."""
+    """Returns SQL text for the repository's schema, in place of the one it is written for."""
     return _SCHEMA.sub(f"{repository}.", text)
 
 
@@ -106,12 +106,12 @@ def render(repository: str) -> str:
 
 
 def script(repository: str) -> str:
-    """Returns `render`, and the row that says what was made: for psql, in one transaction."""
+    """Returns `render` and the row that records what was made: for psql, in one transaction."""
     return f"begin;\n{render(repository)}\n{made(repository)}\ncommit;\n"
 
 
 def made(repository: str) -> str:
-    """Returns the SQL of the row that says which schema this is; all in it is ours."""
+    """Returns the SQL of the row that records which schema this is; all of it is ours."""
     digests = f"'{tables_sha256(newest())}', '{functions_sha256()}'"
     return (
         f"insert into {repository}.repository"

@@ -1,6 +1,6 @@
-"""The files of an archive, read again: their digests, and that they outlive a power cut.
+"""The files of an archive, read again: their digests, and whether they outlive a power cut.
 
-Used where rows that are in files are removed from the tables, by Spark's executors and without it.
+Used before rows that are in files are removed from the tables, by Spark's executors and without it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 def sealed(root: str, path: str) -> dict[str, Any]:
-    """Returns path, size and digest of a file, durable then; no digest, when it cannot be read."""
+    """Returns path, size and digest of a file, then durable; no digest if it cannot be read."""
     digest = hashlib.sha256()
     whole = Path(root) / path
     try:
@@ -38,14 +38,14 @@ def sealed(root: str, path: str) -> dict[str, Any]:
 
 
 def check_sealed(root: Path, file: ArchivedFile, found: Mapping[str, Any], so: str) -> None:
-    """Raises FileMismatch unless a file is what the manifest says. so: what follows of that."""
+    """Raises FileMismatch unless a file is as the manifest says. so: the error's consequence."""
     if found["sha256"] != file.sha256:
         what = "is not what was archived" if found["sha256"] else "cannot be read"
         raise FileMismatch(f"{root / file.path} {what}: {so}")
 
 
 def sync_directory(path: Path) -> None:
-    """Makes the names in a directory last."""
+    """Makes the names in a directory durable."""
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

@@ -1,6 +1,6 @@
-"""What both drivers do alike around psycopg: session settings, statements, COMMIT's verdict.
+"""What both drivers share around psycopg: session settings, statements, COMMIT's verdict.
 
-Private to the engine. A connection of ours is in autocommit, and transactions are begun by Ops.
+Private to the engine. Our connections are in autocommit, and Ops begin transactions.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 BELL = "onceq_setting.bell"
 HOST = "onceq_setting.host"
 TIMEOUT_OF_17 = "transaction_timeout"
-"""From PostgreSQL 17 on; an older one refuses a session that is to begin with it."""
+"""From PostgreSQL 17 on; an older one refuses a session that starts with it."""
 ENCODING = "UTF8"
-"""Of every session of ours, whatever the environment or the database says; see `cannot_carry`."""
+"""The encoding of our sessions, whatever the environment or database says; see `cannot_carry`."""
 UNLIMITED = {"statement_timeout": "0", "lock_timeout": "0"}
-"""A default of the role would end a slow handler's statement, which is run again, for ever."""
+"""A role's default would end a slow handler's statement, which then runs again, for ever."""
 DEAD_LINK = {
     "client_connection_check_interval": "5s",
     "tcp_keepalives_idle": "10",
@@ -46,18 +46,18 @@ DEAD_LINK = {
     "tcp_keepalives_count": "3",
     "tcp_user_timeout": "20000",
 }
-"""By which the database's end of a link that is silently dead ends, and its session and locks with
-it: after 30 s at most. None of them bounds a statement; on a Unix socket they do nothing."""
+"""When a link is silently dead, these end its session and locks in the database after 30 s at most.
+None of them bounds a statement; on a Unix socket they do nothing."""
 CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset all"
-"""A handler's SET, temporary tables, LISTEN and open cursors outlive its commit."""
+"""A handler's SET, temporary tables, LISTEN and open cursors would outlive its commit."""
 
 
 def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str, str]:
     """Returns the settings of a session of ours, by name.
 
-    Roles and databases may default to other commits and isolation levels. limit_s: the longest
-    execution, which bounds a stopped or vanished server; None where no handlers run. bell: where
-    this session is rung when it sleeps; all of them say which host they are on.
+    Roles and databases may have other defaults for commits and isolation levels. limit_s: the
+    longest execution, which bounds a stopped or vanished server; None if no handlers run. bell:
+    where this session is rung when it sleeps; all sessions say which host they are on.
     """
     limits = ("idle_in_transaction_session_timeout", "idle_session_timeout", TIMEOUT_OF_17)
     return {
@@ -74,9 +74,9 @@ def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str
 def offers(conninfo: str, wanted: Mapping[str, str]) -> list[str]:
     """Returns the connection strings to try in turn, as each is refused (`is_refused`).
 
-    As startup options settings win over the defaults of roles and databases, and RESET ALL goes
-    back to them. The last offer has none: what ran into a pooler, or into something unknown, then
-    fails, or is set, later.
+    Given as startup options, settings override the defaults of roles and databases, and RESET ALL
+    returns to them. The last offer has none: what ran into a pooler, or into an unknown setting,
+    then fails or is set later.
     """
     given = _given_options(conninfo)
     wanted = {name: v for name, v in wanted.items() if name not in UNLIMITED or name not in given}
@@ -95,9 +95,9 @@ _SPACE = "\\ "
 
 
 def _given_options(conninfo: str) -> str:
-    """Returns the options that libpq would give: of the string, its service, or the environment.
+    """Returns the options that libpq would send: from the string, its service, or the environment.
 
-    Asked of libpq itself, by beginning a connection to where nobody listens.
+    libpq itself says so: this begins a connection to where nobody listens.
     """
     nowhere = make_conninfo(conninfo, host="/", hostaddr="", port="1")
     probe = pq.PGconn.connect_start(nowhere.encode())
@@ -115,28 +115,28 @@ def is_refused(error: psycopg.Error) -> bool:
 
 
 BEGIN_WORK = b"begin isolation level read committed"
-"""Of a client's own transaction: tagged operations take no other level."""
+"""Begins a client's own transaction: tagged operations accept no other level."""
 
 WHO = "select pg_backend_pid(), current_setting('onceq_setting.host', true)"
-"""Asked first of every session: whose it is, and whether its startup options have arrived."""
+"""The first query of every session: whose it is, and whether its startup options arrived."""
 
 
 def set_text(wanted: Mapping[str, str], server_version: int) -> str:
-    """Returns the SQL that sets these settings, where a pooler has dropped the options."""
+    """Returns the SQL that sets these settings if a pooler has dropped the options."""
     known = {n: v for n, v in wanted.items() if n != TIMEOUT_OF_17 or server_version >= 170000}
     return "; ".join(f"set {name} = '{value}'" for name, value in known.items())
 
 
 def commit_text(again: str) -> bytes:
-    """Returns the SQL that commits an execution and leaves the session as the next must find it.
+    """Returns the SQL that commits an execution and resets the session for the next one.
 
-    again: what RESET ALL does not go back to by itself. A rollback needs nothing of the kind.
+    again: what RESET ALL does not restore by itself. A rollback needs nothing of the kind.
     """
     return f"commit; {CLEAN}{'; ' if again else ''}{again}".encode()
 
 
 DOCTOR_TELLS = " (`onceq doctor` tells more)"
-"""What an error says to all but the doctor."""
+"""The part of an error that everybody but the doctor is told."""
 
 
 def cannot_connect(error: psycopg.Error) -> CannotConnect:
@@ -149,7 +149,7 @@ def cannot_connect(error: psycopg.Error) -> CannotConnect:
 
 
 def is_pooled(connection: psycopg.BaseConnection[Any], backend_pid: int) -> bool:
-    """Returns whether the backend that answered is another than the one that was connected to.
+    """Returns whether another backend answered than the one that was connected to.
 
     A pooler gives its clients keys of its own, so the process ids differ.
     """
@@ -157,7 +157,7 @@ def is_pooled(connection: psycopg.BaseConnection[Any], backend_pid: int) -> bool
 
 
 def refuse_pooler(first_pid: int, second_pid: int) -> None:
-    """Raises PoolerDetected when two open connections were served by one backend."""
+    """Raises PoolerDetected if one backend served two open connections."""
     if first_pid == second_pid:
         raise PoolerDetected(
             "a transaction pooler stands between: the locks that tell a dead server from a live "
@@ -194,8 +194,8 @@ def begin_text(op: ops.Begin, repository: str) -> bytes:
 def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection[Any]) -> None:
     """Raises what the results of a commit's statements tell.
 
-    InDoubt also when the commit was made and what follows it failed: a cancel that came while it
-    waited for the disk does that. To go on would be to forget what was claimed with it.
+    InDoubt also when the commit was made but what follows it failed, as when a cancel came while it
+    waited for the disk. Going on would forget what was claimed with it.
     """
     failed = [one for one in results if one.status == pq.ExecStatus.FATAL_ERROR]
     if results and not failed:
@@ -211,7 +211,7 @@ def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection
 class Verdict:
     """Listens for the WARNING that makes a COMMIT's success a doubt.
 
-    Only while one is under way, as a `with` block: a handler's own RAISE WARNING has the same
+    Only while one is under way, as a `with` block: a handler's own RAISE WARNING may have the same
     SQLSTATE, and a caller's connection must not collect listeners.
     """
 
@@ -234,14 +234,14 @@ class Verdict:
             self.cut_short = diagnostic.message_primary or "durability was cut short"
 
     def check(self) -> None:
-        """Raises InDoubt when the commit just made may not survive a failover."""
+        """Raises InDoubt if the commit just made may not survive a failover."""
         if self.cut_short is not None:
             text, self.cut_short = self.cut_short, None
             raise InDoubt(f"committed here, but perhaps not on the standbys: {text}")
 
 
 def cannot_carry(connection: psycopg.BaseConnection[Any]) -> str | None:
-    """Returns the encoding of a session in which not every text can travel; None: all can."""
+    """Returns the encoding of a session in which some text cannot travel; None: all can."""
     encoding = connection.pgconn.parameter_status(b"client_encoding") or b""
     return None if encoding == ENCODING.encode() else encoding.decode("ascii", "replace")
 
@@ -262,7 +262,7 @@ def in_transaction(connection: psycopg.BaseConnection[Any]) -> bool:
 
 
 def is_unfit(connection: psycopg.BaseConnection[Any], *, is_posting: bool) -> bool:
-    """Returns whether no new life may begin here: broken, or cut short in what it did.
+    """Returns whether no new life may begin here: it is broken, or was cut short in its work.
 
     is_posting: the answer of a one-way send is still to be read, and will be.
     """
@@ -289,7 +289,7 @@ def failure(
 def handler_failure(
     error: psycopg.Error | OnceqError, connection: psycopg.BaseConnection[Any]
 ) -> OnceqError:
-    """Returns what an error out of a handler means; a lost session explains whatever it raised."""
+    """Returns what an error from a handler means; a lost session explains whatever it raised."""
     if is_broken(connection) or (isinstance(error, psycopg.Error) and faults.is_lost(error)):
         return ConnectionLost(f"the connection was lost while the handler ran: {error}")
     if not in_transaction(connection):

@@ -1,7 +1,7 @@
-"""Connections of ours that give a silent link up by our own clock, where a call has a deadline.
+"""Connections of ours that give up a silent link by our own clock, if a call has a deadline.
 
 Used by the links and both drivers. TCP itself notices a dead link (`locate`, `session.settings`),
-but not what stands between and answers in the database's place. What was sent by then may have
+but not something in between that answers in the database's place. What was sent by then may have
 arrived: the connection is closed, and a call that may have committed is InDoubt.
 """
 
@@ -25,38 +25,39 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 SILENCE_S = 5.0
-"""How long a database may say nothing after the deadline of a wait, which it is to end itself.
+"""How long a database may say nothing after the deadline of a wait that it is to end itself.
 
-Set in a process of its own by who must see many links fall silent in a short time.
+A process that must see many links fall silent in a short time sets its own.
 """
 CONNECT_S_MIN: Final = 2
-"""The shortest time-out of a connection that libpq knows; for each host."""
+"""The shortest time-out of a connection that libpq accepts, for each host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patience:
     """How long a call waits for a link. until: by time.monotonic, at least.
 
-    silence_s: nothing must have been heard for so long, too: what is under way is heard to its end.
+    silence_s: nothing must have been heard for so long, too; an answer on its way is read to its
+    end.
     """
 
     until: float
     silence_s: float
 
     def is_over(self, now: float, heard: float) -> bool:
-        """Returns whether a link that was heard then is given up now."""
+        """Returns whether to give up now a link that was last heard then."""
         return now >= self.until and now - heard >= self.silence_s
 
 
 def waiting(timeout_s: float | None) -> Patience | None:
-    """Returns the patience of a call that ends by itself after timeout_s; None: it may not."""
+    """Returns the patience of a call that ends by itself after timeout_s; None: perhaps never."""
     if timeout_s is None:
         return None
     return Patience(time.monotonic() + timeout_s + SILENCE_S, SILENCE_S)
 
 
 def within(timeout_s: float | None) -> Patience | None:
-    """Returns the patience of a call that is to be answered within timeout_s; None: whenever."""
+    """Returns the patience of a call that must be answered within timeout_s; None: no limit."""
     return None if timeout_s is None else Patience(time.monotonic() + timeout_s, 0.0)
 
 
@@ -65,12 +66,12 @@ class SilentLink(psycopg.OperationalError):
 
 
 class OwnConnection(psycopg.Connection[Any]):
-    """A connection of ours. patience: of the call under way, None if it waits for ever."""
+    """A connection of ours. patience: that of the call under way; None if it waits for ever."""
 
     patience: Patience | None = None
 
     def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
-        """Waits as psycopg does, as long as there is patience."""
+        """Waits like psycopg, while the patience lasts."""
         if self.patience is None:
             return super().wait(gen, *args, **options)
         try:
@@ -97,7 +98,7 @@ class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
 
 
 def _patient(gen: PQGen[T], patience: Patience) -> Generator[Wait, Ready | int, T]:
-    """Goes on as a generator of psycopg does, which is told of each 0.1 s without an answer."""
+    """Runs a generator of psycopg, and tells it after each 0.1 s without an answer."""
     heard = time.monotonic()
     try:
         state = next(gen)
@@ -115,7 +116,7 @@ def _patient(gen: PQGen[T], patience: Patience) -> Generator[Wait, Ready | int, 
 
 
 def is_bounded(connection: object) -> bool:
-    """Returns whether this connection is one of ours, and in a call that has a deadline."""
+    """Returns whether this connection is one of ours in a call that has a deadline."""
     return (
         isinstance(connection, OwnConnection | OwnAsyncConnection)
         and connection.patience is not None
@@ -124,7 +125,7 @@ def is_bounded(connection: object) -> bool:
 
 @contextlib.contextmanager
 def bounded(connection: object, patience: Patience | None) -> Generator[None]:
-    """A block whose waits on a connection are given up with this patience, if it is ours."""
+    """A block in which waits on a connection, if it is ours, are given up with this patience."""
     if not isinstance(connection, OwnConnection | OwnAsyncConnection) or patience is None:
         yield
         return
@@ -136,7 +137,7 @@ def bounded(connection: object, patience: Patience | None) -> Generator[None]:
 
 
 def hasty(conninfo: str, patience: Patience | None) -> str:
-    """Returns the connection string with a time-out that patience allows, if its own is longer."""
+    """Returns the connection string with a time-out within the patience, if its own is longer."""
     if patience is None:
         return conninfo
     left = max(CONNECT_S_MIN, math.floor(patience.until - time.monotonic()))

@@ -1,7 +1,7 @@
 """The driver of the Spark server: its Ops on one connection, and the staging of rows by COPY.
 
-Used by `onceq.spark` in the process that supervises, in the one that plans, in executors and in
-the one that commits; each connects for itself, as Spark pickles what it runs. Nothing here holds
+Used by `onceq.spark` in the supervising process, in the one that plans, in executors and in the one
+that commits. Each connects for itself, because Spark pickles what it runs. Nothing here holds
 a password: a connection string names a file that does (`passfile`), or libpq finds it.
 """
 
@@ -53,9 +53,9 @@ class SparkDriver(PostgresDriver):
 
     @contextlib.contextmanager
     def concluding(self, op: SparkCommit) -> Generator[SparkCommitted]:
-        """Commits a micro-batch when left, after whatever the caller does inside.
+        """Commits a micro-batch on leaving, after whatever the caller does inside.
 
-        Raises what SparkCommit does, nothing happened; or InDoubt, ask again with the same Op.
+        Raises what SparkCommit does, nothing happened; or InDoubt: ask again with the same Op.
         """
         try:
             self._execute(b"begin", committing=False)
@@ -67,7 +67,7 @@ class SparkDriver(PostgresDriver):
 
     @contextlib.contextmanager
     def staging(self, op: SparkAttempt) -> Generator[Stage]:
-        """Begins an attempt; what is staged by its end becomes visible at once, or not at all.
+        """Begins an attempt; what is staged by its end becomes visible all at once, or not at all.
 
         Raises Fenced, ConnectionLost, EnvironmentFault: nothing is staged.
         """
@@ -82,9 +82,9 @@ class SparkDriver(PostgresDriver):
     ) -> int:
         """Performs an ArchiveRestore on the rows of its file, in a transaction of its own.
 
-        shape: a query whose columns are those of the rows; wrong: one that counts what was put back
-        and is not as it was; both with {schema}. Raises what the Op does and EnvironmentFault (some
-        are not as they were), nothing happened; or InDoubt, ask again.
+        shape: a query whose columns are those of the rows; wrong: one that counts rows put back
+        that are not as they were; both with {schema}. Raises what the Op does and EnvironmentFault
+        (some are not as they were), nothing happened; or InDoubt: ask again.
         """
         try:
             self._execute(b"begin", committing=False)
@@ -119,7 +119,7 @@ class SparkDriver(PostgresDriver):
 
     @contextlib.contextmanager
     def snapshot(self) -> Generator[str]:
-        """Keeps what is committed now to be read by others while the block runs; yields its name.
+        """Keeps what is committed now readable by others while the block runs; yields its name.
 
         What this driver performs inside sees the same. Raises ConnectionLost, EnvironmentFault.
         """
@@ -145,7 +145,7 @@ class SparkDriver(PostgresDriver):
     def rows(
         self, query: str, values: Sequence[Any], many: int, *, snapshot: str = ""
     ) -> Generator[Sequence[tuple[Any, ...]]]:
-        """Yields the rows of a query, so many at a time, on one snapshot: that of a name, or a new.
+        """Yields the rows of a query, `many` at a time, on one snapshot: a named one or a new one.
 
         query: with {schema}, and %s for each value. Raises ConnectionLost, EnvironmentFault.
         """
@@ -158,9 +158,9 @@ class SparkDriver(PostgresDriver):
     def lines(
         self, query: str, values: Sequence[Any], size: int, *, snapshot: str = ""
     ) -> Generator[bytearray]:
-        """Yields the rows of a query as lines of CSV, `size` bytes at a time or one line more.
+        """Yields the rows of a query as lines of CSV: `size` bytes at a time, or one line more.
 
-        As `rows`, and several times as fast. UTF-8, no header; an unquoted empty field is null.
+        Like `rows`, and several times as fast. UTF-8, no header; an unquoted empty field is null.
         """
         text = query.replace("{schema}", self._repository)
         text = f"copy ({text}) to stdout (format csv, encoding 'UTF8')"
@@ -198,7 +198,7 @@ class Stage:
         self.rows = 0
 
     def copy(self, table: str, columns: Sequence[str], csv: bytes | memoryview) -> None:
-        """Copies lines of CSV into REPLIES, ROWS or NAMED; unquoted and empty is null."""
+        """Copies lines of CSV into REPLIES, ROWS or NAMED; an unquoted empty field is null."""
         text = sql.SQL("copy {} ({}) from stdin (format csv)").format(
             sql.Identifier(self._repository, table),
             sql.SQL(", ").join(sql.Identifier(name) for name in columns),
@@ -211,10 +211,10 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a repository is, as it may stand in Spark's options: no password is in it.
+    """Where a repository is, in a form fit for Spark's options: it holds no password.
 
-    url: `embedded:PATH`, to start that server again when it has died; else empty. conninfo: of the
-    driver's processes. executors: where executors reach it; empty: as the driver does.
+    url: `embedded:PATH`, to restart that server when it has died; else empty. conninfo: for the
+    driver's processes. executors: how executors reach it; empty: as the driver does.
     """
 
     url: str
@@ -251,9 +251,9 @@ def executor_driver(place: Place) -> contextlib.AbstractContextManager[SparkDriv
 
 
 def without_password(conninfo: str, passfile: Path) -> str:
-    """Returns the connection string with its password moved into a file only we may read.
+    """Returns the connection string with its password moved into a file that only we may read.
 
-    The file is written when there is a password; else the string is returned as it is.
+    The file is written only if there is a password; otherwise the string is returned as it is.
     """
     parts = conninfo_to_dict(conninfo)
     password = parts.pop("password", None)
@@ -266,7 +266,7 @@ def without_password(conninfo: str, passfile: Path) -> str:
 
 
 def has_password(conninfo: str) -> bool:
-    """Returns whether a connection string holds a password; what is no such string holds none."""
+    """Returns whether a connection string holds a password; anything else holds none."""
     try:
         return "password" in conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:

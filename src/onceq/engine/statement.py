@@ -1,4 +1,4 @@
-"""How an Op is said in SQL: a statement, its parameters, and what its rows mean.
+"""How an Op becomes SQL: a statement, its parameters, and what its rows mean.
 
 Used by the bindings, `binding.py` and `spark_binding.py`, and by the drivers.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Row = tuple[Any, ...]
 
 BINARY_ARRAYS = frozenset({"bytea[]", "bigint[]"})
-"""Lists that may be long: psycopg would escape and send them as text."""
+"""Lists that may be long; psycopg would escape them and send them as text."""
 
 
 def _no_bells(_: Sequence[Row]) -> list[str]:
@@ -28,11 +28,11 @@ def _no_bells(_: Sequence[Row]) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binding:
-    """How an Op is said in SQL.
+    """How an Op becomes SQL.
 
-    sql: with {schema}. and one %s a parameter. parameters: (field of the Op, SQL type).
-    decode: rows to answer. writes: a lost connection leaves its effect unknown. bells: rows to the
-    bells to ring once what the statement did has committed.
+    sql: with {schema}. and one %s for each parameter. parameters: (field of the Op, SQL type).
+    decode: from rows to the answer. writes: a lost connection leaves its effect unknown. bells:
+    from rows to the bells to ring once the statement's work has committed.
     """
 
     sql: str
@@ -59,7 +59,7 @@ class Binding:
 
 
 def _getter(name: str, kind: str) -> Callable[[Any], Any]:
-    """Returns what takes a field out of an Op, as psycopg wants it for this SQL type."""
+    """Returns a function that takes a field from an Op in psycopg's form for this SQL type."""
     get = attrgetter(name)
     if kind == "jsonb":
         return lambda op: None if get(op) is None else Jsonb(get(op))

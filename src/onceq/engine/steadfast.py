@@ -1,8 +1,8 @@
 """A driver of Spark's Ops that outlives its connection.
 
-Used by the Spark server where it supervises, plans, reads and commits: a query that must be begun
-again takes Spark seconds, a connection takes milliseconds. Only what may be asked again, whatever
-became of it the first time, is asked again; the rest fails, and ends the query.
+Used by the Spark server to supervise, plan, read and commit. Beginning a query again takes Spark
+seconds; a connection takes milliseconds. An Op is asked again only if that is safe, whatever
+became of it the first time; any other fails, and ends the query.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 LOST: Final = (errors.CannotConnect, errors.ConnectionLost, errors.InDoubt)
 WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0)
-"""Between attempts: PostgreSQL is back from a crash in a second, from a failover in some."""
+"""Between attempts: PostgreSQL is back from a crash in a second, from a failover in a few."""
 
 T = TypeVar("T")
 
@@ -36,8 +36,8 @@ T = TypeVar("T")
 class Steadfast:
     """Performs Ops on a connection that is made when it is needed, and anew when it broke.
 
-    place: where. pause: waits so many seconds. A context manager: its end closes. A copy of it in
-    another process is of the same place, and connects for itself.
+    place: where. pause: waits so many seconds. A context manager: its end closes it. A copy in
+    another process has the same place, and connects for itself.
     """
 
     def __init__(self, place: Place, pause: Callable[[float], Any] | None = None) -> None:
@@ -51,7 +51,7 @@ class Steadfast:
         return self._attempt(lambda driver: driver.perform(op))
 
     def insist(self, op: ops.Op[T]) -> T:
-        """Performs an Op that may be performed twice, until it is known what became of it.
+        """Performs an Op that may be performed twice, until its outcome is known.
 
         Raises what it does, and after the last of WAITS_S one of LOST.
         """

@@ -1,7 +1,7 @@
 """The caller's own connection: a psycopg connection, found inside what the caller has.
 
-Used by the managers and the clerks. What SQLAlchemy and Django have is recognised by its shape, so
-that they are imported by those who use them and by nobody else. What cannot be used is refused
+Used by the managers and the clerks. SQLAlchemy's and Django's objects are recognised by their
+shape, so only those who use these libraries import them. What cannot be used is refused
 before anything is sent: nothing happened. (C13)
 """
 
@@ -31,7 +31,7 @@ _NO_TRANSACTION = (
 
 
 def _refuse(given: object, found: object) -> InvalidValue:
-    """Returns the error for what leads to no psycopg connection, or to one of the other kind."""
+    """Returns the error for an object that leads to no psycopg connection, or to the other kind."""
     what = _name(given) if given is found else f"{_name(given)} over {_name(found)}"
     return InvalidValue(f"{what} is not a connection for this: {_advice(found)}")
 
@@ -55,7 +55,7 @@ def _name(value: object) -> str:
 
 
 def _of_django(wrapper: Any) -> Any:
-    """Returns the driver's connection of a DatabaseWrapper; made if there is none yet."""
+    """Returns the driver's connection of a DatabaseWrapper; makes it if there is none yet."""
     if wrapper.vendor == "postgresql":
         if wrapper.closed_in_transaction:
             raise ConnectionLost(_GONE)
@@ -70,23 +70,23 @@ def _of_sqlalchemy(connection: Any) -> Any:
     if connection.closed or connection.invalidated:
         raise ConnectionLost(_GONE)
     if not connection.in_transaction():
-        connection.begin()  # else its commit does not know of ours
+        connection.begin()  # otherwise its commit does not know of ours
     return connection.connection.driver_connection
 
 
 def _of_handler(connection: Any) -> Any:
-    """Returns the server's connection of what a handler is given; HandlerMisuse when it is over."""
+    """Returns the server's connection behind a handler's; HandlerMisuse when that is over."""
     _ = connection.info  # a part of a batch that was put off starts now
     return connection._inner  # noqa: SLF001 # the guard's own; it is of a higher level
 
 
 def _is_guarded(found: object) -> bool:
-    """Returns whether this is what a handler is given."""
+    """Returns whether this is the connection that a handler is given."""
     return "_inner" in getattr(type(found), "__slots__", ())
 
 
 def _inside(found: Any) -> Any:
-    """Follows all but sessions: to the driver's connection, if there is one inside."""
+    """Follows everything but sessions to the driver's connection, if there is one inside."""
     if isinstance(found, psycopg.BaseConnection):
         return cast("Any", found)
     if _is_guarded(found):
@@ -116,7 +116,7 @@ def _is_async(found: object) -> TypeGuard[psycopg.AsyncConnection[Any]]:
 
 
 def _check(connection: psycopg.BaseConnection[Any]) -> None:
-    """Raises ConnectionLost, or IllegalState: nothing to join, or not for every text."""
+    """Raises ConnectionLost, or IllegalState: nothing to join, or unable to carry every text."""
     if session.is_broken(connection):
         raise ConnectionLost(_GONE)
     if session.commits_at_once(connection):
@@ -129,10 +129,10 @@ def _check(connection: psycopg.BaseConnection[Any]) -> None:
 
 
 def caller_driver(connection: Any, repository: str) -> PostgresDriver:
-    """Returns a driver on the caller's connection; what it performs joins the caller's transaction.
+    """Returns a driver on the caller's connection; its Ops join the caller's transaction.
 
-    Raises InvalidValue when this is no connection that onceq can use, IllegalState when it is in
-    autocommit and in no transaction, ConnectionLost when it is closed; nothing happened.
+    Raises InvalidValue if onceq cannot use this connection, IllegalState if it is in
+    autocommit and in no transaction, ConnectionLost if it is closed; nothing happened.
     """
     found = connection
     if _is_session(found) and not inspect.iscoroutinefunction(found.connection):
@@ -169,8 +169,8 @@ def no_repository(connection: psycopg.BaseConnection[Any], repository: str) -> S
     )
 
 
-# The same answer on two sessions that live now: they are of one database of one running server.
-# Of the start a number: its text is in the time zone of the session.
+# If two live sessions give the same answer, they are in one database of one running server.
+# The start is a number: its text would depend on the session's time zone.
 _PLACE = (
     "select oid::bigint, extract(epoch from pg_postmaster_start_time())::text from pg_database"
     " where datname = current_database()"
@@ -207,8 +207,8 @@ def _address(connection: psycopg.BaseConnection[Any]) -> str:
 class Callers:
     """The callers' connections, each compared with ours as to where it leads.
 
-    Each is asked once. Two databases may have a repository of one name, with the same numbers
-    of elements and claims, and a dequeue would take there what was claimed here.
+    Each is asked once. Two databases may each have a repository of one name, with the same numbers
+    of elements and claims, and a dequeue would take in one what was claimed in the other.
     """
 
     def __init__(self, repository: str) -> None:
@@ -217,7 +217,7 @@ class Callers:
         self._places = weakref.WeakKeyDictionary()
 
     def driver(self, connection: Any, ours: psycopg.Connection[Any]) -> PostgresDriver:
-        """Returns `caller_driver`. Raises InvalidValue, too, when it leads elsewhere than ours."""
+        """Returns `caller_driver`. Raises InvalidValue, too, if it leads elsewhere than ours."""
         driver = caller_driver(connection, self._repository)
         if self._place(driver.connection) != self._place(ours):
             raise _elsewhere(driver.connection, ours)
@@ -230,7 +230,7 @@ class Callers:
 
 
 class AsyncCallers:
-    """`Callers`, of async connections."""
+    """`Callers` for async connections."""
 
     def __init__(self, repository: str) -> None:
         self._repository = repository

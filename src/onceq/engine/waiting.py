@@ -15,35 +15,35 @@ if TYPE_CHECKING:
 
 LONGEST_S: dict[str, float] = {"environment": 5.0}
 LONGEST_DEFAULT_S = 0.05
-"""The fallback poll: an element that became ready is seen this much later, at most."""
+"""The fallback poll: an element that became ready is seen at most this much later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a series of waits goes: its first, and how much longer each is than the one before."""
+    """How a series of waits goes: its first, and how much longer each is than the previous one."""
 
     first_s: float
     growth: float
 
 
 POLLED = Pace(0.0003, 1.25)
-"""Where nobody rings: a reply is seen a quarter of its own latency late, at most."""
+"""Where nobody rings: a reply is seen late by at most a quarter of its own latency."""
 RUNG = Pace(0.002, 4.0)
-"""Where somebody does. Still short at first: whoever commits just now looked for sleepers before
-this one was among them, and rings nobody."""
+"""Where somebody rings. Still short at first: a transaction committing just now looked for sleepers
+before this one was among them, and rings nobody."""
 RUNG_PACES = {"receive": RUNG, "dequeue": RUNG, "reply": Pace(0.04, 4.0)}
-"""What is waited for with a bell. A reply: by one who slept before the request was there."""
+"""What is waited for with a bell. "reply" is for a client that was asleep before it sent."""
 LONGEST_RUNG_S = 1.5
-"""With a bell: a ring that was lost is found out so much later, at most."""
+"""With a bell: a lost ring is discovered at most this much later."""
 FALLING_ASLEEP_S = (0.002, 0.008, 0.032)
 """How long a server session that falls asleep waits before each of its looks; then it sleeps."""
 
 
 @dataclass(slots=True)
 class Wakes:
-    """How waits of a session with a bell ended: by a ring, or by their time.
+    """How the waits of a session with a bell ended: by a ring, or by time.
 
-    called: by a sibling in its process. rubbish: datagrams that were no ring.
+    called: by a sibling in its process. rubbish: datagrams that were not rings.
     """
 
     rung: int = 0
@@ -64,7 +64,7 @@ class Pause:
         self._deadlines: dict[str, float | None] = {}
 
     def is_rung(self, key: str) -> bool:
-        """Returns whether a wait of this key ends at a ring."""
+        """Returns whether a ring ends a wait of this key."""
         return self._rung and key in RUNG_PACES
 
     def next(self, op: Wait, now: float) -> float | None:
@@ -84,7 +84,7 @@ class Pause:
         return min([delay, *(bound for bound in bounds if bound is not None)])
 
     def falling_asleep(self, *, first: bool) -> float | None:
-        """Returns how long to wait before the next look of one that falls asleep; None: it has."""
+        """Returns how long a session falling asleep waits before its next look; None: it sleeps."""
         self._looks = 0 if first else self._looks
         if self._looks == len(FALLING_ASLEEP_S):
             return None
@@ -92,10 +92,10 @@ class Pause:
         return FALLING_ASLEEP_S[self._looks - 1]
 
     def woken(self, rest: Rest) -> None:
-        """Has it fall asleep anew when it was woken to look."""
+        """Makes it fall asleep anew if it was woken to look."""
         if rest is not Rest.WATCH:
             self._looks = 0
 
     def again(self, key: str) -> None:
-        """Begins the series anew, with its deadline: there was a ring."""
+        """Begins the series anew, with its old deadline, after a ring."""
         self._delays[key] = RUNG_PACES[key].first_s

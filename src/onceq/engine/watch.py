@@ -1,8 +1,8 @@
-"""The watch of a process: of its server sessions that sleep, one looks for all of them (ADR 19).
+"""The watch of a process: one of its sleeping server sessions looks on behalf of all (ADR 19).
 
 Used by the drivers for `Sleep` and `Rouse`, and by Server, which has one. It decides who keeps
-watch, how long each sleeps and why it wakes; the drivers wait. A call of a sibling is a mark here,
-and a datagram to its bell that has it look at the mark.
+watch, how long each sleeps and why it wakes; the drivers wait. A sibling calls a sleeper by a mark
+here, and a datagram to the sleeper's bell so that it looks at the mark.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from onceq.model.ops import Sleep
 
 LONGEST_S = 300.0
-"""So long nobody sleeps without a look of its own, whatever the others do."""
+"""Nobody sleeps longer than this without a look of its own, whatever the others do."""
 HANDED_OVER_S = 0.05
-"""When whoever went to survey has not come back to sleep by then, the next one surveys."""
+"""If the session that went to survey is not back asleep by then, the next one surveys."""
 
 
 class Sleeper:
-    """One that sleeps. called: why it is to wake, when a sibling says so."""
+    """A sleeping session. called: why it is to wake, if a sibling says so."""
 
     __slots__ = ("bell", "called", "queues", "since")
 
@@ -54,7 +54,7 @@ class Watch:
 
     @contextmanager
     def asleep(self, bell: Bell, op: Sleep, now: float) -> Generator[Sleeper]:
-        """Has a session sleep for the time of the block: it keeps watch, as it has looked last."""
+        """Lets a session sleep for the time of the block; having looked last, it keeps watch."""
         sleeper = Sleeper(bell, op.queues, now)
         with self._lock:
             self._sleepers[sleeper] = None
@@ -66,7 +66,7 @@ class Watch:
             self._get_up(sleeper)
 
     def _get_up(self, sleeper: Sleeper) -> None:
-        """Hands the watch over to another, where there is one."""
+        """Hands the watch over to another session, if there is one."""
         with self._lock:
             del self._sleepers[sleeper]
             if self._keeper is sleeper:
@@ -75,14 +75,14 @@ class Watch:
                     self._keeper.bell.call()
 
     def delay_s(self, sleeper: Sleeper, now: float) -> float:
-        """Returns how long this one may sleep on."""
+        """Returns how much longer this one may sleep."""
         until = sleeper.since + self._longest_s
         if self._keeper is sleeper:
             until = min(until, self._due)
         return max(0.0, until - now)
 
     def verdict(self, sleeper: Sleeper, now: float, *, rung: bool) -> Rest | None:
-        """Returns why this one is to wake now, and counts it; None: it is not."""
+        """Returns why this one is to wake now, and counts it; None: it is to sleep on."""
         wakes = sleeper.bell.wakes
         rest = sleeper.called or (Rest.LOOK if rung else self._timed(sleeper, now))
         wakes.rung += rung
@@ -119,7 +119,7 @@ def _call(sleeper: Sleeper, why: Rest) -> None:
 
 
 def is_lost(pgconn: PGconn) -> bool:
-    """Returns whether a connection on which nothing is under way was lost; takes what has come."""
+    """Returns whether a connection with nothing under way was lost; reads what has arrived."""
     try:
         pgconn.consume_input()
     except psycopg.Error:

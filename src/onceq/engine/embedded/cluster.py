@@ -90,7 +90,7 @@ def is_running(layout: Layout) -> bool:
 
 
 def running_pid_file(layout: Layout) -> PidFile | None:
-    """What the running server says of itself; None if none runs or it is not so far yet.
+    """What the running server says of itself; None if none runs or it is not that far yet.
 
     The pid must be the one in run.lock, whose holder was launched here: a directory
     copied while its server ran holds the other server's postmaster.pid.
@@ -139,9 +139,9 @@ def launch_server(layout: Layout, run: FileLock, options: Options, deadline: Dea
 def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bool:
     """End every process of the cluster, cleanly; False if none was running.
 
-    Open transactions are rolled back. With `hard`, half of the time is for the clean
-    way, then without a checkpoint, then by killing the postmaster, which costs a crash
-    recovery at the next start. Raises EmbeddedError if it still runs at the deadline.
+    Open transactions are rolled back. With `hard`, half of the time is for a clean
+    stop, then comes one without a checkpoint, then the postmaster is killed, which costs a crash
+    recovery at the next start. Raises EmbeddedError if it is still running at the deadline.
     """
     if not is_running(layout):
         return False
@@ -166,7 +166,7 @@ def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bo
 def end_orphans(layout: Layout) -> None:
     """Ask the processes that a killed postmaster left behind to end.
 
-    An idle one ends by itself at once; one in a long computation only when asked.
+    An idle one ends by itself at once; one in a long computation ends only if asked.
     """
     postmaster = read_identity(layout.run_lock)
     if postmaster is None or postmaster.alive():

@@ -116,7 +116,7 @@ def claim_directory(directory: str | os.PathLike[str]) -> Layout:
 
 
 def existing_directory(directory: str | os.PathLike[str]) -> Layout | None:
-    """As claim_directory, but None, and nothing made, if no server was ever there."""
+    """Like claim_directory, but None, and nothing made, if no server was ever there."""
     path = _checked_path(directory)
     try:
         names = {entry.name for entry in path.iterdir()}

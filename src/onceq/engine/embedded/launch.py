@@ -57,11 +57,11 @@ def _enter_user_namespace(uid: int, gid: int) -> None:
 
 
 def _become(uid: int, gid: int) -> None:
-    """Become `uid`, keeping only the right to pass root's directories.
+    """Become `uid`, keeping only the right to traverse root's directories.
 
-    Also for access(2), by which PostgreSQL looks for its own programs: it does without the
-    capabilities of whoever is not root, unless told so. Where that may not be told, as without
-    SETPCAP, the programs must lie where everybody may pass.
+    This holds for access(2) too, with which PostgreSQL looks for its own programs: for a user other
+    than root it ignores capabilities, unless told otherwise. Where that cannot be told, as without
+    SETPCAP, the programs must be where everybody may go.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0)
@@ -79,7 +79,7 @@ def _become(uid: int, gid: int) -> None:
 def _detach(run_fd: int) -> None:
     """Continue in a grandchild of the caller, in a session of its own.
 
-    The child's identity is written before the caller learns that we have ended.
+    The child's identity is written before the caller learns that this process has ended.
     """
     child = os.fork()
     if child == 0:

@@ -5,10 +5,10 @@ For this package only. Three files in the directory:
 - `users.lock`: shared by every open EmbeddedServer; stopping needs it exclusively.
 - `change.lock`: exclusive, held briefly by whoever starts or stops the server.
 - `run.lock`: exclusive; its descriptor is inherited by PostgreSQL's processes, so it
-  is held exactly as long as one of them lives, whatever killed the others.
+    is held exactly as long as one of them lives, whatever killed the others.
 
 Lock order: users, change, run. Whoever holds `change` only *tries* for `users`.
-The locks are flock's, which belong to the open file: a fork would keep them, so a
+The locks are flock's, which belong to the open file. A fork would keep them, so a
 forked child closes its copies at once, and exec closes them by FD_CLOEXEC.
 """
 

@@ -4,13 +4,13 @@ For this package only. Three ways, decided once for each start:
 
 - plain: this process is not root.
 - namespace: root, and user namespaces are allowed. Outside the process is root without
-  any capability, so it can use root's own files in a 0700 home and nothing else; to
-  itself it is an ordinary user, which is what PostgreSQL looks at. Nothing is copied.
+    any capability, so it can use root's own files in a 0700 home and nothing else; to
+    itself it is an ordinary user, which is what PostgreSQL checks. Nothing is copied.
 - unprivileged: root without namespaces, as in most containers. The process becomes an
-  ordinary user, who owns the cluster, and keeps only the capability to pass the
-  directories of root that lead to the binaries and the data.
+    ordinary user, who owns the cluster, and keeps only the capability to traverse
+    root's directories on the way to the binaries and the data.
 
-It never makes anything of root's readable for others.
+  It never makes anything of root's readable by others.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from onceq.errors import EmbeddedError
 __all__ = ["Identity", "Mode", "choose_identity", "launch_command", "launch_environment"]
 
 _CANDIDATES = ("daemon", "nobody")
-# What PostgreSQL or its locale code would take from the environment, and must not.
+# What PostgreSQL or its locale code must not take from the environment.
 _DROPPED = ("PG", "LC_", "LANG")
 
 
@@ -88,7 +88,7 @@ def launch_command(
 ) -> list[str]:
     """The command that runs `argv` under the identity, detached if asked.
 
-    To be run with `launch_environment()`, which is not in the command: others can read that.
+    Run it with `launch_environment()`, which is not in the command: others can read commands.
     """
     spec = {
         "argv": list(argv),
@@ -102,7 +102,7 @@ def launch_command(
 
 
 def launch_environment() -> dict[str, str]:
-    """This process's environment without what would change PostgreSQL's settings."""
+    """This process's environment without variables that would change PostgreSQL's settings."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(_DROPPED)}
     return {**kept, "LC_ALL": "C"}
 
@@ -135,7 +135,7 @@ def _unprivileged_user() -> tuple[int, int]:
 
 
 def _try(identity: Identity, binaries: Binaries) -> str | None:
-    """None if PostgreSQL's program can be run so, else the reason."""
+    """None if PostgreSQL's program can be run like this, else the reason."""
     command = launch_command(identity, [str(binaries.program("postgres")), "--version"])
     try:
         answer = subprocess.run(

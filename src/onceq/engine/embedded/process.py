@@ -1,4 +1,4 @@
-"""Knows processes by more than their pid, because pids are used again.
+"""Knows processes by more than their pid, because pids are reused.
 
 For this package only. The identity (pid, start time in ticks since boot, boot id) is
 written into `run.lock` by `launch`, and compared before any signal is sent.
@@ -30,7 +30,7 @@ _START_SLACK_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, for ever distinct from later ones with the same pid."""
+    """One process, always distinct from later ones with the same pid."""
 
     pid: int
     identity: str
@@ -55,7 +55,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PidFile:
-    """What PostgreSQL writes into postmaster.pid, as far as it is there yet."""
+    """What PostgreSQL has written into postmaster.pid so far."""
 
     pid: int
     started: int  # seconds since 1970
@@ -89,7 +89,7 @@ def read_pid_file(path: Path) -> PidFile | None:
 def is_postmaster(found: PidFile, cluster: Path) -> bool:
     """Whether the process with that pid is the postmaster that wrote the file.
 
-    By its working directory, which a postmaster has in its cluster; if that cannot be
+    By its working directory, which for a postmaster is its cluster; if that cannot be
     read, by its start time, which for a reused pid is later.
     """
     if not _running(found.pid):

@@ -123,7 +123,7 @@ class EmbeddedServer:
         In a forked child it does nothing. Raises EmbeddedError if the server does not
         stop in time; it is no longer used by this object even then.
         """
-        if self._users.fd < 0:  # before the mutex, which a fork may have copied locked
+        if self._users.fd < 0:  # before the mutex, which a fork may have copied while locked
             return
         with self._changing:
             deadline = Deadline(self._timeout_s)
@@ -182,8 +182,8 @@ def open_embedded(
 ) -> EmbeddedServer:
     """Join the directory's server, starting it, and making its cluster, if need be.
 
-    settings: PostgreSQL's, by name; they hold for as long as the server that this call
-    starts, and are ignored when it joins one. binaries, modes: instead of the first that
+    settings: PostgreSQL's, by name; they hold while the server that this call
+    starts is running, and are ignored when it joins one. binaries, modes: instead of the first that
     fit. Raises DirectoryRefused (not ours, another user's, another version's),
     EmbeddedStartFailed (quoting the log), EmbeddedError (time ran out).
     """
@@ -256,7 +256,7 @@ def _checked(settings: Mapping[str, str]) -> dict[str, str]:
 def _bring_up(layout: Layout, options: Options, deadline: Deadline) -> bool:
     """Under change.lock: make the server answer; True if it had to be started.
 
-    When run.lock is held, a server runs, starts, stops or has left processes behind:
+    When run.lock is held, a server is running, starting or stopping, or has left processes behind:
     wait until it either answers or is gone.
     """
     run = FileLock(layout.run_lock)

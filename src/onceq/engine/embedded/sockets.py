@@ -1,7 +1,7 @@
 """Places the Unix socket: a short private directory, named by a hash.
 
-For this package only. A socket's path ends at 107 bytes (103 on macOS), so it cannot
-lie in the data directory. The name hashes the directory's path, device and inode, so that neither a
+For this package only. A socket's path is at most 107 bytes (103 on macOS), so it cannot
+be in the data directory. The name hashes the directory's path, device and inode, so that neither a
 prefix of another path nor a renamed directory is ever taken for it.
 A joining process does not use this: it reads the running server's `postmaster.pid`.
 """
@@ -50,7 +50,7 @@ def make_socket_directory(directory: Path) -> Path:
 
 
 def remove_socket_directory(directory: Path) -> None:
-    """Remove the socket's directory of a server that has ended, with what a kill left."""
+    """Remove the socket directory of a server that has ended, with what a kill left there."""
     with contextlib.suppress(OSError, EmbeddedError):
         _check_private(directory)
         _clear(directory)
