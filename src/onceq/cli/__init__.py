@@ -1,1 +1,1 @@
-"""The command line: `onceq ...`. Imports everything, is imported by nothing."""
+"""The command line: `onceq ...`. It imports everything, and nothing imports it."""

@@ -1,4 +1,4 @@
-"""`onceq spark audit`: whole histories against the guarantees, once or again and again."""
+"""`onceq spark audit`: checks whole histories against the guarantees, once or again and again."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ SAID_MAX = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is judged, and where it is said."""
+    """What is judged, and where the verdict goes."""
 
     events: Annotated[
         Path | None,
-        typer.Option(help="A folder of recorded events; with a final state, that is judged."),
+        typer.Option(help="A folder of recorded events; a final state in it is judged too."),
     ] = None
     effects: Annotated[
-        str | None, typer.Option(help="A table to which handlers add rows, with the eid.")
+        str | None, typer.Option(help="A table that handlers add rows to, with the eid.")
     ] = None
     effects_each: Annotated[
-        int | None, typer.Option(min=0, help="How many rows each finished request has in it.")
+        int | None, typer.Option(min=0, help="How many rows each finished request must have in it.")
     ] = None
     abort_limit: Annotated[
         int | None,
@@ -53,10 +53,10 @@ class Asked:
 
 
 def spark_audit(place: Place, asked: Asked, *, every: Every = None, master: Master = None) -> int:
-    """Judge all that has ended, archived or not, and all that stands in queues, by G1 to G8.
+    """Judge everything in history, archived or not, and everything in the queues, by G1 to G8.
 
-    Exit code 1 if a guarantee was broken, of which each violation names the request. The repository
-    is seen as of one moment, whoever works meanwhile.
+    Exit code 1 if a guarantee was broken; each violation names its request. The repository
+    is seen as of one moment, whoever else is working.
     """
     if asked.save is not None and every is not None:
         raise InvalidValue("--save is a folder for one run: give it without --every")

@@ -1,4 +1,4 @@
-"""`onceq submit` and `onceq collect`: a file of requests, a file of replies."""
+"""`onceq submit` and `onceq collect`: a file of requests in, a file of replies out."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRows:
-    """What becomes of rows that cannot be requests."""
+    """What to do with rows that cannot be requests."""
 
     rejects: Annotated[
         Path | None, typer.Option(help="Where bad rows go; default: FILE.rejects.jsonl.")
     ] = None
     max_rejects: Annotated[
-        int | None, typer.Option(min=0, help="Stop when more rows are bad; default: go on.")
+        int | None,
+        typer.Option(min=0, help="Stop when more rows than this are bad; default: go on."),
     ] = None
 
 
@@ -44,24 +45,25 @@ def submit_file(
     queue: Annotated[
         str,
         typer.Option(
-            help="The queue that takes them; MODULE:QUEUE, as it is declared: then rows that are "
+            help="Its queue; or MODULE:QUEUE, where it is declared: then rows that are"
             "not of its request type are rejected here."
         ),
     ],
     rid: Annotated[
         str,
-        typer.Option(help="The column with each request's id; or `line`: its place in the file."),
+        typer.Option(help="The column with each request's id; or `line`, its place in the file."),
     ],
     client: Annotated[
-        str | None, typer.Option(help="Who sends, and gets the replies; default: file:NAME.")
+        str | None,
+        typer.Option(help="The client that sends and gets the replies; default: file:NAME."),
     ] = None,
     bad_rows: BadRows,
 ) -> int:
     """Submit every row of a file as a request, exactly once; run it again after any crash.
 
     Bad rows go to a file of rejects, with exit code 1; the others are sent. Get the replies with
-    `onceq collect` once this has ended: one process at a time speaks for a client. Counts are
-    of the whole file, over the runs that it took.
+    `onceq collect` after this has ended: only one process at a time may act for a client. Counts
+    are for the whole file, over all the runs that it took.
     """
     target = place.target
     with contextlib.closing(locate(target.url)) as located, _bar("submitting", file.name) as moved:
@@ -96,7 +98,9 @@ def _queue(said: str) -> str | Queue[Any, Any]:
 def collect_replies(
     place: Place,
     *,
-    client: Annotated[str, typer.Option(help="Whose replies; `onceq submit` names it.")],
+    client: Annotated[
+        str, typer.Option(help="The client whose replies to collect; `onceq submit` shows it.")
+    ],
     out: Annotated[Path, typer.Option(help="A .csv, .jsonl or .parquet file.")],
     timeout_s: Annotated[
         float | None,
@@ -104,12 +108,12 @@ def collect_replies(
     ] = None,
     fields: Annotated[
         str | None,
-        typer.Option(help="Fields of the reply, a column each, comma separated (not .jsonl)."),
+        typer.Option(help="Fields of the reply, comma separated, one column each (not .jsonl)."),
     ] = None,
 ) -> int:
     """Collect all replies of a client into a file, each exactly once; run it again after a crash.
 
-    Ends when nothing is outstanding; exit 1 when --timeout ended it before.
+    Ends when nothing is outstanding; exit 1 if --timeout ended it before that.
     """
     target = place.target
     with contextlib.closing(locate(target.url)) as located, _bar("collecting", out.name) as moved:
@@ -141,7 +145,7 @@ def _told(text: str) -> None:
 
 @contextlib.contextmanager
 def _bar(doing: str, name: str) -> Generator[Callable[[int, int, int], Any]]:
-    """Shows on standard error, when that is a terminal: how far, how fast, how long to go."""
+    """Shows progress on standard error, if it is a terminal: how far, how fast, how long to go."""
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -154,7 +158,7 @@ def _bar(doing: str, name: str) -> Generator[Callable[[int, int, int], Any]]:
 
     def moved(done: int, total: int, rows: int) -> None:
         nonlocal began, first
-        if first < 0:  # of those before, which another run dealt with, or this one's first batch
+        if first < 0:  # done by an earlier run, or by this one's first batch
             began, first = time.monotonic(), rows
         rate = (rows - first) / max(0.001, time.monotonic() - began)
         progress.update(bar, completed=done, total=total, rows=rows, rate=rate)

@@ -1,4 +1,4 @@
-"""`onceq client list` and `onceq client forget`: who sends, and what is left of who does not."""
+"""`onceq client list` and `onceq client forget`: who sends, and forgetting those who left."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
 @command(app, "list")
 def list_clients(
     place: Place,
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only of this name.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this client.")] = None,
 ) -> int:
     """List the clients: how far each is, requests outstanding, replies not collected, last seen.
 
-    A client that died is as connected as one that lives; `waits` is one that waits for a reply now.
-    Exit 3 when there is none of a name.
+    A client that died still counts as connected; `waits` marks one that waits for a reply now.
+    Exit 3 when there is no client of this name.
     """
     with place.open() as qm:
         rows = [as_row(info) for info in qm.clients(name)]
@@ -60,26 +60,30 @@ def list_clients(
 @command(app, "forget")
 def forget(
     place: Place,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The client, as `list` names it.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The client's name, as `list` shows it.")
+    ],
     *,
     thread: Annotated[
         str | None,
-        typer.Option(help="Only this thread of the client; '' is the one without a name."),
+        typer.Option(help="Only this thread of the client; '' is the thread without a name."),
     ] = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Even if it is connected: cancel its requests and fence it."),
+        typer.Option(
+            "--force", help="Do it even if it is connected: cancel its requests and fence it."
+        ),
     ] = False,
     timeout_s: Annotated[
         float, typer.Option("--timeout", min=0.0, help="Seconds to wait for whoever holds it.")
     ] = 10.0,
 ) -> int:
-    """Forget a client that does not come back: its replies, checkpoint and registrations go.
+    """Forget a client that will not return: its replies, checkpoint and registrations go.
 
     Refused (exit 1) while it is connected or has something outstanding; with --force its life is
-    over and its requests are cancelled. What failed and is held in error queues stays. Should it
-    connect again, it is told what it had sent last; while history is kept no rid of it is run
-    twice. Exit 3: there is no such client.
+    ended and its requests are cancelled. What failed and is held in error queues stays. If the
+    client does connect again, it is told what it sent last; while history is kept, none of its
+    rids runs twice. Exit 3: there is no such client.
     """
     with place.open() as qm:
         gone = qm.forget(name, thread=thread, forced=force, timeout_s=timeout_s)

@@ -1,8 +1,8 @@
-"""How a function becomes a command: its dataclasses spread into options, its errors into codes.
+"""How a function becomes a command: its dataclasses become options, its errors exit codes.
 
-A command is a function with a `place: Place` (where the repository is, --json) and whatever
-arguments it has of its own; a parameter that is a dataclass becomes one option for each of its
-fields. Here is the one place where any exception is caught.
+A command is a function with a `place: Place` (where the repository is, --json) and any
+arguments of its own. A parameter that is a dataclass becomes one option for each of its
+fields. This is the one place that catches every exception.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ class Place:
         str | None, typer.Option(help="The repository's name; default: ONCEQ_REPOSITORY, onceq.")
     ] = None
     as_json: Annotated[
-        bool, typer.Option("--json", help="Answer in JSON: one object, or one a line.")
+        bool, typer.Option("--json", help="Answer in JSON: one object, or one on each line.")
     ] = False
 
     def over(self, outer: Place | None) -> Place:
-        """Returns these options, with those given before the command where these are not."""
+        """Returns these options; those not given here are taken from before the command."""
         if outer is None:
             return self
         return Place(
@@ -54,7 +54,7 @@ class Place:
 
     @property
     def target(self) -> Target:
-        """The repository meant. InvalidValue when none is named."""
+        """The repository that is meant. InvalidValue when none is named."""
         return choose(self.url, self.repository, os.environ)
 
     @property
@@ -71,9 +71,9 @@ class Place:
 def command(
     app: typer.Typer, name: str, *, notes: Mapping[str, str] | None = None
 ) -> Callable[[Callable[..., int | None]], Callable[..., int | None]]:
-    """Makes a function a command of an app. It returns the exit code; None: 0.
+    """Makes a function a command of an app. It returns the exit code; None means 0.
 
-    notes: the help of options that come from a dataclass without annotations.
+    notes: help for options from a dataclass without annotations.
     """
 
     def register(function: Callable[..., int | None]) -> Callable[..., int | None]:
@@ -84,7 +84,7 @@ def command(
 
 
 def spread(function: Callable[..., int | None], notes: Mapping[str, str]) -> Callable[..., None]:
-    """Returns the function as typer wants it: no dataclasses, no exceptions."""
+    """Returns the function in typer's form: no dataclasses, no exceptions."""
     hints = get_type_hints(function, include_extras=True)
     given = inspect.signature(function).parameters
     groups = {name: hints[name] for name in given if dataclasses.is_dataclass(hints[name])}
@@ -135,7 +135,7 @@ def _fields_as_parameters(group: type[Any], notes: Mapping[str, str]) -> list[in
 
 @contextlib.contextmanager
 def reported(output: Output) -> Generator[None]:
-    """Turns whatever a command raises into words on standard error and an exit code."""
+    """Turns whatever a command raises into a text on standard error and an exit code."""
     try:
         yield
     except typer.Exit:
@@ -144,7 +144,7 @@ def reported(output: Output) -> Generator[None]:
         hint("onceq: interrupted")
         raise typer.Exit(INTERRUPTED) from None
     except BrokenPipeError:
-        # Who read our output has gone: nobody is left to be told, and nothing may be flushed.
+        # Whoever read our output has gone: nobody is left to tell, and nothing may be flushed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(VIOLATION) from None
     except (OnceqError, OSError) as error:

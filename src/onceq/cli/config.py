@@ -1,8 +1,8 @@
-"""Which repository is meant: arguments, then the environment, then the project's file.
+"""Which repository is meant: arguments first, then the environment, then the project's file.
 
 The file is `onceq.toml`, or the table `[tool.onceq]` of `pyproject.toml`, in this directory or
-the nearest above that has one. Its keys are `url` and `repository`; a relative `embedded:` path
-in it is relative to the file. Nothing but the command line reads it.
+the nearest one above that has one. Its keys are `url` and `repository`; a relative `embedded:`
+path in it is relative to the file. Only the command line reads it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ DEFAULT_REPOSITORY: Final = "onceq"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A repository by name. url: as `onceq.open` takes it; empty: libpq's own variables."""
+    """A repository by name. url: as for `onceq.open`; if empty, libpq's own variables apply."""
 
     url: str
     repository: str
 
 
 def choose(url: str | None, repository: str | None, environment: Mapping[str, str]) -> Target:
-    """Returns the repository meant. InvalidName; InvalidValue when none is named."""
+    """Returns the repository that is meant. InvalidName; InvalidValue when none is named."""
     chosen = repository or environment.get("ONCEQ_REPOSITORY")
     file: dict[str, str] = {}
     try:
@@ -52,13 +52,13 @@ def choose(url: str | None, repository: str | None, environment: Mapping[str, st
 
 
 def chosen_repository(repository: str | None) -> str:
-    """Returns the repository's name alone, for what needs no database. InvalidName."""
+    """Returns just the repository's name, for commands that need no database. InvalidName."""
     named = repository or os.environ.get("ONCEQ_REPOSITORY")
     return check_repository(named or read_file(Path.cwd()).get("repository", DEFAULT_REPOSITORY))
 
 
 def read_file(directory: Path) -> dict[str, str]:
-    """Returns what the nearest file says; empty when there is none. InvalidValue."""
+    """Returns what the nearest file says; empty if there is no file. InvalidValue."""
     for folder in (directory, *directory.parents):
         for name in ("onceq.toml", "pyproject.toml"):
             path = folder / name
@@ -69,7 +69,7 @@ def read_file(directory: Path) -> dict[str, str]:
 
 
 def _table(path: Path) -> object:
-    """Returns the settings of a file, or what stands in their place; None where it has none."""
+    """Returns the settings in a file, or whatever is in their place; None if it has none."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:

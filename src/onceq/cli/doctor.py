@@ -1,4 +1,4 @@
-"""`onceq doctor`: looks at everything that must be right, changes nothing, and says what to do."""
+"""`onceq doctor`: checks everything that must be right, changes nothing, and says what to do."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Finding:
 def doctor(place: Place) -> int:
     """Check the database, the schema, the settings, the servers and the disk.
 
-    Exit 0: nothing failed (there may be warnings); 1: something did; 4: cannot connect.
+    Exit 0: nothing failed, though there may be warnings; 1: a check failed; 4: cannot connect.
     """
     findings = list(_examine(place.target))
     place.output.rows(COLUMNS, [asdict(finding) for finding in findings])
@@ -143,7 +143,7 @@ def _examine_repository(located: Located, repository: str, orphaned: int) -> Ite
 
 
 def _failed(check: str, error: OnceqError) -> Finding:
-    """Returns what an error says, which sends nobody to the doctor who is there already."""
+    """Returns what an error says, without advice to run the doctor, which is running."""
     return Finding(check, "fail", str(error).replace(DOCTOR_TELLS, ""))
 
 
@@ -164,7 +164,7 @@ def disk(free: int) -> Finding:
 
 
 def ownership(foreign: list[tuple[str, str]]) -> Finding:
-    """Judges whether all sequences are the owner's: else neither it nor pg_dump can read them."""
+    """Judges whether the owner owns all sequences: else neither it nor pg_dump can read them."""
     owners = ", ".join(sorted({owner for _, owner in foreign}))
     return _when(
         bool(foreign),
@@ -250,7 +250,7 @@ def clock(facts: DatabaseFacts) -> Finding:
 
 
 def idle_sessions(facts: DatabaseFacts) -> Finding:
-    """Judges whether the database ends idle sessions, which servers have."""
+    """Judges whether the database ends idle sessions; servers have such sessions."""
     limit = facts.idle_session_timeout
     found = "kept" if limit == "0" else f"ended after {limit}"
     return _when(limit != "0", "idle sessions", found, "set idle_session_timeout to 0")

@@ -1,4 +1,4 @@
-"""`onceq enqueue`: one request that wants no reply, from the command line or standard input."""
+"""`onceq enqueue`: a request that wants no reply, from the command line or standard input."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class How:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """As the queue manager takes them. InvalidValue."""
+        """The attributes in the queue manager's form. InvalidValue."""
         return {
             "rid": self.rid,
             "priority": self.priority,
@@ -52,7 +52,7 @@ def enqueue(
     place: Place,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")],
     body: Annotated[
-        str, typer.Argument(metavar="[BODY]", help="The request; -: from standard input.")
+        str, typer.Argument(metavar="[BODY]", help="The request; - reads it from standard input.")
     ] = "-",
     *,
     raw: Annotated[
@@ -62,7 +62,7 @@ def enqueue(
 ) -> None:
     """Enqueue a request that wants no reply; it is durable when its eid is printed.
 
-    For a request whose reply is wanted, use `onceq submit` or a clerk.
+    If you want the reply, use `onceq submit` or a clerk.
     """
     attributes = how.attributes
     content = sys.stdin.buffer.read() if body == "-" else body.encode(errors="surrogateescape")

@@ -1,7 +1,7 @@
-"""Exit codes: the one table from what went wrong to what the shell is told.
+"""Exit codes: the one table from what went wrong to the code that the shell gets.
 
 0 ok, 1 violation or mismatch, 2 usage, 3 not found, 4 cannot connect, 5 unknown outcome,
-130 interrupted. The first row that fits, fits.
+130 interrupted. The first row that fits decides.
 """
 
 from __future__ import annotations
@@ -43,5 +43,5 @@ EXIT_CODES: Final[tuple[tuple[type[BaseException], int], ...]] = (
 
 
 def exit_code(error: BaseException) -> int:
-    """Returns the exit code for an error; what is in no row is a violation."""
+    """Returns the exit code for an error; an error in no row is a violation."""
     return next((code for kind, code in EXIT_CODES if isinstance(error, kind)), VIOLATION)

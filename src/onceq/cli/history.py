@@ -1,4 +1,4 @@
-"""`onceq history trim`: what is old and archived goes from PostgreSQL, without Spark or Java."""
+"""`onceq history trim`: removes old, archived rows from PostgreSQL, without Spark or Java."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ def trim(
         int, typer.Option(min=0, max=36_500, help="Trim what ended more than this many days ago.")
     ],
     unarchived: Annotated[
-        bool, typer.Option("--unarchived", help="Also what is not archived; it is lost then.")
+        bool, typer.Option("--unarchived", help="Also trim what is not archived: it is lost.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say how much would be done.")
+        bool, typer.Option("--dry-run", help="Only say how much would be trimmed.")
     ] = False,
 ) -> None:
     """Trim from PostgreSQL what ended long ago and is archived; its files are read again first.
 
-    Refused (exit 1) where nothing was ever archived, but for --unarchived, and where a file is not
-    what was archived. What is said of a request stays while it, its reply, or what failed of it is
-    in a queue, and while it is the last that a client sent or received. A rid that is trimmed is
-    new again: keep history for longer than any client may be away. One that dies may be repeated.
+    Refused (exit 1) if nothing was ever archived, except with --unarchived, and if a file is not
+    what was archived. The records of a request stay while it, its reply or its failed element is
+    in a queue, and while it is the last that a client sent or received. A trimmed rid counts as
+    new again: keep history for longer than any client may be away. A run that dies may be repeated.
     """
     target = place.target
     order = TrimOrder(keep_days=keep_days, unarchived=unarchived, dry_run=dry_run)

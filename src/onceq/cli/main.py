@@ -67,8 +67,8 @@ def make_app() -> typer.Typer:
 
 
 def _spark() -> typer.Typer:
-    """Returns the commands of Spark. Made anew: what is in one place would grow with each use."""
-    app = typer.Typer(no_args_is_help=True, help="Spark as the server, and as the pipeline.")
+    """Returns the commands of Spark. Made anew: a shared one would grow with each use."""
+    app = typer.Typer(no_args_is_help=True, help="Spark as a server and as a data pipeline.")
     command(app, "serve")(serving.spark_serve)
     command(app, "archive")(pipelines.spark_archive)
     command(app, "delta")(pipelines.spark_delta)
@@ -96,7 +96,7 @@ def _outer(
     _version: Annotated[
         bool,
         typer.Option(
-            "--version", is_eager=True, callback=_print_version, help="Print the version and end."
+            "--version", is_eager=True, callback=_print_version, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:

@@ -30,18 +30,18 @@ if TYPE_CHECKING:
 
 PAGE: Final = 1000
 SLACK: Final = timedelta(hours=1)
-"""So far a clock may have been set back between an enqueue and an abort."""
+"""How far a clock may have been set back between an enqueue and an abort."""
 UNASKED: Final = (MissingExtra, FileMismatch)
 OF_STATE: Final = (
     *("rid", "registrant", "thread", "eid", "role", "queue", "aborts", "code", "error"),
     *("enqueued_at", "finished_at", "correlation_id"),
 )
-"""What a request that has ended is said to be like one that has not."""
+"""The fields that an ended request shares with one that has not ended."""
 
 
 @dataclass(slots=True)
 class Shown:
-    """A place of a request. old: how it has ended there; aborts: of its executions."""
+    """A place of a request. old: how it ended there; aborts: of its executions."""
 
     state: RequestState
     old: OldRequest | None = None
@@ -49,7 +49,7 @@ class Shown:
 
     @property
     def end(self) -> End:
-        """What no two places have in common that are finished."""
+        """What identifies a finished place: no two have it in common."""
         return self.state.eid, self.state.finished_at
 
 
@@ -89,7 +89,7 @@ def find_all(qm: QueueManager, search: Search, limit: int) -> tuple[list[OldRequ
         search["after"] = page[-1]
     missed: str | None = None
     search["limit"] = limit
-    if len(found) == limit:  # the archive is only asked for what ended as late
+    if len(found) == limit:  # only ask the archive for what ended this late
         search["since"] = min(one.finished_at for one in found.values())
     try:
         with _archive_of(qm) as archive:
@@ -103,7 +103,7 @@ def find_all(qm: QueueManager, search: Search, limit: int) -> tuple[list[OldRequ
 
 
 def as_eid(text: str) -> uuid.UUID | None:
-    """Returns a text as an eid, if it is one."""
+    """Returns a text as an eid, or None if it is not one."""
     try:
         return uuid.UUID(text)
     except ValueError:
@@ -122,12 +122,12 @@ def _archive_of(qm: QueueManager) -> Generator[ArchivedRequests]:
 
 
 def _by_end(found: Iterable[OldRequest]) -> dict[End, OldRequest]:
-    """Returns requests by what tells their ends apart: a datagram may be run again as itself."""
+    """Returns requests by what tells their ends apart: a datagram may run again as itself."""
     return {(one.eid, one.finished_at): one for one in found}
 
 
 def _ending(qm: QueueManager, state: RequestState) -> OldRequest | None:
-    """Returns how a request has ended that the tables hold."""
+    """Returns how a request that the tables hold has ended."""
     if state.state != "finished":
         return None
     page = qm.find(rid=state.rid, registrant=state.registrant, limit=PAGE)
@@ -135,7 +135,7 @@ def _ending(qm: QueueManager, state: RequestState) -> OldRequest | None:
 
 
 def _complete(shown: list[Shown], there: Iterable[OldRequest]) -> None:
-    """Adds what is in the archive only, and how that ended which was trimmed just now."""
+    """Adds what only the archive has, and the end of any request that was trimmed just now."""
     known = {one.end: one for one in shown if one.state.state == "finished"}
     for end, old in _by_end(there).items():
         if end in known:
@@ -145,7 +145,7 @@ def _complete(shown: list[Shown], there: Iterable[OldRequest]) -> None:
 
 
 def _add_aborts(shown: list[Shown], archive: ArchivedRequests) -> None:
-    """Adds the aborts that are in the archive only."""
+    """Adds the aborts that only the archive has."""
     for eid in {one.state.eid for one in shown}:
         places = [one for one in shown if one.state.eid == eid]
         since = min(one.state.enqueued_at for one in places) - SLACK
@@ -156,7 +156,7 @@ def _add_aborts(shown: list[Shown], archive: ArchivedRequests) -> None:
 
 
 def _state_of(old: OldRequest) -> RequestState:
-    """Returns the place of a request that is in the archive only."""
+    """Returns the place of a request that only the archive has."""
     return RequestState(
         **{name: getattr(old, name) for name in OF_STATE},
         state="finished",

@@ -1,6 +1,6 @@
-"""What commands say: data on standard output, everything for people on standard error.
+"""What commands print: data on standard output, everything for people on standard error.
 
-With --json the data is one object, or JSON Lines, whose first key is `"v": 1`.
+With --json the data is one object, or JSON Lines; the first key of each is `"v": 1`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 JSON_VERSION: Final = 1
 PIPE_WIDTH: Final = 10_000
-"""Columns of a table that goes into a pipe or a file: nothing is cut."""
+"""Width, in characters, of a table that goes into a pipe or a file: nothing is cut."""
 PROSE: Final = {"error", "found", "advice", "text"}
 """Columns that hold sentences, which may be folded."""
 PROSE_WIDTH_MIN: Final = 30
@@ -32,7 +32,7 @@ UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a command's answers go. as_json: for programs."""
+    """Where a command's answers go. as_json: they are for programs."""
 
     as_json: bool
 
@@ -46,7 +46,7 @@ class Output:
             print(f"{name:<{width}}  {plain(value)}")
 
     def rows(self, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-        """Prints a table of some columns; as JSON Lines, all that the rows have."""
+        """Prints a table with these columns; as JSON Lines, everything that the rows have."""
         if self.as_json:
             for row in rows:
                 self.line(row)
@@ -66,7 +66,7 @@ class Output:
         print(text.decode(), flush=True)
 
     def text(self, text: str) -> None:
-        """Prints a text that is the data itself."""
+        """Prints a text that is itself the data."""
         print(text, flush=True)
 
     def failure(self, error: BaseException, code: int) -> None:
@@ -88,15 +88,15 @@ class Output:
 
 
 def _cell(name: str, value: object) -> str:
-    """Returns what stands in a table: of a sentence, its words, whatever its lines were."""
+    """Returns a value as a table shows it; sentences lose their line breaks."""
     return " ".join(plain(value).split()) if name in PROSE else plain(value)
 
 
 def _width(columns: Sequence[str], cells: list[list[str]]) -> int:
     """Returns how wide a table is printed on a terminal: only prose is folded into its column.
 
-    Where ids, names and times do not fit, the terminal folds the line: nobody can copy half an eid,
-    or half a path that stands in a sentence.
+    If ids, names and times do not fit, the terminal folds the line: nobody can copy half an eid,
+    or half a path inside a sentence.
     """
     needed = GAP * (len(columns) - 1)
     for at, name in enumerate(columns):
@@ -116,7 +116,7 @@ def duration(seconds: float) -> str:
 
 
 def hint(text: str) -> None:
-    """Says something to a person, on standard error."""
+    """Tells a person something, on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -136,7 +136,7 @@ def plain(value: object) -> str:
 
 
 def _readable(value: bytes) -> str:
-    """Returns bytes as text where they are text, else as base64."""
+    """Returns bytes as text if they are text, otherwise as base64."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

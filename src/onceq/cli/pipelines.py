@@ -33,21 +33,21 @@ BEHIND: Final = (
 
 Every = Annotated[
     float | None,
-    typer.Option(min=0.1, help="Minutes from one run to the next; default: one run."),
+    typer.Option(min=0.1, help="Run again after this many minutes; default: run once."),
 ]
-Master = Annotated[str | None, typer.Option(help="Spark's; default: local[2].")]
+Master = Annotated[str | None, typer.Option(help="Spark's master; default: local[2].")]
 
 
 def spark_archive(
     place: Place,
     root: Annotated[
-        str, typer.Argument(help="The archive: a directory that all of Spark's machines see.")
+        str, typer.Argument(help="The archive: a directory that all of Spark's machines can see.")
     ],
     *,
     keep_days: Annotated[
         int | None,
         typer.Option(
-            min=0, max=36_500, help="Trim what ended more days ago than this; default: nothing."
+            min=0, max=36_500, help="Trim what ended more days ago than this; default: never."
         ),
     ] = None,
     compact: Annotated[
@@ -59,9 +59,9 @@ def spark_archive(
 ) -> int:
     """Archive what has ended into Parquet files by day, each row exactly once.
 
-    A run that dies has archived what it had committed, each row once: run it again. What is still
-    being written is left to the next run. With --every, a run that the environment fails is told,
-    and tried again; where Spark's Java has died the command ends, and is to be begun again.
+    If a run dies, what it had committed is archived, each row once: run it again. Rows still
+    being written are left to the next run. With --every, a run that the environment fails is
+    reported and tried again; if Spark's Java has died, the command ends: start it again.
     """
     target = place.target
 
@@ -89,8 +89,8 @@ def spark_delta(
 ) -> int:
     """Add what is archived to the Delta tables `history` and `attempt`, each row exactly once.
 
-    Needs onceq[delta], and no Java. A run that dies has added all of it to a table, or nothing: run
-    it again.
+    Needs onceq[delta], and no Java. A run that dies has added all of its rows to a table or none:
+    run it again.
     """
     require_spark()
     from onceq.spark.pipelines.delta import add_to_delta, require_delta  # noqa: PLC0415 # an extra
@@ -110,19 +110,20 @@ def spark_delta(
 def spark_report(
     place: Place,
     out: Annotated[
-        str, typer.Argument(help="The directory of the report; all of Spark's machines see it.")
+        str, typer.Argument(help="The report's directory; all of Spark's machines must see it.")
     ],
     *,
     since: Annotated[
-        str | None, typer.Option(help="Ended at this time or later: 2026-01-31T12:00:00+01:00.")
+        str | None,
+        typer.Option(help="Only what ended at this time or later: 2026-01-31T12:00:00+01:00."),
     ] = None,
-    until: Annotated[str | None, typer.Option(help="Ended before this time.")] = None,
+    until: Annotated[str | None, typer.Option(help="Only what ended before this time.")] = None,
     every: Every = None,
     master: Master = None,
 ) -> int:
     """Report on load, waiting and service times, aborts, failures and recoveries.
 
-    OUT/latest/report.html is the page, OUT/latest/ends and aborts are the tables, in Parquet. A run
+    OUT/latest/report.html is the page; OUT/latest/ends and aborts are its tables, in Parquet. A run
     that dies leaves the former report whole.
     """
     target = place.target
@@ -150,9 +151,9 @@ def _as_told(done: Reported) -> dict[str, object]:
 def run_pipeline(
     once: Callable[[SparkSession], None], doing: str, *, every: float | None, master: str | None
 ) -> int:
-    """Runs a pipeline in a session of Spark's, once or again and again; the exit code.
+    """Runs a pipeline in a Spark session, once or again and again; returns the exit code.
 
-    doing: what it does, for who reads standard error. every: minutes. Raises MissingExtra.
+    doing: what it does, for whoever reads standard error. every: minutes. Raises MissingExtra.
     """
     require_spark()
     from onceq.spark import build_session  # noqa: PLC0415 # an extra
@@ -183,16 +184,16 @@ def require_spark() -> None:
 
 
 def counted(rows: Mapping[str, int]) -> str:
-    """Returns how many rows of each kind there are, for people; empty, when there is none."""
+    """Returns how many rows of each kind there are, for people; empty if there are none."""
     return ", ".join(f"{count:,} of {kind}" for kind, count in rows.items() if count)
 
 
 def _again_and_again(
     once: Callable[[], None], may_go_on: Callable[[], bool], pause_s: float
 ) -> None:
-    """Runs until SIGTERM or Ctrl-C; what the environment fails is told, and tried again.
+    """Runs until SIGTERM or Ctrl-C; a failure of the environment is reported, and tried again.
 
-    may_go_on: asked then; False: this process cannot, and ends with that error.
+    may_go_on: asked after a failure; False: this process cannot go on, and ends with that error.
     """
     stop = threading.Event()
 

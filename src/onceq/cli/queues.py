@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")
 
 NOTES: Final = {
-    "abort_limit": "Charged aborts until an element fails, 1 to 1000.",
+    "abort_limit": "How many charged aborts make an element fail, 1 to 1000.",
     "retry_limit": "How often Retry, or a fault of the environment, leaves an element uncharged.",
     "backoff_ms": "Milliseconds to wait after the first abort; doubled by each further one.",
-    "backoff_max_ms": "The longest such wait, milliseconds.",
+    "backoff_max_ms": "The longest such wait, in milliseconds.",
     "execution_limit_s": "Seconds after which an execution is ended.",
     "body_bytes_max": "The largest body of an element.",
     "tag_bytes_max": "The largest tag.",
@@ -81,10 +81,10 @@ def list_queues(
     place: Place,
     *,
     every: Annotated[
-        bool, typer.Option("--all", help="Also the private reply queues of clients.")
+        bool, typer.Option("--all", help="Include the private reply queues of clients.")
     ] = False,
 ) -> None:
-    """List the queues: how many elements are where, the oldest's age, requests done in a minute."""
+    """List the queues: how many elements are where, the oldest's age, requests done per minute."""
     with place.open() as qm:
         found = [info for info in qm.queues() if every or info.kind != "reply"]
         rates = qm.rates()
@@ -95,7 +95,7 @@ def list_queues(
 
 
 def _of_late(info: QueueInfo, rates: Rates) -> dict[str, Any]:
-    """Returns how old a queue's oldest element is, by the database's clock, and its rate."""
+    """Returns the age of a queue's oldest element, by the database's clock, and its rate."""
     age = None if info.oldest_at is None else max(0.0, (rates.at - info.oldest_at).total_seconds())
     return {"oldest_age_s": age, "done_per_minute": rates.per_minute.get(info.name)}
 
@@ -121,7 +121,7 @@ def show(place: Place, queue: Name) -> None:
 
 @command(app, "create", notes=NOTES)
 def create(place: Place, queue: Name, settings: QueueSettings) -> None:
-    """Create a queue and its error queue; doing it again with the same settings is harmless."""
+    """Create a queue and its error queue; doing so again with the same settings is harmless."""
     declared: Queue[bytes, bytes] = Queue(queue, bytes, bytes, **asdict(settings))
     with place.open() as qm:
         created = qm.declare(declared)
@@ -142,7 +142,7 @@ def alter(place: Place, queue: Name, changes: Changes) -> None:
 
 @command(app, "start")
 def start(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
-    """Start a queue: for enqueue, for dequeue, or, with neither option, for both."""
+    """Start a queue for enqueue, for dequeue, or for both if neither option is given."""
     both = enqueue == dequeue
     with place.open() as qm:
         qm.start(queue, enqueue=enqueue or both, dequeue=dequeue or both)
@@ -151,7 +151,7 @@ def start(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Deque
 
 @command(app, "stop")
 def stop(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
-    """Stop a queue: for enqueue, for dequeue, or, with neither option, for both."""
+    """Stop a queue for enqueue, for dequeue, or for both if neither option is given."""
     both = enqueue == dequeue
     with place.open() as qm:
         qm.stop(queue, enqueue=enqueue or both, dequeue=dequeue or both)

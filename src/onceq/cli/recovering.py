@@ -1,4 +1,4 @@
-"""`onceq spark recover`: where each client's last request stands, and what is stuck, in files."""
+"""`onceq spark recover`: writes where each client's last request stands, and what is stuck."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READ: Final[dict[str, Callable[[Any, str], Any]]] = {
     ".parquet": lambda reader, path: reader.parquet(path),
     "": lambda reader, path: reader.parquet(path),
 }
-"""By the suffix of a file or directory of ledgers; without one, it is a directory of Parquet."""
+"""How to read ledgers, by the suffix of the path; without one it is a directory of Parquet."""
 FORMATS: Final = ("parquet", "csv")
 BASE64: Final = {"ckpt": "base64(ckpt) as ckpt"}
 
@@ -33,7 +33,7 @@ BASE64: Final = {"ckpt": "base64(ckpt) as ckpt"}
 def spark_recover(
     place: Place,
     out: Annotated[
-        Path, typer.Argument(help="A directory to be made: clients and stuck, below it.")
+        Path, typer.Argument(help="A new directory; the tables clients and stuck go into it.")
     ],
     *,
     ledgers: Annotated[
@@ -42,17 +42,17 @@ def spark_recover(
     ] = None,
     stuck_after_s: Annotated[
         int,
-        typer.Option("--stuck-after", min=0, help="Seconds after which something is stuck."),
+        typer.Option("--stuck-after", min=0, help="Seconds after which a request counts as stuck."),
     ] = 3600,
     written_as: Annotated[
-        str, typer.Option("--format", help=f"Of what is written: {' or '.join(FORMATS)}.")
+        str, typer.Option("--format", help=f"The format to write:{' or '.join(FORMATS)}.")
     ] = "parquet",
     master: Master = None,
 ) -> int:
-    """Say for every client in which state its last request is, A to E, and what it is to do.
+    """Say for every client which state its last request is in, A to E, and what to do.
 
-    By the clients' ledgers, where they are given, and by the repository, archived requests too. The
-    requests that are stuck are listed beside. Nothing is changed: the clients act upon it, by their
+    This goes by the clients' ledgers, if given, and by the repository with its archived requests.
+    Stuck requests are listed separately. Nothing is changed: the clients act upon it, by their
     own `recover`. Exit code 1 when a client is in state E: the repository went back.
     """
     if written_as not in FORMATS:
@@ -90,7 +90,7 @@ def _read(session: SparkSession, path: Path) -> DataFrame:
 
 
 def _write(rows: DataFrame, path: Path, written_as: str, counted: str) -> dict[str, int]:
-    """Writes a table, CSV with bytes in base64; returns how many rows have each value counted."""
+    """Writes a table (bytes in CSV as base64); returns how many rows have each value counted."""
     kept: Any = rows.persist()  # its types are partial
     try:
         found: list[Any] = kept.groupBy(counted).count().orderBy(counted).collect()
@@ -103,7 +103,7 @@ def _write(rows: DataFrame, path: Path, written_as: str, counted: str) -> dict[s
 
 
 def _spoken(path: Path) -> str:
-    """Returns a path as Spark takes it, whatever its default file system is."""
+    """Returns a path in a form that Spark takes, whatever its default file system is."""
     return f"file:{path.resolve()}"
 
 

@@ -29,11 +29,9 @@ if TYPE_CHECKING:
 def init(
     place: Place,
     *,
-    print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print the SQL and do nothing.")
-    ] = False,
+    print_sql: Annotated[bool, typer.Option("--print-sql", help="Only print the SQL.")] = False,
 ) -> None:
-    """Create the repository's schema, or bring it up to date; again is harmless."""
+    """Create the repository's schema, or bring it up to date; running it again is harmless."""
     if print_sql:
         script = schema.script(chosen_repository(place.repository))
         if place.as_json:
@@ -75,7 +73,8 @@ def url(
 def psql(
     place: Place,
     arguments: Annotated[
-        list[str] | None, typer.Argument(help="Given to psql; after -- when they begin with -.")
+        list[str] | None,
+        typer.Argument(help="Passed to psql; write -- before those that begin with -."),
     ] = None,
 ) -> int:
     """Run psql on the database, with the repository's schema at the end of the search path."""
@@ -90,8 +89,8 @@ def psql(
         environment = dict(os.environ)
         if secret is not None:
             environment["PGPASSWORD"] = secret
-        # A child, not exec: the embedded server is used, and so stays, until psql has ended.
-        # Ctrl-C is for psql, which cancels the query; a handler, as what is ignored is inherited.
+        # A child, not exec: the embedded server stays, being used, until psql has ended.
+        # Ctrl-C is for psql, which cancels the query. A handler, as a child inherits SIG_IGN.
         former = signal.signal(signal.SIGINT, lambda _number, _frame: None)
         try:
             command = [str(_psql_program()), conninfo, *(arguments or [])]
@@ -118,9 +117,12 @@ def stop(
     place: Place,
     *,
     force: Annotated[
-        bool, typer.Option("--force", help="Even if others use it: they lose their connections.")
+        bool,
+        typer.Option("--force", help="Stop it even if others use it: they lose their connections."),
     ] = False,
-    timeout_s: Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds.")] = 30.0,
+    timeout_s: Annotated[
+        float, typer.Option("--timeout", min=0.1, help="Seconds to wait for it to stop.")
+    ] = 30.0,
 ) -> int:
     """Stop the embedded server of a directory; committed work is kept."""
     target = place.target

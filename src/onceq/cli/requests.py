@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from onceq import QueueManager
     from onceq.model.element import OldRequest, RequestState
 
-request_app: Final = typer.Typer(no_args_is_help=True, help="Requests: where they are.")
-error_app: Final = typer.Typer(no_args_is_help=True, help="What failed and is held.")
+request_app: Final = typer.Typer(no_args_is_help=True, help="Requests: show and find them.")
+error_app: Final = typer.Typer(
+    no_args_is_help=True, help="Errors: list requests that failed and are held."
+)
 
 COLUMNS: Final = ("rid", "registrant", "queue", "state", "outcome", "attempts", "times", "server")
 OLD_COLUMNS: Final = (
@@ -51,7 +53,7 @@ def as_row(state: RequestState) -> dict[str, Any]:
 
 
 def _shown(place: Shown) -> dict[str, Any]:
-    """Returns a place of a request with how its executions were aborted, and how it ended."""
+    """Returns a place of a request, with the aborts of its executions and its end."""
     row = as_row(place.state)
     if place.old is not None:
         row |= {name: value for name, value in old_row(place.old).items() if name not in row}
@@ -60,7 +62,7 @@ def _shown(place: Shown) -> dict[str, Any]:
 
 
 def _bodies(qm: QueueManager, place: Shown) -> dict[str, Any]:
-    """Returns what was asked, and answered, as far as it is kept."""
+    """Returns the request and its reply, as far as they are kept."""
     if place.old is not None:
         return {"body": place.old.body, "reply": place.old.reply}
     element = qm.read(place.state.eid)
@@ -68,7 +70,7 @@ def _bodies(qm: QueueManager, place: Shown) -> dict[str, Any]:
 
 
 def _code(missed: str | None) -> int:
-    """Returns the exit code of an answer; an archive that could not be asked is told."""
+    """Returns the exit code of an answer; says so if the archive could not be asked."""
     if missed is None:
         return OK
     hint(f"onceq: {missed}; this is what PostgreSQL holds")
@@ -76,7 +78,7 @@ def _code(missed: str | None) -> int:
 
 
 def _for_people(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row of `show` without its list of aborts, which become a line each."""
+    """Returns a row of `show` with its list of aborts as one line each."""
     aborts = row.pop("aborted")
     shown: str | None = None
     for number, one in enumerate(aborts, 1):
@@ -84,7 +86,7 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
         said = f"{one['charge'].value}: {one['code']}: {one['error']} ({where})"
         row[f"abort {number}"] = f"{plain(one['ended_at'])} {said}"
         trace: str | None = one["traceback"]
-        if trace is not None and trace != shown:  # one that is as before is not shown again
+        if trace is not None and trace != shown:  # do not show the same one again
             row[f"abort {number}"] += "\n" + textwrap.indent(trace, "    ").rstrip()
             shown = trace
     return row
@@ -97,7 +99,7 @@ def place_in(traceback: str | None) -> str | None:
 
 
 def _held(qm: QueueManager, state: RequestState) -> dict[str, Any]:
-    """Returns what failed as `error list` shows it: with the traceback of its last abort."""
+    """Returns a failed request as `error list` shows it: with its last abort's traceback."""
     aborts = qm.attempts(state.eid)
     traceback = aborts[-1].traceback if aborts else None
     return as_row(state) | {"where": place_in(traceback), "traceback": traceback}
@@ -108,15 +110,15 @@ def show(
     place: Place,
     rid: Annotated[str, typer.Argument(metavar="RID", help="The request's id, or its eid.")],
     *,
-    client: Annotated[str | None, typer.Option(help="Only of this client.")] = None,
+    client: Annotated[str | None, typer.Option(help="Only this client's.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many places.")] = 100,
     body: Annotated[
-        bool, typer.Option("--body", help="Also the request and its reply, if they are kept.")
+        bool, typer.Option("--body", help="Show the request and its reply too, if they are kept.")
     ] = False,
 ) -> int:
     """Show every place where a request is or was: state, times, attempts, errors, server.
 
-    What was trimmed from PostgreSQL is looked up in the archive.
+    Requests that were trimmed from PostgreSQL are looked up in the archive.
     """
     with place.open() as qm:
         found, missed = look_up(qm, rid, client, limit)
@@ -137,19 +139,20 @@ def show(
 class Wanted:
     """Which requests `request find` looks for."""
 
-    registrant: Annotated[str | None, typer.Option(help="Only of this client.")] = None
-    queue: Annotated[str | None, typer.Option(help="Only of this queue.")] = None
+    registrant: Annotated[str | None, typer.Option(help="Only this client's.")] = None
+    queue: Annotated[str | None, typer.Option(help="Only in this queue.")] = None
     outcome: Annotated[
         RequestOutcome | None, typer.Option(help="Only requests with this outcome.")
     ] = None
     since: Annotated[
-        str | None, typer.Option(help="Ended at this time or later: 2026-01-31T12:00:00+01:00.")
+        str | None,
+        typer.Option(help="Only if ended at this time or later: 2026-01-31T12:00:00+01:00."),
     ] = None
-    until: Annotated[str | None, typer.Option(help="Ended before this time.")] = None
+    until: Annotated[str | None, typer.Option(help="Only if ended before this time.")] = None
 
     @property
     def search(self) -> Search:
-        """As the queue manager takes it. InvalidValue: a time that is none."""
+        """The search in the queue manager's form. InvalidValue: not a time."""
         return Search(
             registrant=self.registrant,
             queue=self.queue,
@@ -166,9 +169,9 @@ def find(
     *,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 100,
 ) -> int:
-    """Find requests that have ended, the latest first; exit 3 when there is none.
+    """Find requests that have ended, the latest first; exit 3 if there are none.
 
-    What was trimmed from PostgreSQL is looked up in the archive.
+    Requests that were trimmed from PostgreSQL are looked up in the archive.
     """
     with place.open() as qm:
         found, missed = find_all(qm, wanted.search, limit)
@@ -188,7 +191,7 @@ def old_row(old: OldRequest) -> dict[str, Any]:
 
 
 def as_time(option: str, text: str | None) -> datetime | None:
-    """Returns a moment; without a time zone it is of this machine's."""
+    """Returns a point in time; without a time zone it is in this machine's."""
     try:
         return None if text is None else datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
@@ -199,12 +202,14 @@ def as_time(option: str, text: str | None) -> datetime | None:
 def list_errors(
     place: Place,
     *,
-    queue: Annotated[str | None, typer.Option(help="Only of this queue, or error queue.")] = None,
+    queue: Annotated[
+        str | None, typer.Option(help="Only this queue's, or this error queue's.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most this many.")] = 100,
 ) -> None:
     """List what failed and is held in error queues, the latest first.
 
-    WHERE is the line of the handler that raised; --json has the whole traceback.
+    WHERE is the line of the handler that raised; --json shows the whole traceback.
     """
     with place.open() as qm:
         held = qm.lookup(state="held", queue=_error_queue(qm, queue), limit=limit)
@@ -217,10 +222,14 @@ def redrive(
         str | None, typer.Argument(metavar="[EID]", help="The eid, as `error list` shows it.")
     ] = None,
     *,
-    queue: Annotated[str | None, typer.Option(help="With --all: what failed here.")] = None,
-    every: Annotated[bool, typer.Option("--all", help="All that --queue holds.")] = False,
+    queue: Annotated[
+        str | None, typer.Option(help="The queue, or error queue, to redrive with --all.")
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Everything that failed in --queue.")
+    ] = False,
 ) -> int:
-    """Run again what failed: as a new request, linked with the old one."""
+    """Run a failed request again, as a new request linked to the old one."""
     if (eid is not None, queue is not None, every) not in REDRIVES:
         raise InvalidValue("give an EID, or --queue QUEUE --all")
     with place.open() as qm:
@@ -242,7 +251,7 @@ def kill(
     request: Annotated[str, typer.Argument(metavar="EID|RID", help="The request to kill.")],
     *,
     timeout_s: Annotated[
-        float, typer.Option("--timeout", min=0.0, help="Seconds to wait for a finish.")
+        float, typer.Option("--timeout", min=0.0, help="Seconds to wait if it is just finishing.")
     ] = 10.0,
 ) -> int:
     """Kill a request, queued or running: KILLED (exit 0), TOO_LATE (1) or NOT_FOUND (3)."""
@@ -254,7 +263,7 @@ def kill(
 
 
 def _eid_of(qm: QueueManager, text: str) -> uuid.UUID | None:
-    """Returns the eid of a request given by eid or rid; an unfinished one before a finished."""
+    """Returns the eid of a request given by eid or rid; prefers one that is not finished."""
     eid = as_eid(text)
     if eid is not None and qm.lookup(eid=eid, limit=1):
         return eid
@@ -286,7 +295,7 @@ def _error_queue(qm: QueueManager, queue: str | None) -> str | None:
 
 
 def _held_of(qm: QueueManager, queue: str) -> list[uuid.UUID]:
-    """Returns what failed in a queue; of an error queue, all that it holds."""
+    """Returns what failed in a queue; for an error queue, everything that it holds."""
     error_queue = _error_queue(qm, queue)
     depth = max(1, qm.show(error_queue or queue).held)
     held = qm.lookup(state="held", queue=error_queue, limit=depth)

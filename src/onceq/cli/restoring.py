@@ -1,4 +1,4 @@
-"""`onceq spark restore`: what was archived and trimmed goes back into PostgreSQL."""
+"""`onceq spark restore`: puts back into PostgreSQL what was archived and trimmed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ def spark_restore(
     since: Annotated[str, typer.Option(help="The first day, in UTC: 2026-01-31.")],
     until: Annotated[str, typer.Option(help="The day after the last one.")],
 ) -> int:
-    """Put back into PostgreSQL what was archived and trimmed, as it was, for a range of days.
+    """Put back into PostgreSQL what was archived and trimmed in a range of days, as it was.
 
-    What is still there stays. A restore that dies has put back some files: run it again. The next
-    run of the archive that trims removes what is too old for it again.
+    Rows that are still there stay. A restore that dies has put back some files: run it again. The
+    next run of the archive that trims removes again what is too old for it.
     """
     require_spark()
     from onceq.spark.pipelines import restore  # noqa: PLC0415 # an extra

@@ -28,26 +28,26 @@ if TYPE_CHECKING:
     from onceq.server.processes import Event
 
 Named = Annotated[
-    str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, as in app:server.")
+    str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, for example app:server.")
 ]
 LOOK_EVERY_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """How a server of the command line logs, on standard error."""
+    """How a server started from the command line logs, on standard error."""
 
     log_format: Annotated[
-        LogFormat, typer.Option(help="text, for people; json: one object a line.")
+        LogFormat, typer.Option(help="text, for people; json, one object on each line.")
     ] = LogFormat.TEXT
-    log_level: Annotated[LogLevel, typer.Option(help="The least that is logged.")] = LogLevel.INFO
+    log_level: Annotated[LogLevel, typer.Option(help="The lowest level to log.")] = LogLevel.INFO
 
     def begin(self) -> None:
-        """Has this process log like this."""
+        """Makes this process log like this."""
         write_log(self.log_format, self.log_level)
 
     def hint(self, text: str) -> None:
-        """Says something to a person, where people read."""
+        """Tells a person something, unless the log is for programs."""
         if self.log_format is LogFormat.TEXT:
             hint(text)
 
@@ -58,12 +58,12 @@ def serve(
     log: Log,
     *,
     processes: Annotated[
-        int, typer.Option(min=1, max=PROCESSES_MAX, help="How many processes serve.")
+        int, typer.Option(min=1, max=PROCESSES_MAX, help="How many processes to run.")
     ] = 1,
 ) -> int:
     """Serve queues with the handlers of MODULE:ATTRIBUTE until SIGTERM or Ctrl-C.
 
-    A process that dies is started again. Exit 1: something still ran at the deadline of the
+    A process that dies is started again. Exit 1: something was still running at the deadline of the
     stop; it was revoked and will run again.
     """
     target = place.target
@@ -95,12 +95,12 @@ def spark_serve(
     log: Log,
     *,
     once: Annotated[
-        bool, typer.Option("--once", help="End when all that waits now is answered.")
+        bool, typer.Option("--once", help="End when everything waiting now is answered.")
     ] = False,
     checkpoint: Annotated[
         Path | None, typer.Option(help="A directory for Spark's notes; default: a temporary one.")
     ] = None,
-    master: Annotated[str | None, typer.Option(help="Spark's; default: local[2].")] = None,
+    master: Annotated[str | None, typer.Option(help="Spark's master; default: local[2].")] = None,
 ) -> int:
     """Serve a queue with Spark, micro-batch by micro-batch, until SIGTERM or Ctrl-C."""
     if importlib.util.find_spec("pyspark") is None:
@@ -117,7 +117,7 @@ def spark_serve(
         )
 
     def run() -> None:
-        # None: the server builds its own, once it has found the repository.
+        # If None, the server builds its own once it has found the repository.
         session = build_session(f"onceq {found.name}", master=master) if master else None
         found.run(
             target.url or None,
@@ -128,7 +128,7 @@ def spark_serve(
         )
 
     log.hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
-    # Spark takes SIGINT for itself in a main thread; in another it leaves signals to us.
+    # In a main thread Spark takes SIGINT for itself; in another it leaves signals to us.
     with ThreadPoolExecutor(1) as pool, stopped_by_signals(found.stop):
         running = pool.submit(run)
         while not wait((running,), timeout=LOOK_EVERY_S).done:
@@ -142,7 +142,7 @@ def spark_serve(
 
 @contextlib.contextmanager
 def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
-    """The first SIGTERM or SIGINT asks for a stop; the second ends the process there and then."""
+    """The first SIGTERM or SIGINT asks for a stop; the second ends the process immediately."""
     asked = False
 
     def heed(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""`onceq torture`: everything at once, every fault at once, and a judgement at the end."""
+"""`onceq torture`: every participant and every fault at once, and a judgement at the end."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from onceq.testing.torture import Report
 
 SPARK_FROM_MINUTES: Final = 3.0
-"""Spark takes a quarter of a minute to begin: a shorter run is better off without it."""
+"""Spark takes a quarter of a minute to start: a shorter run does better without it."""
 SHOWN_MAX: Final = 10
 
 
 def torture(
     place: Place,
     *,
-    minutes: Annotated[float, typer.Option(min=0.1, help="For how long faults are made.")] = 2.0,
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long faults are made for.")] = 2.0,
     seed: Annotated[
         int | None, typer.Option(min=0, help="The seed of the faults; default: from the clock.")
     ] = None,
@@ -54,13 +54,13 @@ def torture(
         typer.Option(
             "--break",
             metavar="fence|clerk|charge|claim",
-            help="Break this on purpose: it must be found.",
+            help="Break this on purpose: the run must find it.",
         ),
     ] = None,
 ) -> int:
-    """Torture clients, servers and PostgreSQL with every kind of fault; judge their history.
+    """Torture clients, servers and PostgreSQL with every kind of fault, then judge their history.
 
-    On a PostgreSQL of its own in a fresh directory; with --url on a scratch database, in a schema
+    Runs on its own PostgreSQL in a fresh directory; with --url, on a scratch database, in a schema
     of its own. Exit 1: a guarantee was violated.
     """
     chosen = time.time_ns() % 10**6 if seed is None else seed
@@ -85,9 +85,10 @@ def torture(
 
 @contextlib.contextmanager
 def _interrupted_by(*numbers: signal.Signals) -> Generator[None]:
-    """Has these signals interrupt the block, as Ctrl-C does: what it started ends with it.
+    """Lets these signals interrupt the block, as Ctrl-C does: what it started ends with it.
 
-    The first of them; the others come while it is ended. What is ignored, as by nohup, stays so.
+    Only the first one counts; others are ignored while the block ends. Signals that were already
+    ignored, as by nohup, stay so.
     """
     heard: list[int] = []
 
@@ -106,7 +107,7 @@ def _interrupted_by(*numbers: signal.Signals) -> Generator[None]:
 
 
 def spark_command(*, minutes: float, wanted: bool | None) -> tuple[str, ...] | None:
-    """Returns the command of a Spark server for a run, None for none. MissingExtra."""
+    """Returns the command of a Spark server for a run, or None for none. MissingExtra."""
     there = all(importlib.util.find_spec(name) is not None for name in ("pyspark", "pandas"))
     if wanted and not there:
         raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")

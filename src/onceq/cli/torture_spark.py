@@ -1,7 +1,7 @@
-"""The Spark server of `onceq torture`, served by `onceq spark serve`: books each order once.
+"""The Spark server of `onceq torture`, run by `onceq spark serve`: books each order once.
 
-Loaded by name in a process of its own, which is killed again and again. The repository is the one
-that its environment names.
+Loaded by name in a process of its own, which is killed again and again. The environment names
+the repository.
 """
 
 from __future__ import annotations
