@@ -1,8 +1,8 @@
 """One process of `onceq serve`: `python -m onceq.server.child MODULE:ATTRIBUTE REPOSITORY ...`.
 
-Started by `server.processes` only. The URL comes through the environment, so that no password
-stands in the list of processes; standard input is a pipe from the parent, and its end means that
-the parent is gone: the child then stops as if told to. What ends it for good goes, as a line of
+Started only by `server.processes`. The URL comes through the environment, so that no password
+shows in the list of processes. Standard input is a pipe from the parent; when it ends, the parent
+is gone, and the child stops as if told to. An error that ends it for good is written, as a line of
 JSON, to the pipe whose number it is given.
 """
 
@@ -28,13 +28,13 @@ from onceq.server.server import Server
 PR_SET_PDEATHSIG: Final = 1
 FINISHED: Final = 0
 ABANDONED: Final = 3
-"""Exit code: something still ran at the deadline; it was revoked, uncharged."""
+"""Exit code: something was still running at the deadline; it was revoked, uncharged."""
 FAILED: Final = 4
 """Exit code: an error that was reported."""
 PARENT_GONE_GRACE_S: Final = 10.0
 
 FINAL: Final = (errors.UsageError, *UNMENDABLE)
-"""What no restart mends."""
+"""Errors that no restart mends."""
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +60,7 @@ def main(arguments: list[str]) -> int:
 
 
 def loaded(spec: str) -> Server:
-    """Returns the user's server. InvalidValue when it is none."""
+    """Returns the user's server. InvalidValue when it is not a server."""
     server = load(spec)
     if not isinstance(server, Server):
         raise errors.InvalidValue(
@@ -71,7 +71,7 @@ def loaded(spec: str) -> Server:
 
 
 def limits_of(server: Server) -> dict[str, int]:
-    """Returns how long a transaction may last for each queue, which the supervisor sees to."""
+    """Returns how long a transaction of each queue may last; the supervisor enforces it."""
     return {one.queue.name: limit_s(one) for one in server.handled}
 
 
@@ -80,11 +80,11 @@ def _stop_with_parent(server: Server) -> None:
         pass
     server.stop()
     threading.Event().wait(server.stop_timeout_s + PARENT_GONE_GRACE_S)
-    os._exit(ABANDONED)  # nobody is left who would end us
+    os._exit(ABANDONED)  # nobody is left to end us
 
 
 def _thaw_with_parent() -> None:
-    """Has this process go on when its parent dies while it is frozen by it; on Linux."""
+    """Lets this process go on if its parent dies while keeping it frozen; on Linux."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGCONT))
 
@@ -94,7 +94,7 @@ def _report(fd: int, content: dict[str, Any]) -> None:
 
 
 def _end(code: int) -> NoReturn:
-    """Ends the process at once: an abandoned handler's thread would be waited for."""
+    """Ends the process at once: a normal exit would wait for an abandoned handler's thread."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,9 +1,9 @@
 """How a server session executes what it has claimed: one request, or a batch of them.
 
-Called by the server's Program. One request: its handler's work, its end, its reply and the next
-claim are one transaction. A batch is one transaction too, each request in a part of its own, which
-fails alone. Where a batch fails as a whole, nothing of it happened, and nobody knows whose fault
-it was: its requests are run again one at a time, so that each meets its own evidence (spec S3, G7).
+Called by the server's Program. For one request, its handler's work, its end, its reply and the next
+claim are one transaction. A batch is one transaction too; each request is a part of its own, which
+can fail alone. If a batch fails as a whole, nothing of it happened, and nobody knows whose fault
+it was: its requests run again one at a time, so that each meets its own evidence (spec S3, G7).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
     errors.EnvironmentFault: Charge.ENVIRONMENT,
     errors.DeadlineExceeded: Charge.ENVIRONMENT,
 }
-"""What an execution that raised costs its element; what is not listed is charged.
+"""What a failed execution costs its element; an error that is not listed is charged.
 
-A claim that was lost may have been won again, by the claim chained to the finish of its batch.
+A lost claim may have been won again, by the claim chained to the finish of its batch.
 """
 
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
@@ -43,17 +43,17 @@ LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
 
 @dataclass(slots=True)
 class Width:
-    """How many requests of a queue a session claims at once: most, and now."""
+    """How many requests of a queue a session claims at once: at most, and now."""
 
     most: int
     now: int
 
     def narrow(self) -> None:
-        """Notes that a batch came to nothing: the next is of one."""
+        """Notes that a batch came to nothing: the next one has a single request."""
         self.now = 1
 
     def widen(self) -> None:
-        """Notes that what was claimed has been executed: the next is twice as many."""
+        """Notes that what was claimed has been executed: the next batch is twice as large."""
         self.now = min(2 * self.now, self.most)
 
 
@@ -61,8 +61,8 @@ class Width:
 class Execution:
     """One run of claimed elements. turn: makes its token unlike any other's.
 
-    chains: whether its finish claims the next, or, when there is nothing, falls asleep. drowsy:
-    which it expects. width: of the claims from this queue.
+    chains: whether its finish claims the next element or, if there is none, falls asleep. drowsy:
+    whether it expects to fall asleep. width: of the claims from this queue.
     """
 
     served: Served
@@ -78,8 +78,8 @@ class Execution:
 class Batch:
     """What has become of the requests of a batch. running: the one whose handler was called last.
 
-    fenced: those that are done and used the connection. conflicts: the one that ran last met
-    another's lock, while those before it held theirs.
+    fenced: those that are done and used the connection. conflicts: the last one ran into
+    a lock of another's, while those before it held their own.
     """
 
     waiting: deque[Element]
@@ -97,7 +97,7 @@ def execute(
 ) -> ops.Program[list[Element] | None]:
     """Runs what was claimed; returns what was claimed next, chained to its finish.
 
-    None where no claim followed: this run chains none, or came to nothing.
+    Returns None if no claim followed: this run chains none, or came to nothing.
     """
     while len(run.elements) > 1:
         following, rest = yield from _execute_batch(session, life, run)
@@ -131,10 +131,10 @@ def _execute_one(
 def _execute_batch(
     session: ServerSession, life: ops.Incarnation, run: Execution
 ) -> ops.Program[tuple[list[Element] | None, list[Element]]]:
-    """Returns what was claimed next, and what is left of a batch that met another's lock.
+    """Returns what was claimed next, and what is left of a batch that ran into another's lock.
 
-    What it has done by then is committed, and with it go its locks: whoever waits for them goes on.
-    The rest is a batch of its own, which waits for that lock with none in hand.
+    What it has done by then is committed, which frees its locks and lets others go on.
+    The rest is a batch of its own, which waits for that lock while holding none.
     """
     batch = Batch(deque(run.elements))
     try:
@@ -164,7 +164,7 @@ def _execute_batch(
 
 
 def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[None]:
-    """Runs one request of a batch; what it raised undoes its part, and no other."""
+    """Runs one request of a batch; an error in it undoes its part, and no other."""
     element = batch.waiting.popleft()
     batch.running.clear()
     try:
@@ -190,8 +190,8 @@ def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[No
 def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, errors.OnceqError]]:
     """Returns what failed in a batch that failed as a whole, each with its own error.
 
-    A handler that ended the transaction ended the parts before it too: what they committed stays,
-    or is lost, and nobody can say which, so they are not run again.
+    A handler that ended the transaction also ended the parts before it. What they committed stays
+    or is lost; nobody can say which, so they are not run again.
     """
     if not isinstance(error, errors.HandlerMisuse):
         return batch.failed
@@ -206,7 +206,7 @@ def _one_at_a_time(
     run: Execution,
     failed: list[tuple[Element, errors.OnceqError]],
 ) -> ops.Program[None]:
-    """Accounts for what failed in a batch, and runs the rest again, each on its own."""
+    """Records what failed in a batch, and runs the rest again, each on its own."""
     yield from _account(session, life, run, failed)
     accounted = {element.seq for element, _ in failed}
     for element in run.elements:
@@ -238,7 +238,7 @@ def _finish(
     *,
     must: int,
 ) -> ops.Program[ops.Finished]:
-    """Finishes, claims the next and commits; one that failed leaves the session awake."""
+    """Finishes, claims the next and commits; a failure leaves the session awake."""
     run.width.widen()
     try:
         return (
@@ -272,7 +272,7 @@ def _finish(
 
 
 def _give_back(session: ServerSession, life: ops.Incarnation, run: Execution) -> ops.Program[None]:
-    """Gives back uncharged what cannot begin now: others may run it while this session waits."""
+    """Gives back, uncharged, what cannot begin now: others may run it while this session waits."""
     for one in run.elements:
         yield from ops.AbortElement(
             seq=one.seq, incarnation=life.incarnation, charge=Charge.RELEASE, code=None, error=None
@@ -286,9 +286,9 @@ def _account(
     run: Execution,
     failed: list[tuple[Element, errors.OnceqError]],
 ) -> ops.Program[None]:
-    """Returns or fails what was undone, and waits when the environment is to blame.
+    """Returns or fails what was undone, and waits if the environment is to blame.
 
-    Not where the handler has said how long its request is to wait: others need not.
+    It does not wait if the handler said how long its request is to wait: others need not.
     """
     faulty = False
     for one in failed:
@@ -308,9 +308,9 @@ def _abort(
     run: Execution,
     failed: tuple[Element, errors.OnceqError],
 ) -> ops.Program[tuple[Fate, bool]]:
-    """Returns or fails one that was undone, and tells of it.
+    """Returns or fails an element that was undone, and tells of it.
 
-    Answers what became of it, and whether the environment is to blame, so that others wait too.
+    Returns what became of it, and whether the environment is to blame, so that others wait too.
     """
     element, error = failed
     charge = CHARGES.get(type(error), Charge.CHARGE)
@@ -344,10 +344,10 @@ def _abort(
 
 
 def code_of(error: errors.OnceqError) -> str:
-    """Returns the abort code: the class of what the handler raised, or ours."""
+    """Returns the abort code: the class of the handler's exception, or of onceq's error."""
     return error.code if isinstance(error, errors.HandlerFailed) else type(error).__name__
 
 
 def text_of(error: errors.OnceqError) -> str:
-    """Returns what the handler said, without the class that is the abort code."""
+    """Returns the text of the handler's exception, without its class, which is the abort code."""
     return error.text if isinstance(error, errors.HandlerFailed) else str(error)

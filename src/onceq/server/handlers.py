@@ -2,8 +2,8 @@
 
 The connection that a handler gets is the server's own, inside the transaction that also removes
 the request and enqueues the reply. It refuses to end or reconfigure that transaction; savepoints
-(`with context.connection.transaction()`) are fine. A `commit` sent as SQL text is found out by
-the finish. Source: spec S1; architecture 3.
+(`with context.connection.transaction()`) are fine. If a handler sends `commit` as SQL text, the
+finish detects it. Source: spec S1; architecture 3.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ REFUSED = frozenset(
         "tpc_rollback",
     }
 )
-"""What a handler may not do to its connection: the server commits, or nobody does."""
+"""What a handler may not do to its connection: only the server commits."""
 
 ACTED_UPON = (HandlerSignal, HandlerMisuse, EnvironmentFault)
-"""What reaches the server as it was raised, with the database's own errors; an EnvironmentFault
-comes out of onceq's operations on the handler's connection."""
+"""Errors that reach the server as they were raised, besides the database's own. EnvironmentFault
+comes from onceq's operations on the handler's connection."""
 
 
 class HandlerConnection:
-    """The server's connection during one execution, without the end of its transaction."""
+    """The server's connection during one execution, without the means to end its transaction."""
 
     __slots__ = ("_inner",)
 
@@ -114,7 +114,7 @@ def _context(
 
 
 def said_by(error: BaseException) -> str:
-    """Returns what an error says, or that it cannot say it."""
+    """Returns the text of an error, or a note that it cannot be had."""
     try:
         return str(error)
     except Exception as second:  # noqa: BLE001 # the server's handler boundary: its __str__ raised
@@ -122,13 +122,13 @@ def said_by(error: BaseException) -> str:
 
 
 def _failed(error: BaseException) -> HandlerFailed:
-    """Returns what stands in place of whatever a user's code raised."""
+    """Returns the error that takes the place of whatever the user's code raised."""
     return HandlerFailed(type(error).__name__, said_by(error))
 
 
 @contextlib.contextmanager
 def _own_cancellation() -> Generator[None]:
-    """Raises HandlerFailed for a CancelledError that does not mean this task: a handler's own."""
+    """Raises HandlerFailed for a CancelledError of the handler's own, not meant for this task."""
     try:
         yield
     except asyncio.CancelledError as error:
@@ -139,7 +139,7 @@ def _own_cancellation() -> Generator[None]:
 
 
 def decoded(queue: Queue[Any, Any], body: bytes, content_type: str | None) -> Any:
-    """Returns a request for its handler: of every server. Raises InvalidValue, HandlerFailed."""
+    """Returns a request decoded for its handler, for every server. InvalidValue, HandlerFailed."""
     try:
         return queue.decode_request(body, content_type)
     except InvalidValue:

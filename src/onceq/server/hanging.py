@@ -1,8 +1,8 @@
-"""What the supervisor does about a handler that hangs: its process is ended, and it is charged.
+"""What the supervisor does about a handler that hangs: it ends the process and charges the request.
 
-Used by `server.processes`, on a thread of its own. The process is frozen first, so that nothing in
-it says something else meanwhile; then the database is told; then the process is killed, and its
-place taken by another. What beside the hung one ran there comes back uncharged. Source: spec G7.
+Used by `server.processes`, on a thread of its own. It first freezes the process, so that nothing in
+it can act meanwhile; then it tells the database; then it kills the process, and another takes its
+place. Whatever else was running there comes back uncharged. Source: spec G7.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ CODE: Final = "hung"
 
 
 class Watch:
-    """Looks after the children of a service. children: those of now, with their limits.
+    """Looks after the children of a service. children: the present ones, with their limits.
 
-    What hangs was seen twice: after a pause of the whole machine the first look says nothing.
-    told: of a child whose handler hangs, before it is killed.
+    A handler must be seen hanging twice: one look after a pause of the machine proves nothing.
+    told: is told of a child whose handler hangs, before it is killed.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Watch:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the watch, after what it is about."""
+        """Ends the watch, once it has finished what it is doing."""
         self._over.set()
         self._thread.join(2 * PATIENCE_S)
 
@@ -88,7 +88,7 @@ class Watch:
         return hung.find(self._link.connection, self._link.repository, processes, limits)
 
     def _end(self, child: Child, limits: Mapping[str, float]) -> None:
-        """Charges what hangs in a child, revokes the rest, and kills it, whatever comes of that."""
+        """Charges what hangs in a child, revokes the rest, and kills it, whatever happens."""
         child.signal(signal.SIGSTOP)
         try:
             found = self._find([child.process], limits)  # it may have gone on meanwhile

@@ -1,7 +1,7 @@
-"""The lives of a server session: connect, serve, and after a loss connect again.
+"""The lives of a server session: connect, serve, and connect again after a loss.
 
-Called by Server, once a session, on a thread (`live`) or in an event loop of its own
-(`live_async`). A life that ends by a loss is followed by another until a stop, or until an error
+Called by Server, once for each session, on a thread (`live`) or in an event loop of its own
+(`live_async`). After a life that ends by a loss another follows, until a stop or an error
 that no later attempt mends.
 """
 
@@ -32,11 +32,11 @@ log = logging.getLogger(__name__)
 RECONNECT_FIRST_S = 0.05
 RECONNECT_LONGEST_S = 5.0
 GOOD_LIFE_S = 1.0
-"""A shorter life never went well."""
+"""A life shorter than this never went well."""
 SUPERVISED_GRACE_S = 10
-"""What a supervisor has time for, before the database ends an execution that hangs."""
+"""Time for the supervisor to act, before the database ends an execution that hangs."""
 LIMIT_LONGEST_S = 2_147_483
-"""A time-out of PostgreSQL counts milliseconds in 4 bytes."""
+"""PostgreSQL's time-outs count milliseconds in 4 bytes."""
 UNMENDABLE = (
     errors.SchemaMismatch,
     errors.SchemaMissing,
@@ -44,16 +44,16 @@ UNMENDABLE = (
     errors.PostgresTooOld,
     errors.PoolerDetected,
 )
-"""What no later attempt mends: it ends the server."""
+"""Errors that no later attempt mends: they end the server."""
 LOST = (errors.OperatingError, DatabaseError)
-"""What ends a life, and is followed by another."""
+"""Errors that end a life, after which another follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
     """Where a process serves: the database, the repository, its gate, its stop, its watch.
 
-    grace_s: how much longer than its limit the database lets an execution be, for the supervisor.
+    grace_s: how much longer than its limit the database lets an execution run, for the supervisor.
     """
 
     located: Located
@@ -66,10 +66,10 @@ class Site:
 
 @dataclass(slots=True)
 class _Delay:
-    """The wait before the next life: doubled by each loss, short again after a life that went well.
+    """The wait before the next life: each loss doubles it; a life that went well resets it.
 
-    That is one that was longer than the wait before it: that a connection is made says little, as
-    every statement may be refused on it.
+    A life went well if it was longer than the wait before it. That a connection is made proves
+    little: every statement on it may be refused.
     """
 
     session: ServerSession
@@ -89,7 +89,7 @@ class _Delay:
         self._lost, self._losses = None, 0
 
     def after(self, error: BaseException) -> float:
-        """Returns the seconds to wait now."""
+        """Returns how many seconds to wait now."""
         began, self._began = self._began, None
         now = time.monotonic()
         self._lost = self._lost or now
@@ -149,7 +149,7 @@ def live_async(site: Site, session: ServerSession, handled: list[Handled[Any, An
 
 
 def limit_s(one: Handled[Any, Any]) -> int:
-    """Returns the longest transaction: as many executions as may share it (G12)."""
+    """Returns the longest transaction: the limit times the executions that may share it (G12)."""
     return min(one.queue.settings.execution_limit_s * one.batch, LIMIT_LONGEST_S)
 
 

@@ -1,7 +1,7 @@
 """Finds a user's server or queue: `module:attribute`, the module imported from this directory.
 
-Used by the child processes of `onceq serve`, and by the command line. What the user's module raises
-is shown as Python shows it, without the frames of who imported it.
+Used by the child processes of `onceq serve`, and by the command line. An error in the user's module
+is shown as Python shows it, without the frames of the code that imported it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 HIDDEN: Final = ("<frozen importlib", str(importlib.__file__), "<string>")
-"""What imports, and what a dataclass generates."""
+"""Files that import modules, and what a dataclass generates."""
 
 
 def load(spec: str, what: str = "server") -> Any:
-    """Returns the object that `module:attribute` names. InvalidValue when there is none.
+    """Returns the object that `module:attribute` names. InvalidValue if there is none.
 
-    InvalidValue, too, when its module fails, with the traceback; but what the environment is to
-    blame for stays what it is.
+    Also InvalidValue, with the traceback, if its module fails; but an error that the environment
+    is to blame for is raised as it is.
     """
     module_name, colon, attribute = spec.partition(":")
     if not (colon and module_name and attribute):

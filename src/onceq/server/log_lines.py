@@ -1,6 +1,6 @@
-"""How the command line's processes write their log: text for people, or JSON, one object a line.
+"""How the command line's processes log: text for people, or JSON, one object on each line.
 
-Used by `onceq serve`, its children, and `onceq spark serve`. In a program of your own logging is
+Used by `onceq serve`, its children, and `onceq spark serve`. In your own programs, logging is
 yours: the events of `onceq.telemetry` go wherever you send them.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from onceq.telemetry import clean
 
 VERSION: Final = 1
-"""Of the lines in JSON."""
+"""The version of the lines in JSON."""
 CHATTY: Final = "py4j"
 TEXT: Final = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
@@ -30,7 +30,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """From which level on."""
+    """The lowest level to log."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -39,7 +39,7 @@ class LogLevel(StrEnum):
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line, also for what others log; its first key is "v"."""
+    """One JSON object on each line, also for what other loggers say; its first key is "v"."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
@@ -58,10 +58,10 @@ class JsonLines(logging.Formatter):
 
 
 def write_log(form: LogFormat, level: LogLevel) -> None:
-    """Has the whole process log to standard error, unless something else was set up before."""
+    """Makes the whole process log to standard error, unless logging was already set up."""
     to_stderr = logging.StreamHandler(sys.stderr)
     formatter = JsonLines() if form is LogFormat.JSON else logging.Formatter(TEXT)
     to_stderr.setFormatter(formatter)
     logging.basicConfig(level=level.value.upper(), handlers=[to_stderr])
-    if level is LogLevel.INFO:  # that Spark's bridge to Java opens and closes sockets is no event
+    if level is LogLevel.INFO:  # sockets of Spark's bridge to Java are not events
         logging.getLogger(CHATTY).setLevel(logging.WARNING)

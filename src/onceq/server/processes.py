@@ -1,8 +1,8 @@
 """The supervisor of `onceq serve`: children that serve, restarted when they die.
 
 Called by the command line. It imports nothing of the user's: a request that kills its process
-kills a child, and the service goes on. Stops gracefully; a child that does not end in time is
-revoked first, so that nothing it still does takes effect or is charged, and then killed.
+kills a child, and the service goes on. It stops gracefully. A child that does not end in time is
+first revoked, so that nothing it still does takes effect or is charged, and then killed.
 """
 
 from __future__ import annotations
@@ -45,17 +45,17 @@ LOOK_EVERY_S: Final = 0.05
 BACKOFF_FIRST_S: Final = 0.1
 BACKOFF_LONGEST_S: Final = 10.0
 GOOD_LIFE_S: Final = 30.0
-"""A child that lived so long starts a new count of deaths."""
+"""After a child that lived this long, deaths are counted anew."""
 KILL_GRACE_S: Final = 5.0
-"""How much later than its own deadline a child is killed."""
+"""How long after its own deadline a child is killed."""
 REPORT_BYTES_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What became of a child. kind: started, ready, hung, died, killed.
+    """What happened to a child. kind: started, ready, hung, died, killed.
 
-    code: minus a signal, or exit.
+    code: the exit code, or minus the signal.
     """
 
     kind: str
@@ -82,14 +82,14 @@ class Ended:
 
 
 def backoff_s(deaths: int) -> float:
-    """Returns how long to wait before a child that died so often in a row is started again."""
+    """Returns how long to wait before restarting a child that died this often in a row."""
     return min(BACKOFF_LONGEST_S, BACKOFF_FIRST_S * 2.0 ** min(deaths - 1, 20)) if deaths else 0.0
 
 
 class Child:
-    """A process that serves: one life. process: the id under which the repository knows it.
+    """A process that serves, for one life. process: its id in the repository.
 
-    limits: how long an execution of each queue may last, in seconds; none before it is ready.
+    limits: how many seconds an execution of each queue may last; none before the child is ready.
     """
 
     def __init__(self, spec: Spec, repository: str, environment: dict[str, str]) -> None:
@@ -115,7 +115,7 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """The exit code, minus the signal; None while it lives."""
+        """The exit code, or minus the signal; None while it lives."""
         return self._running.poll()
 
     def reports(self) -> Iterator[dict[str, Any]]:
@@ -140,7 +140,7 @@ class Child:
 
 @dataclass(slots=True)
 class Place:
-    """The place of one child. deaths: in a row. due: when the next is to be started."""
+    """The place of one child. deaths: in a row. due: when to start the next one."""
 
     child: Child | None = None
     deaths: int = 0
@@ -150,7 +150,7 @@ class Place:
 class Processes:
     """A service of several processes: `Processes("app:server", 2).run(url)`.
 
-    told: is called with every event. The children's own stop_timeout_s is how long a stop waits.
+    told: is called with every event. A stop waits for the children's own stop_timeout_s.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class Processes:
         self._verdicts: list[threading.Thread] = []
 
     def stop(self) -> None:
-        """Asks for a graceful stop; asked again, ends what still runs now. For signal handlers."""
+        """Asks for a graceful stop; asked again, ends whatever is running. For signal handlers."""
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
@@ -177,8 +177,8 @@ class Processes:
     def run(self, url: str | None = None, *, repository: str = "onceq") -> Ended:
         """Serves until told to stop by `stop`, SIGTERM or SIGINT; for the main thread only.
 
-        Raises what no restart mends: SchemaMissing, SettingsDiffer, InvalidValue (no such module
-        or server), ..., and CannotConnect before anything was served.
+        Raises errors that no restart mends: SchemaMissing, SettingsDiffer, InvalidValue (no such
+        module or server), ..., and CannotConnect if nothing was served yet.
         """
         environment = {**os.environ, "ONCEQ_URL": url} if url else dict(os.environ)
         with self._signals(), contextlib.closing(locate(url)) as located:
@@ -198,7 +198,7 @@ class Processes:
         return Ended(restarts=self._restarts, abandoned=self._abandoned)
 
     def _verify(self, located: Located, repository: str) -> None:
-        """Checks the repository; waits for a database that goes down, or comes up, meanwhile."""
+        """Checks the repository; waits for a database that is going down or coming up."""
         tries = 0
         was_there = False
         while not self._stop.is_set():
@@ -216,7 +216,7 @@ class Processes:
                 return
 
     def _living(self) -> list[Child]:
-        """Returns the children of now; for another thread."""
+        """Returns the present children; for another thread."""
         return [place.child for place in self._places if place.child is not None]
 
     def _hangs(self, child: Child) -> None:
@@ -235,9 +235,9 @@ class Processes:
                 signal.signal(number, handler)
 
     def _tend(self, place: Place, repository: str, environment: dict[str, str]) -> uuid.UUID | None:
-        """Starts the child that is due; hears what it says; decides what its death means.
+        """Starts the child that is due; reads its reports; decides what its death means.
 
-        Returns the process that has ended, if one has.
+        Returns the process that has ended, if any.
         """
         child = place.child
         if child is None:
@@ -245,7 +245,7 @@ class Processes:
                 place.child = Child(self._spec, repository, environment)
                 self._told(Event(kind="started", pid=place.child.pid))
             return None
-        code = child.code  # before its reports: then they are whole when it is dead
+        code = child.code  # read before its reports, so that those of a dead one are whole
         for report in child.reports():
             self._heed(child, report)
         if code is None:
@@ -268,7 +268,7 @@ class Processes:
             telemetry.tell(log, telemetry.ChildReady(child=child.pid))
 
     def _died(self, place: Place, child: Child, code: int) -> None:
-        if not self._was_ready and code > 0:  # a signal says nothing of the program
+        if not self._was_ready and code > 0:  # a signal says nothing about the program
             raise errors.InvalidValue(
                 f"{self._spec.server} could not be loaded: its process ended with {code} while it "
                 "was imported; what it said stands above"
@@ -284,7 +284,7 @@ class Processes:
         telemetry.tell(log, telemetry.ChildDied(child=child.pid, code=code, delay_s=delay))
 
     def _judge(self, process: uuid.UUID, located: Located, repository: str) -> None:
-        """Says that a process has ended, on a thread: the database may be away for long."""
+        """Reports that a process has ended, on a thread: the database may be away for long."""
         self._verdicts = [one for one in self._verdicts if one.is_alive()]
         verdict = threading.Thread(target=_say_ended, args=(process, located, repository))
         verdict.daemon = True
@@ -315,7 +315,7 @@ class Processes:
 
 
 def _say_ended(process: uuid.UUID, located: Located, repository: str) -> None:
-    """Says to the repository that a process has ended: what it had started is charged (G7)."""
+    """Tells the repository that a process has ended: what it had started is charged (G7)."""
     link = Link(located, repository)
     try:
         link.reconnect()
@@ -328,7 +328,7 @@ def _say_ended(process: uuid.UUID, located: Located, repository: str) -> None:
 
 
 def _revoke(processes: set[uuid.UUID], located: Located, repository: str) -> None:
-    """Ends the incarnations of processes that are about to be killed: uncharged (spec S5)."""
+    """Ends the incarnations of processes that are about to be killed, uncharged (spec S5)."""
     link = Link(located, repository)
     try:
         link.reconnect()

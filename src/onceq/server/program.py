@@ -1,6 +1,6 @@
 """The server's Program: claim, begin, call the handler, finish, commit, for ever until a stop.
 
-Run by Server, on any Driver, and by the simulator. One Program is one session, one life: when it
+Run by Server, on any Driver, and by the simulator. One Program is one session, one life. When it
 raises, its connection is given up, and the next life takes back what it held. Source: BHM90
 figure 5; who is charged for what: spec G7.
 """
@@ -28,15 +28,15 @@ TURNS = 2**30
 TAKE_OVER_EVERY = 64
 """A busy session looks for dead ones after this many executions."""
 LOOK_AT_EVERYTHING = 16
-"""Every so many surveys of a session look below the low-water marks too."""
+"""A session's surveys look below the low-water marks too, once in this many."""
 NO_QUEUE = 0
-"""The number of no queue: nothing is ever claimed from it."""
+"""No queue has this number: nothing is ever claimed from it."""
 SURVEY_EVERY_S = 1.0
-"""An idle process looks so often by itself: for the dead, for rings that were lost."""
+"""How often an idle process looks on its own: for the dead, and for rings that were lost."""
 SURVEY_SOON_S = 0.25
-"""And so often while a process is missing that may yet be found dead."""
+"""How often while a missing process may yet be found dead."""
 SURVEY_AT_ONCE_S = 0.025
-"""Or when there is something that could not be claimed a moment ago; doubled each time."""
+"""How soon when something could not be claimed a moment ago; doubled each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Standing:
-    """What the latest survey of a process has seen. stopped: the queues that are, for dequeue."""
+    """What the latest survey of a process saw. stopped: the queues stopped for dequeue."""
 
     stopped: list[str] = field(default_factory=list[str])
 
@@ -74,11 +74,11 @@ class Standing:
 class ServerSession:
     """One of a process's sessions. incarnation: of its present or last life; None: not yet born.
 
-    process: of the whole process. watched: all queues that this serves; (): those of this session.
-    identity: as OpenIncarnation has it. fault_in_row: whether the last execution met a fault.
-    gave_back: whether something that was claimed could not begin. missing: which of its queues are
-    not there. standing: shared by all sessions of the process. wakes: how its waits ended. tell: is
-    told what befalls it, and must be quick; None: nobody is.
+    process: the whole process's. watched: all queues that it serves; (): those of this session.
+    identity: as in OpenIncarnation. fault_in_row: whether the last execution met a fault.
+    gave_back: whether something that was claimed could not begin. missing: its queues that do
+    not exist. standing: shared by all sessions of the process. wakes: how its waits ended. tell: is
+    told what happens to the session, and must be quick; None: nobody is told.
     """
 
     process: UUID
@@ -104,15 +104,15 @@ class ServerSession:
 
 @dataclass(slots=True, kw_only=True)
 class Looks:
-    """How a session looks for requests. at: the place of the queue that is next.
+    """How a session looks for requests. at: the place of the next queue.
 
-    turns: the number of each queue's last claim: its lanes come first in turn, whatever the other
+    turns: the number of each queue's last claim; its lanes come first in turn, whatever the other
     queues do. widths: how many are claimed from each at once. misses: looks in a row that found
-    nothing. They count anew when it falls asleep. hits: looks in a row that found something.
-    waits: how often it has slept since the last of them.
+    nothing, counted anew when it falls asleep. hits: looks in a row that found something.
+    waits: how often it has slept since the last hit.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
-    surveys: how many it has made; everything: the last looked below the marks too. vain: how many
-    in a row saw what it could not claim.
+    surveys: how many it has made; everything: the last one looked below the marks too. vain: how
+    many in a row saw something that it could not claim.
     """
 
     queue_ids: list[int]
@@ -134,7 +134,7 @@ class Looks:
     def of(cls, session: ServerSession, life: ops.Incarnation) -> Looks:
         """Returns how a life begins to look.
 
-        Each begins elsewhere: what ends each life must not always be the first to be found.
+        Each begins elsewhere: what ends one life must not be the first thing the next one finds.
         """
         queues = len(session.served)
         at, turn = life.incarnation % queues, life.incarnation % TURNS
@@ -153,7 +153,7 @@ class Looks:
         return self.turns[at]
 
     def note(self, found: list[Element], sleep: list[int] | None) -> None:
-        """Takes note of what a claim came to; it was to fall asleep on `sleep` if on nothing."""
+        """Notes the result of a claim; if it found nothing, it was to fall asleep on `sleep`."""
         if found:
             self.misses = self.waits = self.vain = 0
             self.hits += 1
@@ -198,7 +198,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What was claimed from the queue served at a place, and is to be executed."""
+    """What was claimed from the queue at a place, and is to be executed."""
 
     at: int
     elements: list[Element]
@@ -209,8 +209,8 @@ def _execute(
 ) -> ops.Program[list[Element]]:
     """Executes what was claimed; returns what was claimed next, chained to its finish.
 
-    With several queues, the others come first. In a stricter isolation the next claim follows in a
-    transaction of its own: a conflict of the claim must not throw finished work away.
+    With several queues, the others come first. At a stricter isolation level the next claim follows
+    in a transaction of its own: a conflict in the claim must not throw away finished work.
     """
     served = session.served[claimed.at]
     chains = len(session.served) == 1 and served.isolation == "read committed"
@@ -228,7 +228,7 @@ def _execute(
     following = yield from execute(session, life, run)
     if session.gave_back:
         session.gave_back = False
-        looks.at = claimed.at  # a suspect is looked for there
+        looks.at = claimed.at  # look for a suspect there
     if following is None:
         return []
     looks.note(following, list(looks.queue_ids))
@@ -238,10 +238,10 @@ def _execute(
 def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[Element]]]:
     """Claims from the next queue; returns its place and what was claimed.
 
-    The claim of an idle session may be lost in a crash of the database, but for its first: a
-    request that brings the database down would otherwise be claimed so for ever. A session that
-    has found nothing in all its queues falls asleep, and then looks at all of them once more: what
-    came meanwhile rang nobody. So it does after a ring, which does not say for which queue it was.
+    Except for its first, an idle session's claim may be lost if the database crashes. If the first
+    could be lost too, a request that brings the database down would be claimed for ever. A session
+    that has found nothing in any of its queues falls asleep, then looks at all of them once more:
+    what came meanwhile rang nobody. It does so after a ring, too, which does not name a queue.
     """
     queues = len(looks.queue_ids)
     at = looks.next_queue()
@@ -264,7 +264,7 @@ def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[El
 
 
 def _take_over(session: ServerSession, *, comes_back: bool = False) -> ops.Program[None]:
-    """Takes over, and tells of it. comes_back: also what its own former life held."""
+    """Takes over, and tells of it. comes_back: tells also what its own former life held."""
     if (yield from take_over(session.process)) or comes_back:
         yield from tell_taken_over(session)
 
@@ -305,7 +305,7 @@ def _ready(session: ServerSession, sighting: ops.Sighting) -> list[str]:
 
 
 def _until_next(sighting: ops.Sighting, vain: int) -> float:
-    """Returns in how many seconds to survey next. vain: see Looks."""
+    """Returns how many seconds to wait before the next survey. vain: see Looks."""
     within_s = SURVEY_SOON_S if sighting.missing else SURVEY_EVERY_S
     if vain > 0:
         within_s = min(within_s, SURVEY_AT_ONCE_S * 2**vain)
@@ -315,7 +315,7 @@ def _until_next(sighting: ops.Sighting, vain: int) -> float:
 def _survey(
     session: ServerSession, life: ops.Incarnation, looks: Looks, *, tidy: bool
 ) -> ops.Program[ops.Sighting]:
-    """Looks for all of this process that sleep, and calls those for whom there is something."""
+    """Looks on behalf of all sleepers of this process, and calls those with something to claim."""
     seen = looks.seen
     looks.surveys += 1
     looks.everything = looks.surveys % LOOK_AT_EVERYTHING == 0
@@ -346,7 +346,7 @@ def _survey(
 
 
 def _attend(life: ops.Incarnation, looks: Looks, found: list[int]) -> ops.Program[bool]:
-    """Notes which queues there are now: one may have been destroyed, and made anew."""
+    """Notes which queues exist now: one may have been destroyed and created anew."""
     changed = found != looks.queue_ids
     if changed:
         if looks.asleep is not None:  # on what it served until now
@@ -358,7 +358,7 @@ def _attend(life: ops.Incarnation, looks: Looks, found: list[int]) -> ops.Progra
 
 
 def _queue_ids(session: ServerSession) -> ops.Program[list[int]]:
-    """Returns the queues' numbers; in the place of one that is not there, one that none has."""
+    """Returns the queues' numbers; NO_QUEUE for one that does not exist."""
     found: list[int] = []
     missing: list[str] = []
     for one in session.served:

@@ -1,8 +1,8 @@
-"""What a server says of what befalls its requests: to its log, and to the user's `on_error`.
+"""What a server says about its requests: to its log, and to the user's `on_error`.
 
-Called by a server's sessions, outside of transactions, through their Programs; by nobody where all
-goes well. `on_error` runs on a thread of its own: what it raises is logged, and as long as it does
-not return aborts wait for it, a hundred at most, while the server goes on.
+A server's sessions call it, outside of transactions, through their Programs; nobody does while all
+goes well. `on_error` runs on a thread of its own. What it raises is logged. While it does
+not return, aborts wait for it, at most a hundred, and the server goes on.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ log = logging.getLogger(__name__)
 WAITING_MAX: Final = 100
 LATE_S: Final = 10.0
 END_S: Final = 2.0
-"""How long a stop waits for what is still to be told."""
+"""How long a stop waits for what is still to be reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abort:
-    """An execution that failed, as `Server(on_error=...)` is told of it.
+    """A failed execution, as `Server(on_error=...)` is told of it.
 
     attempt: 1 for the first. code: the abort code; charge: what it costs the request. failed: it
-    was the last, and the client has a failure reply; else it runs again. exception: what the
-    handler raised, or onceq in its place; its traceback is with it.
+    was the last one, and the client has a failure reply; otherwise it runs again. exception: what
+    the handler raised, or onceq's error in its place, with its traceback.
     """
 
     queue: str
@@ -65,7 +65,7 @@ QueueEvent: TypeAlias = (
 
 
 def checked(on_error: OnError | None) -> OnError | None:
-    """Returns what is to be called. InvalidValue: it cannot be, or would have to be awaited."""
+    """Returns what to call. InvalidValue: it cannot be called, or would have to be awaited."""
     call = getattr(on_error, "__call__", None)  # noqa: B004 # an object with an async __call__
     if on_error is not None and call is None:
         raise InvalidValue(
@@ -81,7 +81,7 @@ def checked(on_error: OnError | None) -> OnError | None:
 
 
 class Reporter:
-    """Tells the log and `on_error` of what befalls a server's requests, during one run."""
+    """Tells the log and `on_error` what happens to a server's requests, during one run."""
 
     def __init__(self, on_error: OnError | None) -> None:
         self._aborts: queue.Queue[Abort | None] = queue.Queue(WAITING_MAX)
@@ -97,7 +97,7 @@ class Reporter:
             self._thread.start()
 
     def tell(self, told: Told) -> None:
-        """Logs what a session tells, and hands on what `on_error` is told."""
+        """Logs what a session tells, and passes aborts on to `on_error`."""
         if not isinstance(told, Undone):
             telemetry.tell(log, told)
             return
@@ -109,7 +109,7 @@ class Reporter:
                 self._dropped += 1
 
     def look(self, sessions: Sequence[ServerSession]) -> None:
-        """Logs what has changed: queues that are not served, an `on_error` that does not return."""
+        """Logs changes: queues that are no longer served, an `on_error` that does not return."""
         self._look_at_queues(sessions)
         began = self._began
         if began is None or began == self._told_of or time.monotonic() - began < LATE_S:
@@ -129,7 +129,7 @@ class Reporter:
         self._unserved = unserved
 
     def close(self) -> None:
-        """Waits a little for what is still to be told; what is not told by then is logged."""
+        """Waits a little for what is still to be reported; logs what is not reported by then."""
         if self._thread is None:
             return
         end = time.monotonic() + END_S
@@ -157,13 +157,13 @@ class Reporter:
 
 
 def tell_taken_over(by: logging.Logger, link: Link) -> None:
-    """Logs what this link has taken back: of a supervisor."""
+    """Logs what this link has taken back, on behalf of a supervisor."""
     for one in link.perform(ops.ListTakenOver()):
         telemetry.tell(by, took_over(one))
 
 
 def event_of(undone: Undone) -> telemetry.Event:
-    """Returns an abort as the log has it; the same traceback of the same request only once."""
+    """Returns the log's event for an abort; the same traceback of a request appears only once."""
     element = undone.element
     known: dict[str, Any] = {
         "queue": undone.queue,
@@ -183,7 +183,7 @@ def event_of(undone: Undone) -> telemetry.Event:
 
 
 def abort_of(undone: Undone) -> Abort:
-    """Returns an abort as `on_error` is told of it."""
+    """Returns an abort in the form that `on_error` gets."""
     element = undone.element
     return Abort(
         queue=undone.queue,

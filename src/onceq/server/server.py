@@ -1,7 +1,7 @@
 """Server: the sessions of one process, on threads for sync handlers, on an event loop for async.
 
-A value until `run`. Stops gracefully: finishes what runs, gives back what it only claimed; what
-still runs at the deadline is revoked, so that its effects never commit (spec S5).
+A value until `run`. It stops gracefully: it finishes what is running and gives back what it only
+claimed; what is still running at the deadline is revoked, so its effects never commit (spec S5).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ log = logging.getLogger(__name__)
 
 CONCURRENCY_MAX = 1000
 LOOK_S = 1.0
-"""How often `run` looks whether a queue is missing; stops and ends it notices at once."""
+"""How often `run` looks for missing queues; it notices stops and ends at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatistics:
-    """What a server has done since it began to run. lives: sessions begun, after losses too.
+    """What a server has done since it began to run. lives: sessions begun, also after losses.
 
-    rung, polled, called: waits of idle sessions that a ring ended, that ended by themselves, and
-    that a sibling ended.
+    rung, polled, called: idle sessions' waits that were ended by a ring, by themselves, and
+    by a sibling.
     """
 
     done: int
@@ -66,10 +66,10 @@ class Server:
     """Handlers and the queues that they serve: `Server([ORDERS.handled_by(book)])`.
 
     concurrency: sessions in this process, each with a connection of its own, 1 to 1,000.
-    stop_timeout_s: how long a stop waits for handlers that run. on_error: is called with an
-    `onceq.Abort` for each execution that failed, after it is counted, on a thread of its own. What
-    it raises is logged. However slow it is, it holds up nobody: more than a hundred aborts that
-    wait for it are dropped, and the log says how many. Raises InvalidValue.
+    stop_timeout_s: how long a stop waits for running handlers. on_error: is called with an
+    `onceq.Abort` for each failed execution, after it is counted, on a thread of its own. What
+    it raises is logged. It delays nobody, however slow it is: of the aborts waiting for it, those
+    beyond a hundred are dropped, and the log says how many. Raises InvalidValue.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Server:
         self._process = uuid.uuid4()
 
     def stop(self) -> None:
-        """Asks the server to stop; `run` returns when it has, or at once if it has yet to begin.
+        """Asks the server to stop; `run` returns once it has, or at once if it has not begun yet.
 
         Safe in a signal handler.
         """
@@ -116,12 +116,12 @@ class Server:
         repository: str = "onceq",
         process: uuid.UUID | None = None,
     ) -> bool:
-        """Serves until `stop`; declares its queues first. True: everything that ran, finished.
+        """Serves until `stop`; declares its queues first. Returns whether all that ran finished.
 
-        process: an id that no other run has, for a supervisor, which revokes and charges by it; by
+        process: an id that no other run has, by which a supervisor revokes and charges; by
         default a new one.
-        Survives the loss of its connections and of the database; raises what no later attempt
-        mends: SchemaMissing, SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
+        Survives the loss of its connections and of the database. Raises errors that no later
+        attempt mends: SchemaMissing, SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
         """
         located = locate(url)
         try:
@@ -131,7 +131,7 @@ class Server:
             finished = self._report(
                 Site(located, repository, Gate(), self._stop, self._watch, grace_s)
             )
-            if finished:  # else an abandoned handler's thread must still see the stop
+            if finished:  # otherwise an abandoned handler's thread must still see the stop
                 self._stop.clear()
             return finished
         finally:
@@ -163,7 +163,7 @@ class Server:
             link.close()
 
     def _report(self, site: Site) -> bool:
-        """Runs, and tells of its begin, of what befalls it, and of its end."""
+        """Runs, and reports its begin, what happens in it, and its end."""
         queues = tuple(one.queue.name for one in self.handled)
         kinds = len({one.is_async for one in self.handled})
         telemetry.tell(
@@ -203,7 +203,7 @@ class Server:
         return not ended.not_done
 
     def _begin(self, site: Site, reporter: Reporter) -> list[Future[None]]:
-        """Begins all sessions, each on a thread: sync handlers, then async ones."""
+        """Begins all sessions, each on a thread: those with sync handlers, then the async ones."""
         pool = ThreadPoolExecutor(2 * self.concurrency, thread_name_prefix="onceq")
         futures: list[Future[None]] = []
         standing = Standing()
@@ -232,7 +232,7 @@ class Server:
         return session
 
     def _abandon(self, site: Site) -> None:
-        """Revokes what still runs at the deadline: uncharged, and its effects never commit."""
+        """Revokes what is still running at the deadline, uncharged; its effects never commit."""
         link = Link(site.located, site.repository)
         link.reconnect()
         try:

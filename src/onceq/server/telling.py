@@ -1,7 +1,7 @@
-"""What a session tells of executions that failed; where all goes well it tells nothing.
+"""What a session tells about failed executions; while all goes well it tells nothing.
 
-Used by the server's Programs. Who is told is the session's affair. Telling is an Op, performed
-after what is told has committed.
+Used by the server's Programs. The session decides who is told. Telling is an Op, performed
+after the thing that it tells of has committed.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from onceq.server.traces import Trace
 
 CAUSES_MAX = 20
-"""So far an error is followed to what caused it."""
+"""How far an error is followed to its causes."""
 
 CONFLICTS = frozenset({"40001", "40P01", "55P03", "25P02"})
 """SQLSTATEs by which other transactions may have refused a statement, or that follow a refusal.
 
-They name nobody's fault where a batch held locks: alone, the request would have waited.
+In a batch that held locks they are nobody's fault: alone, the request would have waited.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """An execution that failed. error: as the server was given it. trace: where in the handler.
+    """A failed execution. error: as given to the server. trace: where in the handler it failed.
 
-    code, text: by which it is recorded. fate: what became of the element.
+    code, text: recorded for it. fate: what became of the element.
     """
 
     queue: str
@@ -52,7 +52,7 @@ class Undone:
 
 
 Told: TypeAlias = "Undone | telemetry.Event"
-"""What a session tells of itself."""
+"""What a session tells about itself."""
 
 
 def tell(session: ServerSession, told: Told) -> ops.Program[None]:
@@ -68,7 +68,7 @@ def tell_taken_over(session: ServerSession) -> ops.Program[None]:
 
 
 def took_over(one: ops.TakenOver) -> telemetry.TookOver:
-    """Returns what to tell of what an incarnation held."""
+    """Returns the event for what an incarnation held."""
     return telemetry.TookOver(
         of_incarnation=one.incarnation,
         of_process=one.process,
@@ -81,20 +81,20 @@ def took_over(one: ops.TakenOver) -> telemetry.TookOver:
 
 
 def lost(queue: str, element: Element | None, count: int) -> telemetry.ClaimLost:
-    """Returns what to tell of claims that were lost; of a batch nobody knows which: None."""
+    """Returns the event for lost claims; element is None for a batch: nobody knows which."""
     rid, eid = (None, None) if element is None else (element.rid, element.eid)
     return telemetry.ClaimLost(queue=queue, rid=rid, eid=eid, count=count)
 
 
 def in_doubt(queue: str, element: Element) -> telemetry.InDoubt:
-    """Returns what to tell of a commit whose answer was lost."""
+    """Returns the event for a commit whose answer was lost."""
     return telemetry.InDoubt(
         queue=queue, rid=element.rid, eid=element.eid, attempt=element.aborts + 1
     )
 
 
 def is_conflict(error: BaseException) -> bool:
-    """Returns whether others' locks may be behind an error, whatever a handler wrapped it in."""
+    """Returns whether others' locks may have caused an error, whatever a handler wrapped it in."""
     seen: BaseException | None = error
     for _ in range(CAUSES_MAX):
         if seen is None or getattr(seen, "sqlstate", None) in CONFLICTS:

@@ -1,8 +1,8 @@
 """Where in a handler an execution failed: the traceback that is kept with the attempt.
 
-Used by the server's Program. Frames of onceq are left out, local variables are never looked at.
-What an exception says is in it: the handler chose those words. The source files that it names are
-read.
+Used by the server's Program. Frames of onceq are left out, and local variables are never looked at.
+An exception's own text is included: the handler chose those words. The source files that the
+traceback names are read.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
 
 TRACEBACK_BYTES_MAX: Final = 16_384
 HEAD_BYTES: Final = 4_096
-"""Of one that is too long so much of its beginning is kept, and more of its end."""
+"""How much is kept of the beginning of one that is too long; the rest is its end."""
 GAP: Final = "\n  ... {} bytes are left out here ...\n"
 GAP_BYTES: Final = 64
 CAUSES_MAX: Final = 20
 OURS: Final = os.path.join(os.path.dirname(errors.__file__), "")  # noqa: PTH118, PTH120 # as it stands in frames
 CALLS: Final = (handlers.sync_call.__code__.co_filename, "call")
-"""The file and the name of the functions that call handlers."""
+"""The file of the functions that call handlers, and their name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A traceback. is_handlers: the handler was running, and no request being decoded."""
+    """A traceback. is_handlers: the handler itself was running, not the decoding of a request."""
 
     text: str
     is_handlers: bool
 
 
 def raised(error: BaseException) -> BaseException:
-    """Returns what user's code raised, behind the error that the server was given."""
+    """Returns the user's code's own exception, behind the error that the server was given."""
     found = error
     for _ in range(CAUSES_MAX):
         is_whole = not isinstance(found, errors.HandlerFailed) and any(_foreign(found))
@@ -51,7 +51,7 @@ def raised(error: BaseException) -> BaseException:
 
 
 def traced(error: BaseException) -> Trace | None:
-    """Returns the traceback of what user's code raised; None: none of it was running."""
+    """Returns the traceback of the user's exception; None if no user's code was running."""
     origin = raised(error)
     if not any(_foreign(origin)):
         return None
@@ -59,7 +59,7 @@ def traced(error: BaseException) -> Trace | None:
 
 
 def traceback_of(error: BaseException) -> str:
-    """Returns an error's traceback without frames of onceq, as it can be kept."""
+    """Returns an error's traceback without frames of onceq, in a form that can be kept."""
     try:
         text = shown(error)
     except Exception as second:  # noqa: BLE001 # the server's handler boundary: an exception may do anything
@@ -68,14 +68,14 @@ def traceback_of(error: BaseException) -> str:
 
 
 def shown(error: BaseException, hidden: tuple[str, ...] = ()) -> str:
-    """Returns a traceback without frames of onceq, and of files whose names begin with these."""
+    """Returns a traceback without frames of onceq, or of files whose names begin with `hidden`."""
     whole = traceback.TracebackException.from_exception(error)
     _strip(whole, (OURS, *hidden))
     return "".join(whole.format())
 
 
 def cut(text: str) -> str:
-    """Returns a traceback of at most TRACEBACK_BYTES_MAX bytes: its middle is left out."""
+    """Returns a traceback of at most TRACEBACK_BYTES_MAX bytes, with its middle left out."""
     whole = text.encode()
     if len(whole) <= TRACEBACK_BYTES_MAX:
         return text
@@ -88,7 +88,7 @@ def cut(text: str) -> str:
 
 
 def storable(text: str) -> str:
-    """Returns text that PostgreSQL takes: an exception may say anything, and must be recorded."""
+    """Returns text that PostgreSQL accepts: an exception may say anything, and must be recorded."""
     return text.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
@@ -99,14 +99,14 @@ def _codes(trace: TracebackType | None) -> Iterator[CodeType]:
 
 
 def _foreign(error: BaseException) -> Iterator[bool]:
-    """Yields of each frame that an error passed whether it is none of onceq."""
+    """Yields, for each frame that an error passed, whether it is not onceq's."""
     return (not code.co_filename.startswith(OURS) for code in _codes(error.__traceback__))
 
 
 def _is_handlers(error: BaseException) -> bool:
-    """Returns whether an error passed from a handler into what calls it.
+    """Returns whether an error passed from a handler into the function that calls it.
 
-    What is raised while a request is decoded, or a reply encoded, passes other functions there.
+    Errors while a request is decoded, or a reply encoded, pass through other functions there.
     """
     return any(
         (caller.co_filename, caller.co_name) == CALLS and called.co_filename != CALLS[0]
@@ -115,7 +115,7 @@ def _is_handlers(error: BaseException) -> bool:
 
 
 def _strip(whole: traceback.TracebackException, hidden: tuple[str, ...]) -> None:
-    """Removes the frames of files from an exception and from those behind it."""
+    """Removes the frames of these files from an exception and from those behind it."""
     left = [whole]
     while left:
         one = left.pop()
