@@ -1,6 +1,6 @@
 """One call of a clerk at a time: a second thread or task is refused, and harms nothing.
 
-Used by all clerks. A session has one request after another, so that nothing is gained by a wait.
+Used by all clerks. A session has one request after another, so nothing would be gained by waiting.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _CALLER: Final = "caller"
 
 
 class Alone:
-    """Lets one caller in at a time, as a `with` block, and that one again from within its own call.
+    """A `with` block that lets in one caller at a time; the same caller may enter it again.
 
-    who: returns the caller, a thread or a task. IllegalState: another one's call is under way,
-    which is not touched.
+    who: returns the caller, a thread or a task. IllegalState: another caller's call is under way,
+    and is not touched.
     """
 
     __slots__ = ("_depth", "_inside", "_who")
@@ -31,7 +31,7 @@ class Alone:
 
     def __enter__(self) -> None:
         me = self._who()
-        if self._inside.setdefault(_CALLER, me) != me:  # atomic, and undone if it is cut short
+        if self._inside.setdefault(_CALLER, me) != me:  # atomic, and undone if this is cut short
             raise IllegalState(
                 "one call at a time: another thread or task is in a call of this clerk, which goes "
                 "on untouched; give each its own clerk (`thread=` makes sessions of one client)"

@@ -35,7 +35,7 @@ A = TypeVar("A")
 
 
 class AsyncClerk(Calls[T, R]):
-    """`Clerk`, for asyncio: the same methods, awaited."""
+    """`Clerk` for asyncio: the same methods, awaited."""
 
     _awaits = True
 
@@ -115,7 +115,7 @@ class AsyncClerk(Calls[T, R]):
         caller = await self._callers.driver(connection, self._link.connection)
         reply = await self._run(self._begin(rid, timeout_s), waiting(timeout_s))
         take = self._take(reply.rid, checkpoint)
-        self._session.sure = False  # cut short here, the next life has to look
+        self._session.sure = False  # if this is cut short, the next life must look
         self._caller, self._is_taking = caller, True
         try:
             xid = await caller.perform(take)
@@ -186,7 +186,7 @@ class AsyncClerk(Calls[T, R]):
         *,
         timeout_s: float | None = None,
     ) -> list[Processed[R]]:
-        """See Clerk.process; handler, device and whoever is asked may be awaitable."""
+        """See Clerk.process; the handler, the device and whoever is asked may be awaitable."""
         process = self._process(handler, policy, timeout_s)
         return await self._run(process, waiting(timeout_s))
 

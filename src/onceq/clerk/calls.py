@@ -1,6 +1,6 @@
-"""What Clerk and AsyncClerk have in common: what is known, and what is checked before it is sent.
+"""What Clerk and AsyncClerk share: what they know, and what they check before sending it.
 
-Private to the clerk. A call is checked here and becomes a Program, which either of them runs.
+Private to the clerk. A call is checked here and becomes a Program, which either clerk runs.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ WINDOW_MAX = 100_000
 
 
 class ClerkOptions(TypedDict, total=False):
-    """How a clerk is made, by keyword.
+    """How a clerk is made, as keywords.
 
     thread: of the client (C7); each has a session of its own. window: how many requests may be
-    outstanding or not acknowledged, 1 to 100,000, 1 by default (C6). keep: how many of the replies
-    acknowledged last stay for `rereceive` by rid, 0 to 100,000, none by default.
+    outstanding or not acknowledged, 1 to 100,000, 1 by default (C6). keep: how many of the last
+    acknowledged replies stay for `rereceive` by rid, 0 to 100,000, none by default.
     """
 
     thread: str
@@ -52,7 +52,7 @@ class ClerkOptions(TypedDict, total=False):
 
 
 class Calls(Generic[T, R]):
-    """What both clerks know and check before anything is sent. who: returns who calls."""
+    """What both clerks know and check before anything is sent. who: returns the caller."""
 
     _awaits: ClassVar[bool] = False
 
@@ -92,12 +92,12 @@ class Calls(Generic[T, R]):
 
     @property
     def last_user(self) -> EndUser | None:
-        """The end user of the request sent last, and where they were (C19)."""
+        """The end user of the last request, and where they were (C19)."""
         return self._session.user
 
     @property
     def last_received(self) -> str | None:
-        """The rid of the last reply received with a checkpoint, or acknowledged, r_rid."""
+        """The rid of the last reply received with a checkpoint or acknowledged, r_rid."""
         return self._session.r_rid
 
     @property
@@ -107,31 +107,31 @@ class Calls(Generic[T, R]):
 
     @property
     def was_disconnected(self) -> bool:
-        """Whether the former session had been ended by `disconnect`."""
+        """Whether the former session was ended by `disconnect`."""
         return self._session.was == "disconnected"
 
     @property
     def outstanding(self) -> list[str]:
-        """The rids sent whose replies were not handed out yet, in the order of sending."""
+        """The rids sent whose replies are not handed out yet, in the order of sending."""
         return list(self._session.outstanding)
 
     @property
     def unacknowledged(self) -> list[str]:
-        """The rids whose replies were handed out and not acknowledged."""
+        """The rids whose replies are handed out but not acknowledged."""
         return list(self._session.received)
 
     @property
     def room(self) -> int:
-        """How many requests may be sent now, until some are received and acknowledged (C6)."""
+        """How many requests may be sent now, before any is received and acknowledged (C6)."""
         return max(0, self._session.window - program.in_window(self._session))
 
     def _settled(self, then: Program[A]) -> Program[A]:
         return transactions.settled(self._session, then)
 
     def _refuse_open(self) -> None:
-        """Refuses to wait for this client's own transaction, which would be for ever.
+        """Refuses to wait for this client's own transaction: it would wait for ever.
 
-        Also after a receive in it that was cut short, of which it is not known whether it took.
+        It also refuses if a receive in it was cut short, which may have taken the reply.
         """
         has_taken = self._is_taking or self._session.taken is not None
         if not has_taken or self._caller is None:

@@ -44,7 +44,8 @@ class Clerk(Calls[T, R]):
 
     One call at a time: a second thread is refused, and changes nothing. Every method raises Fenced
     when a newer life of this registrant has connected, IllegalState when the client's state forbids
-    it, InDoubt when the answer to a commit was lost: then `connect()` tells. Source: BHM90 3.
+    the call, InDoubt when the answer to a commit was lost: then `connect()` tells the outcome.
+    Source: BHM90 3.
     """
 
     def __init__(
@@ -57,8 +58,8 @@ class Clerk(Calls[T, R]):
     def connect(self, *, timeout_s: float | None = None) -> Self:
         """Begins a new life, on a new connection if the old one broke; fences the former life.
 
-        timeout_s: when it gives up, CannotConnect or InDoubt; a host that is silent, after 2 s at
-        least. None: when TCP does, and after `connect_timeout`.
+        timeout_s: when to give up, with CannotConnect or InDoubt; at least 2 s for a host that is
+        silent. None: when TCP gives up, and after `connect_timeout`.
         """
         with self._alone:
             self._refuse_open()
@@ -86,9 +87,9 @@ class Clerk(Calls[T, R]):
     ) -> Sent:
         """Sends a request; request and rid are stable when it returns (G6).
 
-        rid: 1 to 200 bytes, never used before with other content (RidReused). timeout_s: when it
-        gives up, InDoubt; None: when TCP does. attributes: see RequestAttributes. Sending
-        acknowledges the reply before (C17). Raises QueueNotFound, QueueStopped, TooLarge,
+        rid: 1 to 200 bytes, never used before with other content (RidReused). timeout_s: when to
+        give up, with InDoubt; None: when TCP does. attributes: see RequestAttributes. Sending
+        acknowledges the previous reply (C17). Raises QueueNotFound, QueueStopped, TooLarge,
         InvalidValue: nothing happened.
         """
         patience = within(check_timeout(timeout_s))
@@ -100,13 +101,13 @@ class Clerk(Calls[T, R]):
         It returns as soon as the request is on its way, so the caller waits for one commit less. If
         this process or the connection then dies, the request may be lost. In that case no reply
         comes, `receive` raises ReceiveTimeout or the error that `send` would have raised, and
-        `connect` shows whether the request arrived. Any later call of this clerk first reads the
+        `connect` shows whether the request arrived. The next call of this clerk first reads the
         answer. Source: BHM90 5.
         """
         self._run(self._send_one_way(rid, request, attributes))
 
     def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
-        """Sends (rid, request) pairs in one transaction: then all are stable, or none."""
+        """Sends (rid, request) pairs in one transaction: either all become stable, or none."""
         return self._run(self._send_many(requests))
 
     def receive(
@@ -118,13 +119,13 @@ class Clerk(Calls[T, R]):
         connection: Any = None,
         on_timeout: Callable[[ReceiveTimeout], bool | None] | None = None,
     ) -> Reply[R]:
-        """Returns the next reply, or that to `rid`. Without timeout_s it waits for ever.
+        """Returns the next reply, or the reply to `rid`. Without timeout_s it waits for ever.
 
         checkpoint: at most 64 KiB, stable together with the reply's rid before this returns.
         connection: psycopg's, SQLAlchemy's or Django's, to the same database (InvalidValue); the
         reply is received, with the checkpoint, if and only if the transaction there commits (C15).
-        After a rollback it comes again. When that happens as often as the abort limit of the reply
-        queue allows, the reply is held, and ReplyHeld is raised once.
+        After a rollback it comes again. After as many rollbacks as the abort limit of the reply
+        queue, the reply is held, and ReplyHeld is raised once.
         on_timeout: called when no reply came in time; it may use this clerk, and returns True to
         wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
         """
@@ -147,7 +148,7 @@ class Clerk(Calls[T, R]):
         caller = self._callers.driver(connection, self._link.connection)
         reply = self._run(self._begin(rid, timeout_s), waiting(timeout_s))
         take = self._take(reply.rid, checkpoint)
-        self._session.sure = False  # cut short here, the next life has to look
+        self._session.sure = False  # if this is cut short, the next life must look
         self._caller, self._is_taking = caller, True
         try:
             xid = caller.perform(take)
@@ -162,7 +163,7 @@ class Clerk(Calls[T, R]):
     def receive_many(
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
-        """Returns the replies that wait, at least one and at most `limit` (C6)."""
+        """Returns the replies that are waiting, at least one and at most `limit` (C6)."""
         receive = self._receive(checkpoint, timeout_s, None, limit)
         return self._run(receive, waiting(timeout_s))
 
@@ -176,12 +177,12 @@ class Clerk(Calls[T, R]):
         """Sends (rid, request) pairs, up to the window ahead, and yields replies as they come (C6).
 
         A reply is acknowledged some time after the loop has come back for the next one. Replies not
-        acknowledged come again after a crash, or from the next `stream`, and so do replies that
-        were outstanding before. After a crash, connect, and give the requests after `last_sent`, or
-        all of them again: those done and acknowledged before yield nothing.
+        acknowledged come again after a crash, or from the next `stream`, and so do replies to
+        earlier outstanding requests. After a crash, connect, and give it the requests after
+        `last_sent`, or all of them again: those already done and acknowledged yield nothing.
         Memory holds the rids of the window, and at most 1,000 requests and 100 replies. requests:
         read whenever there is room; reading may block. timeout_s, on_timeout: as for `receive`, for
-        each wait; after ReceiveTimeout, or any other error, stream again, from `last_sent` on.
+        each wait. After ReceiveTimeout or any other error, stream again from `last_sent` on.
         """
         self._check_on_timeout(on_timeout)
         return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
@@ -206,8 +207,8 @@ class Clerk(Calls[T, R]):
     def rereceive(self, rid: str | None = None) -> Reply[R]:
         """Returns the reply of the last receive again, identical (G5).
 
-        rid: that reply instead: received and not acknowledged, or one of the last `keep` that were.
-        ReplyGone: it is not kept any more.
+        rid: that reply instead, if it is received but not acknowledged, or one of the last `keep`
+        acknowledged ones. ReplyGone: it is no longer kept.
         """
         return self._run(self._rereceive(rid))
 
@@ -230,12 +231,12 @@ class Clerk(Calls[T, R]):
         *,
         timeout_s: float | None = None,
     ) -> list[Processed[R]]:
-        """Calls `handler` with each reply that is outstanding, and returns what each came to.
+        """Calls `handler` with each outstanding reply, and returns what became of each.
 
         First the policy settles the reply whose processing was cut short, by the end of a former
-        life or by an exception of the handler. If nothing is in doubt and nothing outstanding, it
+        life or by an exception of the handler. If nothing is in doubt or outstanding, this
         returns an empty list. timeout_s: for each reply; None waits for ever. Raises what the
-        handler raises, ReceiveTimeout, ReplyGone; call it again. Source: BHM90 3, CSEP 9.2.
+        handler raises, ReceiveTimeout or ReplyGone; call it again. Source: BHM90 3, CSEP 9.2.
         """
         process = self._process(handler, policy, timeout_s)
         return self._run(process, waiting(timeout_s))
@@ -245,20 +246,20 @@ class Clerk(Calls[T, R]):
         return self._run(self._acknowledge(rids, checkpoint))
 
     def where(self, rid: str | None = None) -> Whereabouts | None:
-        """Returns where a request is, the last one without rid; None: it was never sent (C9)."""
+        """Returns where a request is; without rid, the last one. None: it was never sent (C9)."""
         return self._run(self._where(rid))
 
     def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
-        """Enqueues an alert for each request, or that one, without a reply for late_s (C9).
+        """Enqueues an alert for each request (or just `rid`) without a reply after late_s (C9).
 
         Each request is alerted once, however often and by whomever this is called, as long as
         history is kept. The alert is JSON with client, thread, rid, eid, queue and sent_at. Returns
-        the rids alerted by this call. QueueNotFound, QueueStopped.
+        the rids that this call alerted. QueueNotFound, QueueStopped.
         """
         return self._run(self._alert_late(queue, late_s, rid))
 
     def threads(self) -> list[ThreadTags]:
-        """Returns the tags of every thread of this client, by thread; it fences none (C7)."""
+        """Returns the tags of every thread of this client, by thread; it fences nobody (C7)."""
         return self._run(self._threads())
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
@@ -274,9 +275,9 @@ class Clerk(Calls[T, R]):
     ) -> Recovery:
         """Returns where the last request stands, A to E, what that rests on and what to do.
 
-        rid: the request that the client last meant to send, if it knows; acknowledged: it knows
-        that this send had returned. by: what may be looked at; the "reply queue" alone cannot tell
-        A, B and D apart, "history" needs the rid. Source: BN09 4.3.
+        rid: the request that the client last meant to send, if it knows. acknowledged: it knows
+        that this send returned. by: what may be looked at; the "reply queue" alone cannot tell
+        A, B and D apart, and "history" needs the rid. Source: BN09 4.3.
         """
         return self._run(self._recover(rid, acknowledged=acknowledged, by=by))
 

@@ -1,4 +1,4 @@
-"""Testable devices: what a client outputs to, and can ask afterwards whether it did (spec C8).
+"""Testable devices: a client outputs to one, and can ask afterwards whether it did (spec C8).
 
 A protocol, implemented by the client's own printers, dispensers and files.
 Source: BHM90 3; CSEP 9.2, testable operations.
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class Device(Protocol):
-    """A device whose state tells whether an output took place: the number of its next ticket, say.
+    """A device whose state tells whether an output took place, such as its next ticket's number.
 
-    Each output changes the state, whole or not at all, to one that it never had before. From the
-    moment at which the state is read until the output, nobody else may use the device.
+    Each output changes the state, completely or not at all, to one that it never had before.
+    Nobody else may use the device between the reading of its state and the output.
     """
 
     def state(self) -> bytes | Awaitable[bytes]:
-        """Returns the state, as it is now: at most 64 KiB. Awaited by AsyncClerk only."""
+        """Returns the state as it is now: at most 64 KiB. Only AsyncClerk awaits it."""
         ...

@@ -1,7 +1,7 @@
-"""What becomes of a reply of which its client cannot say whether it was processed (spec C14).
+"""What becomes of a reply when its client cannot say whether it was processed (spec C14).
 
-A table: a row a policy. Given to `Clerk.process`; see `docs/exactly-once-output.md`. A policy does
-nothing by itself: what it asks of the client's devices and people are Ops (`Act`).
+A table: one row for each policy. Given to `Clerk.process`; see `docs/exactly-once-output.md`. A
+policy does nothing by itself: what it asks of the client's devices and people are Ops (`Act`).
 Source: BHM90 3; CSEP 9.2, non-undoable operations.
 """
 
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Settled(enum.Enum):
-    """What a reply came to, when `process` has settled it.
+    """What became of a reply once `process` has settled it.
 
     PROCESSED: the handler has returned, in this call. BEFORE: an earlier attempt had processed it.
     SKIPPED: an earlier attempt had begun, and nobody will ever know how far it came.
@@ -39,7 +39,7 @@ class Settled(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Processed(Generic[R]):
-    """A reply that needs nothing more, and what it came to."""
+    """A reply that needs nothing more, and what became of it."""
 
     reply: Reply[R]
     settled: Settled
@@ -49,10 +49,10 @@ class Processed(Generic[R]):
 class Rule:
     """A row of the table.
 
-    mark: what is made stable before processing begins, as the checkpoint; None: nothing is.
-    frees: the reply is acknowledged as soon as it is processed; else the next send does that.
-    again: whether a reply in doubt is to be processed (policy, reply, checkpoint).
-    otherwise: what it came to when it is not.
+    mark: what is made stable as the checkpoint before processing begins; None: nothing.
+    frees: the reply is acknowledged as soon as it is processed; otherwise the next send does that.
+    again: whether to process a reply in doubt (policy, reply, checkpoint).
+    otherwise: what became of it if not.
     """
 
     mark: Callable[[ReplyPolicy], ops.Program[bytes]] | None
@@ -101,15 +101,15 @@ RULES: dict[str, Rule] = {
     "ask": Rule(mark=_begun, frees=True, again=_told),
     "skip": Rule(mark=_begun, frees=False, again=_not_again, otherwise=Settled.SKIPPED),
 }
-"""Policy to what it does. `test` frees nothing: its device can be asked, however late."""
+"""What each policy does. `test` frees nothing: its device can be asked, however late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyPolicy:
-    """What a client does with a reply that it may have processed already: one of five.
+    """What a client does with a reply that it may already have processed: one of five policies.
 
-    Made by the methods below. A client that comes back must come back with the policy that it died
-    with. act: what is asked of the client's side. late: the device is read after the receive.
+    Made by the methods below. A client that comes back must use the policy that it died with.
+    act: what is asked of the client's side. late: the device is read after the receive.
     """
 
     name: str
@@ -128,7 +128,7 @@ class ReplyPolicy:
 
     @classmethod
     def repeat(cls) -> Self:
-        """Processes it again: at least once. For outputs that bear the rid, or are idempotent."""
+        """Processes it again: at least once. For outputs that carry the rid, or are idempotent."""
         return cls(name="repeat")
 
     @classmethod
@@ -141,22 +141,23 @@ class ReplyPolicy:
 
     @classmethod
     def test(cls, device: Device, *, late: bool = False) -> Self:
-        """Asks the device: it is processed once and only once (C8).
+        """Asks the device: the reply is processed once and only once (C8).
 
-        late: reads the device after the reply has come, and logs that with a round trip of its
-        own: for a device that others use while the client waits. Else before, with the receive.
+        late: reads the device after the reply has come, and logs its state in a round trip of its
+        own: for a device that others use while the client waits. Otherwise it is read before, and
+        logged with the receive.
         """
         state = _callable("device.state", getattr(device, "state", None))
         return cls(name="test", act=state, late=names.check_flag("late", late))
 
     @classmethod
     def ask(cls, was_processed: Callable[[Reply[Any]], object]) -> Self:
-        """Asks `was_processed`, a person or a program, with it; processes it if that says False."""
+        """Asks `was_processed`, a person or program, about it; processes it if that says False."""
         return cls(name="ask", act=_callable("was_processed", was_processed))
 
     @classmethod
     def skip(cls) -> Self:
-        """Leaves it: at most once. A reply whose processing was cut short is not processed."""
+        """Skips it: at most once. A reply whose processing was cut short is never processed."""
         return cls(name="skip")
 
 

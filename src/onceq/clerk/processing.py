@@ -1,7 +1,7 @@
 """The reply-processing loop as a Program: receive, process, and settle what was cut short.
 
-Run by Clerk and AsyncClerk. Between any two of its Ops the client may die: then the next life's
-connect tells which reply had been begun, and the policy what becomes of it.
+Run by Clerk and AsyncClerk. The client may die between any two of its Ops. The next life's
+connect then tells which reply had been begun, and the policy says what becomes of it.
 Source: BHM90 figure 2; CSEP 9.2, recovery procedure for state C.
 """
 
@@ -31,7 +31,7 @@ def process(
     policy: ReplyPolicy,
     timeout_s: float | None,
 ) -> ops.Program[list[Processed[R]]]:
-    """Settles the reply in doubt, if there is one, then processes each that is outstanding."""
+    """Settles the reply in doubt, if there is one, then processes each outstanding one."""
     settled: list[Processed[R]] = []
     if session.unsettled in session.received:
         settled.append((yield from _resume(session, handler, policy)))
@@ -55,7 +55,7 @@ def _resume(
 def _next(
     session: Session[T, R], policy: ReplyPolicy, timeout_s: float | None
 ) -> ops.Program[Reply[R]]:
-    """Receives the next reply, marked where the policy needs that."""
+    """Receives the next reply, marked if the policy needs that."""
     mark, late = policy.rule.mark, policy.late
     ckpt = None if mark is None or late else (yield from mark(policy))
     (reply,) = yield from receiving.receive(
@@ -67,9 +67,9 @@ def _next(
 
 
 def _log(session: Session[Any, Any], rid: str, mark: ops.Program[bytes]) -> ops.Program[None]:
-    """Makes stable that the processing of this reply begins, and the device's state before it.
+    """Records durably that processing of this reply begins, with the device's state before it.
 
-    Cut short, by a device that cannot be read or otherwise, it leaves the reply outstanding.
+    If that is cut short, by a device that cannot be read or otherwise, the reply stays outstanding.
     """
     is_logged = False
     try:

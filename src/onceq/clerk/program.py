@@ -30,10 +30,10 @@ NOT_KNOWN = UUID(int=0)
 
 
 def connect(session: Session[T, R]) -> ops.Program[None]:
-    """Begins a new life of the registrant, and takes up where the former had come to."""
+    """Begins a new life of the registrant, and continues where the former one stopped."""
     if session.posted is not None:
         session.posted = None
-        with contextlib.suppress(errors.OnceqError):  # what became of it is what connect says
+        with contextlib.suppress(errors.OnceqError):  # connect tells what became of it
             yield from ops.Posted()
     session.sure = False
     found = yield from ops.Connect(name=session.name, thread=session.thread, keep=session.keep)
@@ -47,7 +47,7 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     session.user = yield from ask(session, user)
     kept = [one.rid for one in waiting if one.replied and one.rid == found.r_rid]
     session.received, session.seen = dict.fromkeys(kept), 0
-    session.beyond = dict.fromkeys(kept, SEQ_MAX)  # where it is is not known
+    session.beyond = dict.fromkeys(kept, SEQ_MAX)  # its place is not known
     session.outstanding = {one.rid: None for one in waiting if one.rid not in session.received}
     session.state = client_state.resumed(
         found.s_rid, found.r_rid, disconnected=found.was == "disconnected"
@@ -63,12 +63,12 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
 
 
 def _acknowledged(session: Session[Any, Any]) -> list[str]:
-    """What a send acknowledges: with one outstanding, the reply before it (C17)."""
+    """What a send acknowledges: if requests go one at a time, the reply before it (C17)."""
     return list(session.received) if session.window == 1 else []
 
 
 def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops.Sent]) -> None:
-    """Takes note of sends that are stable."""
+    """Notes that sends are stable."""
     acknowledged = session.handed_out_last if session.window == 1 else None
     if acknowledged is not None and answers[0].state == "new":
         session.ckpt = session.ckpt if acknowledged == session.r_rid else None
@@ -88,7 +88,7 @@ def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops
 
 
 def in_window(session: Session[Any, Any]) -> int:
-    """Returns how many requests count against the window: a send frees the one before, or none."""
+    """Returns how many requests count against the window; with a window of 1, a send frees one."""
     return len(session.outstanding) + (len(session.received) if session.window > 1 else 0)
 
 
@@ -117,7 +117,7 @@ def send(
 ) -> ops.Program[ops.Sent]:
     """Sends a request; when it returns, request and rid are stable (G6).
 
-    own_transaction: False where it joins one, and is stable when that commits.
+    own_transaction: False if it joins another transaction, and is stable when that commits.
     """
     following = _may_send(session, 1)
     yield from settle(session)
@@ -158,13 +158,13 @@ def _send_op(
 def send_one_way(
     session: Session[T, R], rid: str, body: bytes, attributes: SendAttributes
 ) -> ops.Program[None]:
-    """Gives a request to the connection; whether it is stable is known at the next call (C2).
+    """Gives a request to the connection; the next call tells whether it is stable (C2).
 
     Source: BHM90 5.
     """
     following = _may_send(session, 1)
     yield from settle(session)
-    # Nobody rings before the answer is read: whoever sleeps is notified by the transaction itself.
+    # Nobody rings before the answer is read: the transaction itself notifies sleepers.
     op = _send_op(session, rid, body, attributes, own_transaction=False)
     posted = Posted(rid, dict(session.received), session.r_rid, session.ckpt)
     yield from perform(session, ops.Post(send=op))
@@ -203,7 +203,7 @@ def send_many(
 
 
 def disconnect(session: Session[Any, Any]) -> ops.Program[None]:
-    """Ends the session; a tombstone remains, so that no rid of it ever runs again."""
+    """Ends the session; a tombstone remains, so that none of its rids ever runs again."""
     following = check(session, Call.DISCONNECT)
     r_rid = session.handed_out_last or session.r_rid
     yield from perform(

@@ -1,6 +1,6 @@
 """The clerk's Programs about replies: receive, rereceive, acknowledge.
 
-Run as those of `onceq.clerk.program` are. A reply stays with the queue manager until the client
+Run like those of `onceq.clerk.program`. A reply stays with the queue manager until the client
 has acknowledged it. Source: BHM90 figure 5; spec C1, C6.
 """
 
@@ -23,13 +23,13 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 EXPIRY_LEAST_S = 0.02
-"""What is being claimed just now may not expire, and must not be waited for without a pause."""
+"""A request just being claimed may not expire, so it must not be waited for without a pause."""
 FEW = 100
 SOON = 4
-"""How many replies may be handed out and not acknowledged before all of them are looked past, and
-then when they are: as a call begins, and after so many waits, which are long from then on."""
+"""Up to FEW replies that are handed out but not acknowledged, every look leaves out all of them.
+Beyond that, only a call's first look does, and those from wait SOON on, when waits are long."""
 SETTLED = {"reply": 1, "receive": 3}
-"""After so many waits of a kind it asks when the next request expires."""
+"""After this many waits of a kind, a receive asks when the next request expires."""
 
 
 def receive(
@@ -52,7 +52,7 @@ def receive(
     found: list[Element] = []
     look_once = partial(_look, session, look, by_rid=rid is not None)
     key = "reply" if session.rings and timeout_s != 0 else "receive"
-    session.rings = False  # once: what rings during another wait is not heard again
+    session.rings = False  # only once: a ring during another wait is not heard again
     if key == "receive":
         found = yield from _look(
             session, look, sleep=timeout_s != 0, turn=0, by_rid=rid is not None
@@ -78,7 +78,7 @@ def receive(
 
 
 def _until_expiry(session: Session[Any, Any]) -> ops.Program[float | None]:
-    """Returns in how many seconds the next request expires, as its reply is then made by a look."""
+    """Returns in how many seconds the next request expires; the next look then makes its reply."""
     op = ops.NextExpiry(registrant_id=session.registrant_id, epoch=session.epoch)
     left_s = yield from perform(session, op)
     return None if left_s is None else max(left_s, EXPIRY_LEAST_S)
@@ -105,12 +105,13 @@ def _look(
 ) -> ops.Program[list[Element]]:
     """Looks for replies; a session that finds some wakes, or does not fall asleep.
 
-    Behind those handed out already first: the list of what to leave out is short there. What
-    committed late is before them. Where the whole list is long, that is looked for at first and
-    from turn `SOON` on. turn: how often this receive has waited. by_rid: it asks for one.
+    It looks first behind those already handed out, where the list of what to leave out is short.
+    A reply that committed late may be before them. If the whole list is long, that is searched for
+    only at first and from turn `SOON` on. turn: how often this receive has waited. by_rid: it asks
+    for one rid.
     """
     yield from settle(session)
-    # After an error it counts as awake: to be rung in vain is harmless, to wake twice is not.
+    # After an error it counts as awake: a useless ring is harmless, waking twice is not.
     asleep, session.asleep = session.asleep, False
     many = not by_rid and session.seen > 0 and len(session.received) > FEW
     found: list[Element] = []
@@ -128,7 +129,7 @@ def _look(
 
 
 def _hand_out(session: Session[Any, Any], found: list[Element], *, in_order: bool) -> None:
-    """Takes note of replies that are handed out."""
+    """Notes that replies are handed out."""
     for element in found:
         session.outstanding.pop(element.rid, None)
         session.received[element.rid] = None
@@ -140,7 +141,7 @@ def _hand_out(session: Session[Any, Any], found: list[Element], *, in_order: boo
 
 
 def _refuse_gone(session: Session[Any, Any], rid: str | None) -> ops.Program[None]:
-    """ReplyGone: of a request sent again that had been done, and its reply acknowledged."""
+    """ReplyGone: for a request sent again after it was done and its reply acknowledged."""
     gone = rid if rid in session.gone else None
     if rid is None and session.gone and not session.outstanding:
         gone = session.gone[0]
@@ -156,13 +157,13 @@ def _refuse_gone(session: Session[Any, Any], rid: str | None) -> ops.Program[Non
 
 
 def arrived(session: Session[Any, Any]) -> None:
-    """Takes note that nothing is outstanding any more, when that is so."""
+    """Notes that nothing is outstanding any more, if that is so."""
     if not session.outstanding and not session.gone:
         session.state = client_state.after(session.state, Call.REPLY_ARRIVED)
 
 
 def take_back(session: Session[Any, Any], rid: str) -> None:
-    """Counts a reply as not handed out, before all others: nothing was done with it that lasts."""
+    """Counts a reply as not handed out, before all others: nothing lasting was done with it."""
     session.received.pop(rid, None)
     session.beyond.pop(rid, None)
     session.outstanding = {rid: None, **session.outstanding}
@@ -172,9 +173,9 @@ def take_back(session: Session[Any, Any], rid: str) -> None:
 def rereceive(session: Session[T, R], rid: str | None = None) -> ops.Program[Reply[R]]:
     """Returns the reply that the last receive returned, identical, any number of times (G5).
 
-    rid: that reply instead, if it was received and not acknowledged, or is one of those kept.
-    With others outstanding too (C6): what was received with a checkpoint by a former life, which
-    may have died before it had the reply, would otherwise be handed out to nobody.
+    rid: that reply instead, if it is received but not acknowledged, or one of those kept.
+    Also while others are outstanding (C6): a former life may have died before it had a reply that
+    it received with a checkpoint, and otherwise nobody would be handed that reply.
     """
     kept = session.state is ClientState.REQ_SENT and session.received
     call = Call.RERECEIVE_KEPT if kept else Call.RERECEIVE
@@ -186,7 +187,7 @@ def rereceive(session: Session[T, R], rid: str | None = None) -> ops.Program[Rep
 
 
 def reread(session: Session[T, R], rid: str) -> ops.Program[Reply[R]]:
-    """Reads a reply that was handed out before. ReplyGone."""
+    """Reads a reply that was already handed out. ReplyGone."""
     found = yield from ask(session, receive_op(session, rid=rid, skip=[]))
     if not found:
         raise errors.ReplyGone(rid, "done", "its reply was acknowledged and is not kept", 0)
@@ -198,8 +199,8 @@ def acknowledge(
 ) -> ops.Program[int]:
     """Frees replies that the client has recorded (C6); returns how many were still kept.
 
-    The last counts as received last; without a checkpoint, one that is kept or freed here and was
-    received with a checkpoint still does (G6).
+    The last one counts as received last. Without a checkpoint, a reply kept or freed here that was
+    received with a checkpoint still keeps that place (G6).
     """
     following = check(session, Call.ACKNOWLEDGE)
     unknown = [rid for rid in rids if rid not in session.received]

@@ -1,7 +1,7 @@
-"""The clerk's recovery as a Program: in which of the states A to E the last request is.
+"""The clerk's recovery as a Program: which of the states A to E the last request is in.
 
-Run by Clerk, AsyncClerk and anything else with a Driver. It only reads. Which state follows from
-what is seen is a table, `onceq.model.recovery`. Source: BN09 4.3.
+Run by Clerk, AsyncClerk and anything else with a Driver. It only reads. A table says which state
+follows from what is seen: `onceq.model.recovery`. Source: BN09 4.3.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from onceq.clerk.session import Session
 
 THREADS_SEEN = 100_000
-"""How many places of one rid are looked at: its threads may all have sent it."""
+"""How many places of one rid are looked at: all its threads may have sent it."""
 
 Basis: TypeAlias = Literal["session", "reply queue", "history"]
-"""What may be looked at: the persistent session (and, for a rid that it does not have, history);
-the reply queue alone; or, for the rid that is given, history whatever the session says."""
+"""What may be looked at: the persistent session (and history, for a rid that it does not have);
+the reply queue alone; or history for the given rid, whatever the session says."""
 
 BASES: Final = get_args(Basis)
 
@@ -33,8 +33,8 @@ def recover(
 ) -> ops.Program[client_state.Recovery]:
     """Returns where the last request stands: A to E (C3; Source: BN09 4.3).
 
-    rid: the request that the client last meant to send, when it knows. acknowledged: it knows
-    that the send had returned.
+    rid: the request that the client last meant to send, if it knows. acknowledged: it knows
+    that the send returned.
     """
     op = ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
     waiting = yield from ask(session, op)
@@ -54,19 +54,19 @@ def recover(
 def found(
     letter: str, session: Session[Any, Any], why: str, *, rid: str | None, request: Any = None
 ) -> client_state.Recovery:
-    """Returns a state as the client gets it."""
+    """Returns a state in the form that the client gets."""
     kind, next_step = client_state.STATES[letter]
     return kind(rid=rid, ckpt=session.ckpt, rests_on=why, next_step=next_step, request=request)
 
 
 def looked_up(session: Session[Any, Any], rid: str) -> ops.Program[Place]:
-    """Returns where the repository has a rid, by queues and history."""
+    """Returns where the repository has a rid, according to its queues and history."""
     known = yield from ops.LookUp(rid=rid, registrant=session.name, limit=THREADS_SEEN)
     return place_of({one.state for one in known if one.thread == session.thread})
 
 
 def tags_of(session: Session[Any, Any], waiting: Sequence[ops.OutstandingRequest]) -> Tags:
-    """Returns what the registration says, with what waits now: in which state the last send is."""
+    """Returns what the registration says, with the state of the last send from what waits now."""
     last = [one for one in waiting if one.rid == session.s_rid]
     session.s_state = ("reply" if last[0].replied else "request") if last else "done"
     return Tags(

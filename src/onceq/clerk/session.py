@@ -1,6 +1,6 @@
 """What a clerk knows of its session, and the replies that it hands out.
 
-Used by the clerk's Programs, which alone change a session, each after the answer that says so.
+Used by the clerk's Programs. Only they change a session, each after the answer that justifies it.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ RAISED: dict[RequestOutcome, type[errors.ReplyError]] = {
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[R]):
-    """A reply: to which rid, how the request ended, and its value.
+    """A reply: the rid it answers, how the request ended, and its value.
 
-    attempts: executions that counted, the last included. end_user: as it was sent with the request.
+    attempts: executions that counted, the last included. end_user: as sent with the request.
     `value` raises RequestFailed, Cancelled or Expired when that is how the request ended.
     """
 
@@ -60,7 +60,7 @@ class Reply(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A one-way send: its rid, and what the session said before of replies."""
+    """A one-way send: its rid, and what the session said of replies before it."""
 
     rid: str
     received: dict[str, None]
@@ -70,21 +70,21 @@ class Posted:
 
 @dataclass(slots=True, kw_only=True)
 class Session(Generic[T, R]):
-    """What a clerk knows of its session. Changed by the Programs only, after the answer.
+    """What a clerk knows of its session. Only Programs change it, after the answer.
 
     window: how many requests may be outstanding. keep: how many replies stay with the queue
-    manager after their acknowledgement. outstanding: sent, no reply handed out yet. received:
-    replies handed out and not acknowledged, in that order. seen: the greatest seq of those handed
-    out in the order of their seqs; beyond: the seqs of those handed out by rid behind it. gone:
-    sent before, reply no longer kept.
-    asleep: registered, on its connection, as one to be rung when a reply comes. rings: it was so
-    before the request sent last was committed, so that its reply finds it asleep, and rings.
-    user: the end user of the request sent last.
-    taken: of the reply that a transaction of the client's has received: rid, xid, checkpoint.
-    unsettled: of the reply whose processing had begun when this life, or the former, was cut short.
-    sure: False after an operation whose effect is unknown, until the next connect. fenced: what
-    said that a newer life has connected, after which this one may do nothing. posted: a one-way
-    send whose answer was not read yet; the session is as if it were stable.
+    manager after they are acknowledged. outstanding: sent, and no reply handed out yet. received:
+    replies handed out but not acknowledged, in that order. seen: the greatest seq among replies
+    handed out in the order of their seqs. beyond: the seqs of later ones, handed out by rid. gone:
+    sent before, and the reply is no longer kept.
+    asleep: registered, on its connection, to be rung when a reply comes. rings: it was asleep
+    before the last request committed, so that the reply finds it asleep and rings.
+    user: the end user of the last request.
+    taken: the reply that a transaction of the client's own has received: rid, xid, checkpoint.
+    unsettled: the reply being processed when this life, or the former one, was cut short.
+    sure: False after an operation whose effect is unknown, until the next connect. fenced: the
+    error that told of a newer life, after which this life may do nothing. posted: a one-way
+    send whose answer has not been read; the session assumes that it is stable.
     """
 
     name: str
@@ -117,21 +117,21 @@ class Session(Generic[T, R]):
 
     @property
     def handed_out_last(self) -> str | None:
-        """The rid of the reply handed out last, of those not acknowledged."""
+        """The rid of the last reply handed out, among those not acknowledged."""
         return next(reversed(self.received), None)
 
 
 def settle(session: Session[Any, Any]) -> ops.Program[None]:
-    """Reads the answer of a one-way send, if one is under way; raises what the send raises.
+    """Reads the answer to a one-way send, if one is under way; raises what the send raises.
 
-    Then the session is unsure: only a new connect tells what it had come to before.
+    After an error the session is unsure: only a new connect tells where it stands.
     """
     if session.posted is None:
         return
     posted, session.posted = session.posted, None
     session.sure = False
     answer = yield from _noted(session, ops.Posted())
-    if answer.state != "new":  # as of a send, only later: nothing was acknowledged
+    if answer.state != "new":  # as after a send, only later: nothing was acknowledged
         session.received, session.asleep = posted.received, False
         session.r_rid, session.ckpt = posted.r_rid, posted.ckpt
         session.received.pop(posted.rid, None)
@@ -142,7 +142,7 @@ def settle(session: Session[Any, Any]) -> ops.Program[None]:
 
 
 def ask(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
-    """Performs an operation after what is under way; notes when a newer life has fenced this."""
+    """Performs an operation after what is under way; notes if a newer life has fenced this one."""
     yield from settle(session)
     return (yield from _noted(session, op))
 
@@ -156,7 +156,7 @@ def _noted(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
 
 
 def perform(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
-    """Performs an operation that changes something, and notes when its effect is unknown."""
+    """Performs an operation that changes something; notes if its effect is unknown."""
     yield from settle(session)
     session.sure = False
     try:
@@ -169,7 +169,7 @@ def perform(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
 
 
 def check(session: Session[Any, Any], call: Call) -> ClientState:
-    """Returns the state after a call. IllegalState: the call is not legal now. Fenced: none is."""
+    """Returns the state after a call. IllegalState: not legal now. Fenced: no call is."""
     if session.fenced is not None:
         raise errors.Fenced(str(session.fenced))
     if not session.sure:
@@ -180,7 +180,7 @@ def check(session: Session[Any, Any], call: Call) -> ClientState:
 
 
 def reply_of(session: Session[T, R], element: Element) -> Reply[R]:
-    """Returns an element of the reply queue as the client gets it."""
+    """Returns an element of the reply queue in the form that the client gets."""
     outcome = element.outcome or RequestOutcome.DONE
     return Reply(
         element.rid,

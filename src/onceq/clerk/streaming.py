@@ -1,8 +1,8 @@
 """A stream of requests and their replies, as a Program for each step (spec C6).
 
 Run by `Clerk.stream` and `AsyncClerk.stream`. It sends ahead up to the window, and acknowledges a
-reply when the consumer has come back for another one after it: so what a crash cuts short is
-received again, and is never lost. Source: BHM90 11.
+reply once the consumer has come back for the next one. So whatever a crash cuts short is
+received again, and never lost. Source: BHM90 11.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 SENT_AT_ONCE = 1000
-"""The most requests of one transaction; they are in memory until it has committed."""
+"""The most requests in one transaction; they are in memory until it commits."""
 HANDED_AT_ONCE = 100
-"""The most replies that are in memory."""
+"""The most replies in memory."""
 
 
 class Stream(Generic[R]):
-    """One pass over requests, (rid, body) each. timeout_s: of each wait for a reply."""
+    """One pass over requests, each a (rid, body). timeout_s: of each wait for a reply."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Stream(Generic[R]):
     def step(self) -> ops.Program[list[Reply[R]]]:
         """Returns the next replies; none when all were sent, received and acknowledged.
 
-        Whatever it returned before has been processed: it is acknowledged. ReceiveTimeout: nothing
+        What it returned before counts as processed, and is acknowledged. ReceiveTimeout: nothing
         is lost, and another step waits on.
         """
         session = self._session
@@ -77,7 +77,7 @@ class Stream(Generic[R]):
                     raise
 
     def _begin(self) -> None:
-        """What was handed out and is not acknowledged is handed out again."""
+        """What was handed out but not acknowledged is handed out again."""
         session = self._session
         check(session, Call.WATCH)
         if session.received:
@@ -90,7 +90,7 @@ class Stream(Generic[R]):
         return self._session.window - program.in_window(self._session)
 
     def _acknowledge(self, *, everything: bool) -> ops.Program[None]:
-        """Half a window at a time: each costs a commit. With a window of 1, the next send's."""
+        """Half a window at a time: each costs a commit. With a window of 1 the next send does."""
         session = self._session
         rids = list(session.received)
         due = everything or (session.window > 1 and 2 * len(rids) >= session.window)
@@ -100,7 +100,7 @@ class Stream(Generic[R]):
     def _send_ahead(self) -> ops.Program[int]:
         """Sends what there is room for, in one transaction; returns how many requests it took.
 
-        A rid that was done and acknowledged before, by a former life, has no reply any more.
+        A rid that a former life got done and acknowledged no longer has a reply.
         """
         session = self._session
         room = self._room() if session.window > 1 or not session.outstanding else 0

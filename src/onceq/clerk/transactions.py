@@ -1,8 +1,8 @@
 """Replies received in a transaction of the client's own (spec C15), as Programs.
 
 Run by Clerk and AsyncClerk. The clerk's own connection notes that a reply's processing begins, the
-client's connection takes it, and the client's commit is the decision. What became of it is asked
-before the clerk does anything else. Source: BHM90 2, the client's third transaction.
+client's connection takes it, and the client's commit is the decision. The clerk finds out how that
+ended before it does anything else. Source: BHM90 2, the client's third transaction.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def settled(session: Session[Any, Any], then: ops.Program[A]) -> ops.Program[A]:
 def begin(
     session: Session[Any, R], rid: str | None, timeout_s: float | None
 ) -> ops.Program[Reply[R]]:
-    """Receives a reply, the next or that to `rid`, and notes that it is processed. ReplyHeld."""
+    """Receives the next reply, or the one to `rid`, and notes that it is processed. ReplyHeld."""
     if session.taken is not None:
         held = yield from _settle(session)
         if held is not None:
@@ -71,15 +71,15 @@ def take_op(session: Session[Any, Any], rid: str, ckpt: bytes | None) -> ops.Tak
 
 
 def give_back(session: Session[Any, Any], rid: str) -> ops.Program[None]:
-    """Gives back a reply that was begun and that the client's connection did not take."""
+    """Gives back a reply that was begun but that the client's connection did not take."""
     receiving.take_back(session, rid)
     yield from perform(session, _settle_op(session, rid, None, counts=False))
 
 
 def _settle(session: Session[Any, Any]) -> ops.Program[errors.ReplyHeld | None]:
-    """Takes note of how the transaction ended that took a reply. IllegalState: it has not.
+    """Notes how the transaction that took a reply has ended. IllegalState: it has not.
 
-    Returns the error that says so when the reply is held from now on.
+    If the reply is held from now on, returns the error that says so.
     """
     rid, xid, ckpt = session.taken or ("", 0, None)
     fate = yield from perform(session, _settle_op(session, rid, xid))

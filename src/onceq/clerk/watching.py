@@ -1,6 +1,6 @@
 """The clerk's Programs that watch: where a request is, alerts, the tags of threads (spec C7, C9).
 
-Run as those of `onceq.clerk.program` are. They change nothing of the session.
+Run like those of `onceq.clerk.program`. They change nothing in the session.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def where(session: Session[Any, Any], rid: str | None) -> ops.Program[Whereabouts | None]:
-    """Returns where a request is, the last one without a rid; None: it was never sent (C9)."""
+    """Returns where a request is; without a rid, the last one. None: it was never sent (C9)."""
     check(session, Call.WATCH)
     if rid is None and session.s_rid is None:
         return None
@@ -30,7 +30,7 @@ def where(session: Session[Any, Any], rid: str | None) -> ops.Program[Whereabout
 def alert_late(
     session: Session[Any, Any], queue: str, late_s: float, rid: str | None
 ) -> ops.Program[list[str]]:
-    """Enqueues an alert, once, for each request that has had no reply for late_s (C9)."""
+    """Enqueues one alert for each request that has waited late_s without a reply (C9)."""
     check(session, Call.WATCH)
     op = ops.AlertLate(
         registrant_id=session.registrant_id,

@@ -1,7 +1,7 @@
 """What a kind of ledger is: where it keeps its entry, and how that is joined to the repository.
 
-A kind is a value, made by the user: it opens nothing. Its `Answers` are Programs; its `Executor`
-runs their statements, where it has a database of its own. Implemented beside this module.
+A kind is a value that the user makes; making it opens nothing. Its `Answers` are Programs. Its
+`Executor` runs their statements if it has a database of its own. Implemented beside this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Rows: TypeAlias = list[tuple[Any, ...]]
 
 
 class Executor(Protocol):
-    """Runs the statements of a ledger on its database. connection: what the client's work gets."""
+    """Runs the statements of a ledger on its database. connection: for the client's own work."""
 
     @property
     def connection(self) -> Any:
@@ -56,7 +56,7 @@ class AsyncExecutor(Protocol):
 
 
 class Answers(Protocol):
-    """Answers the Ops of `ledger_ops`, each with a Program. One life of one client."""
+    """Answers the Ops of `ledger_ops`, each with a Program. It serves one life of one client."""
 
     def answer(self, op: Op[Any]) -> Program[Any]:
         """Returns the Program that does what the Op says."""
@@ -66,7 +66,7 @@ class Answers(Protocol):
 class Ledger(abc.ABC, Generic[C, A]):
     """A client's own record of its last request; given to `QueueManager.clerk`.
 
-    C, A: what the client's work is given by `transaction`, sync and async.
+    C, A: what `transaction` gives to the client's work, sync and async.
     """
 
     @property
@@ -76,7 +76,7 @@ class Ledger(abc.ABC, Generic[C, A]):
 
     @abc.abstractmethod
     def answers(self) -> Answers:
-        """Returns what answers for one life."""
+        """Returns the Answers for one life."""
 
     @abc.abstractmethod
     def open(self, link: Link) -> Executor:
@@ -97,7 +97,7 @@ def check_ledger(where: str, ledger: object) -> None:
 
 
 def read_entry(where: str, text: str, digest: str) -> Entry:
-    """Returns a ledger's entry. Raises LedgerRefused when it is not what was written."""
+    """Returns a ledger's entry. Raises LedgerRefused if it is not what was written."""
     entry = decode_entry(text, digest)
     if entry is None:
         raise LedgerRefused(
@@ -108,7 +108,7 @@ def read_entry(where: str, text: str, digest: str) -> Entry:
 
 
 def refuse_other_owner(where: str, found: str, wanted: str) -> None:
-    """Raises LedgerRefused when a ledger is another client's, or of another repository."""
+    """Raises LedgerRefused if a ledger belongs to another client or another repository."""
     if found != wanted:
         raise LedgerRefused(
             f"{where} is another client's: it is of {found}, and this client is {wanted}; "

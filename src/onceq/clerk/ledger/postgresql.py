@@ -1,7 +1,7 @@
 """A ledger in PostgreSQL: the repository's own database, or another by two-phase commit.
 
-In its own database the repository's transaction has the ledger, the send and the client's work in
-it. In another, that one prepares, and the repository, which never prepares, decides by its own
+In the repository's database, one transaction holds the ledger, the send and the client's work.
+In another database, that one prepares, and the repository, which never prepares, decides by its own
 commit. Source: BN09 4.3.
 """
 
@@ -49,12 +49,12 @@ _NO_SUCH_GID: Final = "42704"
 class PostgresLedger(Ledger[engine.Connection, engine.AsyncConnection]):
     """A ledger in the table `onceq_ledger` of a PostgreSQL database.
 
-    url: None is the repository's own database: what `transaction` gives is the connection on which
-    the client's work, the send and the ledger are one transaction. Another database, as
-    `onceq.open` takes it, is joined by two-phase commit, and needs max_prepared_transactions above
-    0: whatever a dead life has left prepared there ends when its client connects again, as the
-    repository has decided. The table is made, in the first schema of the search path, when it is
-    not there.
+    url: None is the repository's own database: `transaction` gives the connection on which
+    the client's work, the send and the ledger are one transaction. Another database, given as for
+    `onceq.open`, is joined by two-phase commit, and needs max_prepared_transactions above
+    0. What a dead life left prepared there ends when its client connects again, as the
+    repository has decided. The table is made, in the first schema of the search path, if it does
+    not exist.
     """
 
     def __init__(self, url: str | None = None) -> None:
@@ -80,15 +80,15 @@ class PostgresLedger(Ledger[engine.Connection, engine.AsyncConnection]):
         return await engine.AsyncOwnExecutor.opened(self.url)
 
     def in_doubt(self) -> list[engine.InDoubtTransaction]:
-        """Returns what is prepared in another database and not ended, the oldest first.
+        """Returns the transactions still prepared in another database, the oldest first.
 
-        To end one, connect the clerk of its client once: that asks the repository.
+        To end one, connect its client's clerk once: that asks the repository.
         """
         return [] if self.url is None else engine.in_doubt(self.url)
 
 
 class TogetherAnswers:
-    """Answers for a ledger in PostgreSQL that is in the repository's transaction."""
+    """Answers for a ledger in PostgreSQL that is part of the repository's transaction."""
 
     def __init__(self) -> None:
         self._client = ""
@@ -120,7 +120,7 @@ class TogetherAnswers:
         return ops.Rollback()
 
     def _check(self) -> Program[None]:
-        """Checks that the database can do what is needed of it."""
+        """Checks that the database can do what the ledger needs."""
         yield from ()
 
     def _take(self, op: ledger_ops.TakeLedger) -> Program[Entry]:
@@ -185,7 +185,7 @@ class TogetherAnswers:
         try:
             yield from ledger_ops.Statement(text=text, commits=True)
         except StatementRefused as error:
-            if error.sqlstate != _NO_SUCH_GID:  # else a newer life has ended it, and so decided
+            if error.sqlstate != _NO_SUCH_GID:  # otherwise a newer life ended it, as decided
                 raise
 
     def _prepared(self, op: ledger_ops.ListPrepared) -> Program[list[str]]:

@@ -1,4 +1,4 @@
-"""The Programs of a client with a ledger: connect, send, what was done with a reply, recover.
+"""The Programs of a client with a ledger: connect, send, finish a reply, recover.
 
 Run by LedgerClerk and AsyncLedgerClerk. Transactions 0, 1 and 3 of BN09 figure 4.6, in the three
 ways in which a ledger and a repository can be joined (`Joint`). The repository decides: a rid that
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TAKES_MAX: Final = 50
-"""How often a ledger that a dying life still holds is asked for; each time it waits a little."""
+"""How often to ask for a ledger that a dying life still holds; each time it waits a little."""
 UNSENT: Final = ("A", "E")
 OPEN: Final = ("B", "C")
 SENT: Final = "s"
@@ -48,11 +48,11 @@ class Unit:
 
 @dataclass(slots=True, kw_only=True)
 class Kept:
-    """What a clerk knows of its session and of its ledger. Changed by the Programs only.
+    """What a clerk knows of its session and of its ledger. Only Programs change it.
 
-    letter: of the states A to E, NONE without a request; None until `recover` has looked.
+    letter: one of the states A to E, or NONE without a request; None until `recover` has looked.
     is_working: a transaction is open; or a call was cut short, or ended with its effect unknown, so
-    that nothing is known of the ledger before the next connect.
+    nothing is known of the ledger until the next connect.
     """
 
     session: Session[Any, Any]
@@ -69,7 +69,7 @@ class Kept:
         return f"onceq:{self.repository_hex}:{self.session.registrant_id}:"
 
     def gid(self, unit: Unit) -> str:
-        """Returns the name of a prepared transaction: what its outcome hangs on."""
+        """Returns the name of a prepared transaction: it says what its outcome depends on."""
         kind, rid = (SENT, unit.request.rid) if unit.request else (PROCESSED, unit.done or "")
         return f"{self.gid_prefix}{self.session.epoch}:{kind}:{rid_digest(rid)}"
 
@@ -77,8 +77,8 @@ class Kept:
 def connect(kept: Kept, life: str) -> ops.Program[None]:
     """Begins a new life in the repository, then on the ledger; ends what was left prepared.
 
-    In this order: what a former life still ran in the repository has ended when its connect
-    returns, so that the registration says for good what was decided there.
+    The order matters: when the repository's connect returns, whatever a former life was still
+    running there has ended, so the registration says for good what was decided.
     """
     kept.letter, kept.is_working = None, True
     yield from whole.known_if_it_failed(kept, _connect(kept, life))
@@ -111,7 +111,7 @@ def _connect(kept: Kept, life: str) -> ops.Program[None]:
 
 
 def _end_prepared(kept: Kept) -> ops.Program[None]:
-    """Ends the transactions that a former life has left prepared, as the repository decided."""
+    """Ends the transactions that a former life left prepared, as the repository decided."""
     session = kept.session
     for gid in (yield from ledger_ops.ListPrepared(prefix=kept.gid_prefix)):
         kind, digest = gid.split(":")[-2:]
@@ -129,7 +129,7 @@ def ready(kept: Kept) -> str:
 
 
 def may_send(kept: Kept) -> None:
-    """Raises IllegalState where a request is still to be decided about, or outstanding."""
+    """Raises IllegalState when a request is outstanding or still has to be decided about."""
     letter = ready(kept)
     last = kept.entry.last_request
     if letter in UNSENT and last is not None:
@@ -142,14 +142,14 @@ def may_send(kept: Kept) -> None:
 
 
 def may_finish(kept: Kept, rid: str) -> None:
-    """Raises IllegalState where this is not the reply that was received last."""
+    """Raises IllegalState when this is not the last reply received."""
     ready(kept)
     if rid not in kept.session.received:
         raise errors.IllegalState(f"the reply to {rid!r} was not received in this session")
 
 
 def send(kept: Kept, request: LastRequest) -> ops.Program[None]:
-    """Sends a request: transaction 0, then transaction 1. Acknowledges the reply before (C17)."""
+    """Sends a request: transaction 0, then transaction 1. Acknowledges the previous reply (C17)."""
     may_send(kept)
     before = kept.entry
     unit = Unit(request=request, done=_handed_out(kept))
@@ -177,9 +177,9 @@ def finish(kept: Kept, rid: str) -> ops.Program[None]:
 
 
 def resubmit(kept: Kept) -> ops.Program[None]:
-    """Sends the request of the ledger, as it was constructed. IllegalState but in A and E.
+    """Sends the ledger's request as it was constructed. IllegalState except in A and E.
 
-    Also while another is outstanding, as one may be that came back (E): receive its reply first.
+    It may be sent while another request is outstanding that came back (E): receive that one first.
     """
     letter = ready(kept)
     after(letter, Event.SUBMITTED)
@@ -187,16 +187,16 @@ def resubmit(kept: Kept) -> ops.Program[None]:
     if request is None or request.body is None:
         raise errors.IllegalState("the ledger does not have the request: discard() it")
     check(kept.session, Call.SEND)
-    if letter == "E":  # what the repository has lost of it counts no more
+    if letter == "E":  # what the repository has lost no longer counts
         yield from _write(kept, Entry(last_request=request, last_dequeued=_in_hand(kept)))
     yield from _begin()
     yield from _conclude(kept, Unit(request=request))
 
 
 def discard(kept: Kept) -> ops.Program[None]:
-    """Gives the request up, in the ledger: it was not submitted, or a person has decided (E).
+    """Gives up the request in the ledger: it was not submitted, or a person has decided so (E).
 
-    What was processed before it stays noted while its reply is in the reply queue. After E only
+    The processed reply before it stays noted while that reply is in the reply queue. After E only
     `recover` knows what the repository, as it is now, has outstanding.
     """
     letter = ready(kept)
@@ -218,9 +218,9 @@ def open_block(kept: Kept) -> ops.Program[None]:
 
 
 def close_block(kept: Kept, unit: Unit | None) -> ops.Program[None]:
-    """Commits the transaction with what is to be done in it; None: nothing of it happened.
+    """Commits the transaction with what is to be done in it; None: rolls it back.
 
-    Where the rollback fails it may still be open: nothing follows but a connect.
+    If the rollback fails, the transaction may still be open: only a connect may follow.
     """
     if unit is None:
         yield from _roll_back()
@@ -238,7 +238,7 @@ def _roll_back() -> ops.Program[None]:
 
 
 def _conclude(kept: Kept, unit: Unit) -> ops.Program[None]:
-    """Commits the transaction with what it is to do in the repository, joined as the ledger is."""
+    """Commits the transaction, with its work in the repository, joined in the ledger's way."""
     if unit.request is not None and unit.done is None:
         unit.done = _handed_out(kept)
     yield from CONCLUDED[kept.joint](kept, unit)
@@ -263,7 +263,7 @@ def _write(kept: Kept, entry: Entry) -> ops.Program[None]:
 
 
 def _in_repository(kept: Kept, unit: Unit) -> ops.Program[None]:
-    """Sends, or frees the reply: a send frees the one before it by itself."""
+    """Sends, or frees the reply; a send itself frees the previous reply."""
     request = unit.request
     if request is not None:
         given = request.attributes
@@ -287,7 +287,7 @@ def _in_repository(kept: Kept, unit: Unit) -> ops.Program[None]:
 
 
 def _moved(kept: Kept, unit: Unit) -> None:
-    """Takes note of what has committed."""
+    """Notes what has committed."""
     letter = kept.letter or NONE
     if unit.done is not None and letter in OPEN:
         letter = after("C", Event.PROCESSED)
@@ -299,7 +299,7 @@ def _moved(kept: Kept, unit: Unit) -> None:
 
 
 def _ordered(kept: Kept, unit: Unit) -> ops.Program[None]:
-    """Local first, then the repository, then local again. The reply goes with the next send."""
+    """Local first, then the repository, then local again. The next send frees the reply."""
     yield from _undone_on_failure(_write_and_commit(kept, _begun(kept.entry, unit)))
     _moved(kept, Unit(done=unit.done))
     if unit.request is not None:
@@ -322,7 +322,7 @@ def _together(kept: Kept, unit: Unit) -> ops.Program[None]:
     def steps() -> ops.Program[None]:
         yield from ledger_ops.WriteLedger(entry=entry)  # first: it sees whether this is still open
         yield from _in_repository(kept, unit)
-        kept.session.sure = False  # until the commit says so
+        kept.session.sure = False  # until the commit confirms it
         yield from ledger_ops.CommitLedger()
         kept.session.sure = True
 
@@ -336,8 +336,8 @@ def _together(kept: Kept, unit: Unit) -> ops.Program[None]:
 def _two_phase(kept: Kept, unit: Unit) -> ops.Program[None]:
     """The ledger's database prepares; the repository's commit, in one phase, is the decision.
 
-    What it leaves behind is the record of the decision: the rid of the last send, or that the reply
-    to it is gone. A next life reads it (`_end_prepared`); without it nothing was decided.
+    It leaves the record of the decision behind: the rid of the last send, or that the reply
+    to it is gone. A next life reads it (`_end_prepared`); without it, nothing was decided.
     """
     entry = _ended(kept.entry, unit)
     if unit == Unit():
@@ -349,7 +349,7 @@ def _two_phase(kept: Kept, unit: Unit) -> ops.Program[None]:
         yield from ledger_ops.WriteLedger(entry=entry)
         yield from ledger_ops.PrepareLedger(gid=gid)
 
-    sure, kept.session.sure = kept.session.sure, False  # what is prepared, a next life must end
+    sure, kept.session.sure = kept.session.sure, False  # a next life must end what is prepared
     yield from _undone_on_failure(prepared())
     kept.session.sure = sure
     try:

@@ -1,7 +1,7 @@
-"""A ledger in a queue of the repository: nothing is kept by the client ("state queue", BN09 4.3).
+"""A ledger in a queue of the repository: the client keeps nothing ("state queue", BN09 4.3).
 
-The entry is one element, replaced in the transaction of the send, or of what was done with the
-reply. Its writes are fenced by the epoch of the client.
+The entry is one element, replaced in the transaction of the send, or of the work done with the
+reply. The client's epoch fences its writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Element(msgspec.Struct, kw_only=True):
 
 
 class QueueLedger(Ledger[engine.Connection, engine.AsyncConnection]):
-    """A ledger in a queue of the repository, made when it is not there; no server serves it.
+    """A ledger in a queue of the repository, made if it does not exist; no server serves it.
 
     name: of the queue, which many clients may share. Each write leaves a row in history.
     """

@@ -1,7 +1,7 @@
-"""Recovery with a ledger, as a Program: what it says, and what the repository says of it.
+"""Recovery with a ledger, as a Program: what the ledger says, and what the repository says of it.
 
 Run by LedgerClerk and AsyncLedgerClerk, once in each life, before anything else. It brings both
-sides in step, and applies the policy for a request that was not submitted. Source: BN09 4.3.
+sides into step, and applies the policy for a request that was not submitted. Source: BN09 4.3.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def recover(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
 
 
 def _seen(session: Session[Any, Any], entry: Entry) -> ops.Program[tuple[Tags, dict[str, Place]]]:
-    """Returns what the registration says, and where the repository has each rid of a ledger."""
+    """Returns what the registration says, and where the repository has each rid of the ledger."""
     op = ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
     waiting = yield from ask(session, op)
     tags = recovery.tags_of(session, waiting)
@@ -62,7 +62,7 @@ def _seen(session: Session[Any, Any], entry: Entry) -> ops.Program[tuple[Tags, d
     for rid in entry.rids:
         if rid in places:
             continue
-        if rid in {session.s_rid, session.r_rid}:  # also when history keeps it no longer
+        if rid in {session.s_rid, session.r_rid}:  # even if history no longer keeps it
             places[rid] = Place.FINISHED
         else:
             places[rid] = yield from recovery.looked_up(session, rid)
@@ -70,7 +70,7 @@ def _seen(session: Session[Any, Any], entry: Entry) -> ops.Program[tuple[Tags, d
 
 
 def _in_step(kept: Kept, letter: str, places: dict[str, Place]) -> ops.Program[None]:
-    """Lets the ledger have what the repository knows of, and the session what the ledger does."""
+    """Gives the ledger what the repository knows, and the session what the ledger knows."""
     entry = kept.entry
     processed = entry.last_dequeued
     if processed is not None and places[processed] is Place.REPLY:
@@ -93,7 +93,7 @@ def _hand_out(session: Session[Any, Any], rid: str) -> None:
 
 
 def _adopt(kept: Kept, tags: Tags, verdict: Verdict) -> ops.Program[Recovery]:
-    """Takes over what the session has and the ledger does not."""
+    """Adopts what the session has and the ledger lacks."""
     session = kept.session
     letter, rid = verdict.letter, verdict.rid or ""
     if rid == kept.entry.last_dequeued and by_registration(tags)[0] == "C":

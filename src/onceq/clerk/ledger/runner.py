@@ -1,6 +1,6 @@
-"""Runs Programs on a link and a ledger: an Op goes to whichever of the two answers it.
+"""Runs Programs on a link and a ledger: each Op goes to whichever of the two answers it.
 
-Used by LedgerClerk and AsyncLedgerClerk. Never retries; what failed is thrown into the Program.
+Used by LedgerClerk and AsyncLedgerClerk. Never retries; a failure is thrown into the Program.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LedgerLink(Runs):
         return self._executor
 
     def reconnect(self) -> None:
-        """Connects the link when it broke, and opens the ledger anew."""
+        """Connects the link again if it broke, and opens the ledger anew."""
         self._close_ledger()
         self._link.reconnect()
         self._answers = self._ledger.answers()
@@ -49,7 +49,7 @@ class LedgerLink(Runs):
 
     @contextlib.contextmanager
     def bounded(self, patience: silence.Patience | None) -> Generator[None]:
-        """A block in which a silent link is given up with this patience, the ledger's too."""
+        """A block in which this patience decides when a silent link or ledger is given up."""
         self._patience = patience
         try:
             with self._link.bounded(patience):
@@ -58,7 +58,7 @@ class LedgerLink(Runs):
             self._patience = None
 
     def perform(self, op: Op[Any]) -> Any:
-        """Performs one Op, wherever it belongs."""
+        """Performs one Op on the side that it belongs to."""
         if isinstance(op, Statement):
             with silence.bounded(self.executor.connection, self._patience):
                 return self.executor.execute(op)
@@ -67,7 +67,7 @@ class LedgerLink(Runs):
         return self._link.perform(op)
 
     def _leave(self) -> None:
-        """Nothing: a Program of a clerk holds nothing here."""
+        """Does nothing: a clerk's Program holds nothing here."""
 
     def _close_ledger(self) -> None:
         executor, self._executor = self._executor, None

@@ -44,11 +44,11 @@ repository's session has the last request too"
 
 
 class SqliteLedger(Ledger[sqlite3.Connection, sqlite3.Connection]):
-    """A ledger in a SQLite file, which is made when it is not there.
+    """A ledger in a SQLite file, which is made if it does not exist.
 
-    path: on a local disk; a file with tables of the client's own will do. Raises LedgerRefused at
-    connect when it is torn, corrupt, no SQLite file, or another client's; EnvironmentFault when it
-    cannot be read or written.
+    path: on a local disk; it may be a file with the client's own tables. Connect raises
+    LedgerRefused if it is torn, corrupt, not a SQLite file, or another client's;
+    EnvironmentFault if it cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -163,7 +163,7 @@ class SqliteExecutor:
             raise
 
     def _prepare(self) -> None:
-        """Checks the file, and sees that every commit is on the disk when it returns."""
+        """Checks the file, and makes sure that every commit is on disk when it returns."""
         if self.connection.execute("select count(*) from sqlite_schema").fetchone() == (0,):
             self.connection.execute("pragma journal_mode = wal")
         self.connection.execute("pragma synchronous = extra")
@@ -201,10 +201,10 @@ class SqliteExecutor:
 
 
 class AsyncSqliteExecutor:
-    """`SqliteExecutor`, in a thread: a write waits for the disk.
+    """`SqliteExecutor` in a thread: a write waits for the disk.
 
-    A call that is cancelled goes on in its thread. So each waits for the one before: SQLite may
-    crash the process when a connection is closed in the middle of a statement.
+    A cancelled call goes on in its thread, so each call waits for the one before: SQLite may
+    crash the process if a connection is closed in the middle of a statement.
     """
 
     def __init__(self, inner: SqliteExecutor) -> None:

@@ -1,7 +1,7 @@
-"""A call of a client with a ledger is made whole, or nothing follows it but a connect.
+"""A call of a client with a ledger completes, or nothing but a connect may follow it.
 
 Used by the ledger's Programs and its clerks. A cancellation, or Ctrl-C, closes a Program wherever
-it is, and what it had begun on the ledger's connection is still open there.
+it is, and whatever it began on the ledger's connection is then still open.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 def whole(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
-    """Runs a call of the clerk, after which, cut short, there is none but connect.
+    """Runs a call of the clerk; if it is cut short, only connect may follow.
 
-    What a cancellation or Ctrl-C leaves open on the ledger is committed by nobody: whatever would
-    come next, with it, is refused. IllegalState.
+    Nobody commits what a cancellation or Ctrl-C leaves open on the ledger: any call that could
+    commit it is refused. IllegalState.
     """
     set_working(kept)
     answer = yield from known_if_it_failed(kept, call)
@@ -30,7 +30,7 @@ def whole(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
 
 
 def beside(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
-    """Runs a call that leaves the ledger alone, and that may be cut short. IllegalState."""
+    """Runs a call that does not touch the ledger and may be cut short. IllegalState."""
     _refuse_working(kept)
     return (yield from call)
 
@@ -44,7 +44,7 @@ def _refuse_working(kept: Kept) -> None:
 
 
 def set_working(kept: Kept) -> None:
-    """Notes that a call is under way that must not be cut short. IllegalState."""
+    """Notes that a call which must not be cut short is under way. IllegalState."""
     _refuse_working(kept)
     kept.is_working = True
 
