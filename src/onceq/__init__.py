@@ -1,7 +1,7 @@
 """onceq: exactly-once request processing on recoverable queues, on PostgreSQL.
 
-This module is the public Python API, with `onceq.errors`, `onceq.files`, `onceq.spark` and
-`onceq.testing`; what is not named in one of them is private.
+This module is the public Python API, together with `onceq.errors`, `onceq.files`, `onceq.spark` and
+`onceq.testing`. Anything not named in one of them is private.
 """
 
 from onceq.api import AsyncQueueManager, QueueManager, open, open_async  # noqa: A004 # onceq.open reads well

@@ -1,6 +1,7 @@
 """The front door: `open` and `open_async`, and the queue managers that they return.
 
-What users import from `onceq` comes from here. Stands above all libraries and below the CLI.
+What users import from `onceq` comes from here. This module is above all libraries and below the
+CLI.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ C = TypeVar("C")
 class QueueManager(QueueOperations):
     """The operations on a repository, and the clerks of its clients.
 
-    Safe for several threads: each call has a connection of its own, up to 8 at once, and each clerk
-    one that is its own alone.
+    Safe for several threads: each call uses its own connection, up to 8 at once, and each clerk
+    has a connection that no one else uses.
     """
 
     @overload
@@ -60,8 +61,8 @@ class QueueManager(QueueOperations):
         """Returns the clerk of a client, on a connection of its own; `with` connects it.
 
         registrant: the client's lasting name; a second process that uses it fences the first.
-        options: thread, window and keep, as ClerkOptions has them. ledger: the client's own
-        record, for one request at a time (C4), without window and keep.
+        options: thread, window and keep, described in ClerkOptions. ledger: the client's own
+        record; with it the client has one request at a time (C4), and no window and keep.
         """
         link = Link(self.located, self.repository, wakes=Wakes(), whose=_whose(registrant))
         if ledger is not None:
@@ -73,7 +74,7 @@ class QueueManager(QueueOperations):
 
 
 class AsyncQueueManager(AsyncQueueOperations):
-    """`QueueManager`, for asyncio: the same methods, awaited; for any tasks of one loop."""
+    """`QueueManager` for asyncio: the same methods, awaited; any tasks of one loop may share it."""
 
     @overload
     def clerk(
@@ -102,12 +103,12 @@ class AsyncQueueManager(AsyncQueueOperations):
 
 
 def _whose(registrant: str) -> str:
-    """Returns whose connection it is, for the errors that speak of it."""
+    """Returns whose connection it is, for error messages about it."""
     return f"the clerk of client {registrant!r}"
 
 
 def _alone(options: ClerkOptions) -> str:
-    """Returns the thread of a client with a ledger: one request at a time, and none is kept."""
+    """Returns the thread of a client with a ledger. It has one request at a time and keeps none."""
     check_keywords("a clerk with a ledger", options, ClerkOptions)
     check_range("window, with a ledger,", options.get("window", 1), 1, 1)
     check_range("keep, with a ledger,", options.get("keep", 0), 0, 0)
@@ -131,9 +132,9 @@ def open(  # noqa: A001 # called as onceq.open
 ) -> QueueManager:
     """Opens a repository; use it in a `with` block.
 
-    url: `embedded:PATH` (runs PostgreSQL itself, and makes the schema), `postgresql://...` or
-    anything libpq takes; None reads ONCEQ_URL, DATABASE_URL, then libpq's variables. Raises
-    CannotConnect, SchemaMissing (run `onceq init`), SchemaTooNew, PostgresTooOld, PoolerDetected,
+    url: `embedded:PATH` (onceq runs PostgreSQL itself and makes the schema), `postgresql://...` or
+    anything libpq accepts; None reads ONCEQ_URL, then DATABASE_URL, then libpq's variables. Raises
+    CannotConnect, SchemaMissing (run `onceq init`), SchemaTooNew, PostgresTooOld, PoolerDetected or
     EmbeddedError: nothing happened.
     """
     opened = QueueManager(_prepare(url, repository), repository)
@@ -145,7 +146,7 @@ def open(  # noqa: A001 # called as onceq.open
 
 
 class _OpenAsync:
-    """What `open_async` returns: awaited, or entered by `async with`, which also closes it."""
+    """What `open_async` returns: await it, or enter it by `async with`, which also closes it."""
 
     def __init__(self, url: str | None, repository: str) -> None:
         self._url = url
@@ -174,6 +175,6 @@ class _OpenAsync:
 def open_async(url: str | None = None, *, repository: str = DEFAULT_REPOSITORY) -> _OpenAsync:
     """Opens a repository for asyncio: `async with onceq.open_async(...) as qm`. See `open`.
 
-    Awaited instead, `qm = await onceq.open_async(...)`, it stays open until `await qm.close()`.
+    With `qm = await onceq.open_async(...)` it stays open until `await qm.close()`.
     """
     return _OpenAsync(url, repository)

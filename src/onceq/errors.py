@@ -6,7 +6,7 @@
     │   ├── InvalidValue              a value of the wrong type or range
     │   ├── TooLarge                  a body, tag or checkpoint over its limit
     │   ├── IllegalState              a call that the client's state forbids (BHM90 fig. 1)
-    │   │   └── WindowFull            as many requests are outstanding as may be
+    │   │   └── WindowFull            the window is full of outstanding requests
     │   ├── HandlerMisuse             a handler ended or changed its own transaction
     │   ├── QueueNotFound
     │   ├── QueueNotEmpty             a non-empty queue is never destroyed
@@ -17,8 +17,8 @@
     │   └── MissingExtra              an optional dependency is not installed
     ├── OperatingError                the environment; `outcome` says what happened
     │   ├── CannotConnect
-    │   ├── ConnectionLost            before COMMIT was sent: nothing happened
-    │   ├── InDoubt                   after COMMIT was sent: unknown
+    │   ├── ConnectionLost            lost before COMMIT was sent: nothing happened
+    │   ├── InDoubt                   lost after COMMIT was sent: unknown
     │   ├── EnvironmentFault          deadlock, serialization, disk full, cancelled statement
     │   ├── DeadlineExceeded          a wait ran out; nothing happened
     │   │   └── ReceiveTimeout        no reply yet; nothing lost, call again
@@ -26,11 +26,12 @@
     │   ├── ClaimLost                 the element is no longer claimed by this incarnation
     │   ├── QueueStopped
     │   ├── SchemaMissing
-    │   ├── SchemaMismatch            made by another version; `onceq init` brings it up to date
+    │   ├── SchemaMismatch            made by another version; the message says what to do
     │   ├── SchemaTooNew
     │   ├── PostgresTooOld
-    │   ├── PoolerDetected            a transaction pooler stands between
-    │   ├── LedgerRefused             a client's ledger is torn, corrupt or another's
+    │   ├── EncodingRefused           the database is not in UTF-8
+    │   ├── PoolerDetected            a transaction pooler is between onceq and PostgreSQL
+    │   ├── LedgerRefused             a client's ledger is torn, corrupt or another client's
     │   └── EmbeddedError             the embedded PostgreSQL cannot be used
     │       ├── DirectoryRefused      not ours, another user's, another version
     │       └── EmbeddedStartFailed   PostgreSQL did not start; the log says why
@@ -38,7 +39,7 @@
     │   ├── RequestFailed             it never took effect and never will
     │   ├── Cancelled                 it was killed before it took effect
     │   ├── Expired                   it expired before it took effect
-    │   ├── ReplyGone                 it was done before; its reply is no longer kept
+    │   ├── ReplyGone                 it was done; its reply is no longer kept
     │   └── ReplyHeld                 its processing was aborted too often; an error queue has it
     └── HandlerSignal                 raised by handlers to tell the server what to do
         ├── Reject                    one failure reply, no retry
@@ -46,7 +47,7 @@
         └── HandlerFailed             any other exception of a handler, as the server sees it
 
 Every error carries `outcome`: NOTHING_HAPPENED, or UNKNOWN when COMMIT had been
-sent and its answer was lost. Messages say what, where and what to do next.
+sent and its answer was lost. Messages say what failed, where, and what to do next.
 """
 
 from __future__ import annotations
@@ -142,7 +143,7 @@ class IllegalState(UsageError):
 
 
 class WindowFull(IllegalState):
-    """As many requests are outstanding as the window allows: receive and acknowledge some.
+    """The window is full of outstanding requests: receive and acknowledge some.
 
     room: how many could be sent now.
     """
@@ -153,7 +154,7 @@ class WindowFull(IllegalState):
 
 
 class HandlerMisuse(UsageError):
-    """A handler ended or reconfigured the transaction that it was given, or left it busy."""
+    """A handler ended or reconfigured the transaction it was given, or left it busy."""
 
 
 class QueueNotFound(UsageError):
@@ -165,7 +166,7 @@ class QueueNotEmpty(UsageError):
 
 
 class SettingsDiffer(UsageError):
-    """The queue exists with other settings than those declared."""
+    """The queue exists with settings other than those declared."""
 
 
 class RidReused(UsageError):
@@ -181,7 +182,7 @@ class StatementRefused(UsageError):
 
 
 class FileMismatch(UsageError):
-    """A file lacks a column, or is not the file that it was."""
+    """A file lacks a column, or has changed since it was last read."""
 
 
 class MissingExtra(UsageError):
@@ -197,17 +198,17 @@ class CannotConnect(OperatingError):
 
 
 class ConnectionLost(OperatingError):
-    """The connection broke before COMMIT was sent: nothing happened."""
+    """The connection was lost before COMMIT was sent: nothing happened."""
 
 
 class InDoubt(OperatingError):
-    """COMMIT was sent and its answer lost: reconnect to learn the truth."""
+    """COMMIT was sent and its answer was lost: reconnect to learn the truth."""
 
     outcome = Outcome.UNKNOWN
 
 
 class EnvironmentFault(OperatingError):
-    """Deadlock, serialization failure, disk full, shutdown: try again later."""
+    """A deadlock, serialization failure, full disk or shutdown: try again later."""
 
     def __init__(self, message: str, sqlstate: str | None = None) -> None:
         super().__init__(message)
@@ -251,11 +252,11 @@ class PostgresTooOld(OperatingError):
 
 
 class EncodingRefused(OperatingError):
-    """The database is not in UTF-8, so that it cannot hold every text; use another database."""
+    """The database is not in UTF-8, so it cannot hold every text; use another database."""
 
 
 class PoolerDetected(OperatingError):
-    """A transaction pooler stands between; session locks do not work through it."""
+    """A transaction pooler is in between; session locks do not work through it."""
 
 
 class LedgerRefused(OperatingError):
@@ -267,7 +268,7 @@ class EmbeddedError(OperatingError):
 
 
 class DirectoryRefused(EmbeddedError):
-    """The directory is not ours, another user's, or of another version."""
+    """The directory is not onceq's, belongs to another user, or is of another version."""
 
 
 class EmbeddedStartFailed(EmbeddedError):
@@ -277,7 +278,7 @@ class EmbeddedStartFailed(EmbeddedError):
 class ReplyError(OnceqError):
     """The outcome of a request that did not succeed, with its rid.
 
-    attempts: executions that counted, as of a Reply; 0 where there was none, or it is not known.
+    attempts: executions that counted, as in a Reply; 0 when there was none, or it is not known.
     """
 
     def __init__(self, rid: str, code: str, text: str, attempts: int) -> None:
@@ -302,15 +303,15 @@ class Expired(ReplyError):
 
 
 class ReplyGone(ReplyError):
-    """The request was done before, and its reply is no longer kept (finding 3)."""
+    """The request was done, and its reply is no longer kept (finding 3)."""
 
 
 class ReplyHeld(ReplyError):
-    """The client's transactions that received the reply were aborted too often; it is held."""
+    """The client's transactions that received the reply aborted too often; the reply is held."""
 
 
 class HandlerSignal(OnceqError):
-    """Raised by a handler to tell the server what becomes of its element."""
+    """Raised by a handler to tell the server what to do with its element."""
 
 
 class Reject(HandlerSignal):
@@ -320,8 +321,8 @@ class Reject(HandlerSignal):
 class Retry(HandlerSignal):
     """The environment failed: run it again later, uncharged up to the queue's `retry_limit`.
 
-    after_s: how long to wait before the next attempt, in seconds, up to a year; below zero is zero.
-    None: the queue's back-off. Raises InvalidValue.
+    after_s: how long to wait before the next attempt, in seconds, up to a year; negative values
+    count as zero. None: the queue's back-off. Raises InvalidValue.
     """
 
     def __init__(self, *args: object, after_s: float | None = None) -> None:

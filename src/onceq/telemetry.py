@@ -1,9 +1,9 @@
-"""Every event that onceq logs: a frozen value each, and the line that it becomes.
+"""Every event that onceq logs: each is a frozen value, and becomes a line of the log.
 
-`tell` logs it by the logger of the module that calls it; nothing else of onceq logs (a test). No
-event holds a body, a reply, a tag, a checkpoint or a password. Two fields hold what user's code has
-said: `traceback` (the handler's own exception) and `error` (of a module that cannot be loaded, of a
-Spark query). docs/operations.md has the table.
+`tell` logs an event with the logger of the module that calls it; nothing else in onceq logs (a test
+checks this). No event holds a body, a reply, a tag, a checkpoint or a password. Two fields hold
+text from the user's code: `traceback` (the handler's own exception) and `error` (of a module that
+cannot be loaded, or of a Spark query). docs/operations.md has the table.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ INDENT: Final = "    "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened. level: of its line. Its fields are those of the line."""
+    """Something that happened; its fields are those of the line. level: the line's log level."""
 
     level: ClassVar[int] = logging.INFO
 
     @classmethod
     def name(cls) -> str:
-        """Returns what the line calls it: the class, as in `queue_missing`."""
+        """Returns the event's name in the line: the class's, written like `queue_missing`."""
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
@@ -37,10 +37,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted(Event):
-    """An execution failed. attempt: 1 for the first. charge: what it costs, as the server said it.
+    """An execution failed. attempt: 1 for the first. charge: what it costs, as the server said.
 
-    fate: returned, or failed for good. traceback: where in the handler; None: its code was not
-    running, or the element's abort before said the same.
+    fate: returned, or failed for good. traceback: where in the handler it failed; None when the
+    handler was not running, or the element's previous abort had the same traceback.
     """
 
     level: ClassVar[int] = logging.WARNING
@@ -69,7 +69,7 @@ class Conflict(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimLost(Event):
-    """What was executed is void: killed meanwhile, or taken over. rid, eid: None in a batch."""
+    """An execution is void: the element was killed or taken over. rid, eid: None for a batch."""
 
     level: ClassVar[int] = logging.WARNING
     queue: str
@@ -91,7 +91,7 @@ class InDoubt(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandlerHangs(Event):
-    """A handler outlived the limit; its process is ended. Of a batch, one of these hangs."""
+    """A handler ran past its limit; its process is ended. In a batch, one of the requests hangs."""
 
     level: ClassVar[int] = logging.ERROR
     queue: str
@@ -106,7 +106,7 @@ class HandlerHangs(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnErrorFailed(Event):
-    """The server's `on_error` raised. queue, rid, eid: of the abort that it was told."""
+    """The server's `on_error` raised. queue, rid, eid: of the abort that it was told of."""
 
     level: ClassVar[int] = logging.ERROR
     queue: str
@@ -118,7 +118,7 @@ class OnErrorFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnErrorLate(Event):
-    """The server's `on_error` does not return; aborts wait for it, and the latest are dropped."""
+    """The server's `on_error` does not return; aborts wait for it, and the newest are dropped."""
 
     level: ClassVar[int] = logging.ERROR
     ran_s: float
@@ -128,9 +128,9 @@ class OnErrorLate(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TookOver(Event):
-    """A session has ended, and what it held is back: returned uncharged, as suspects, charged.
+    """A session has ended, and its claims are taken back: uncharged, as suspects, or charged.
 
-    of_...: whose it was. Told by whoever took it back: another server, or the supervisor.
+    of_...: the session that ended. Logged by whoever took over: another server or the supervisor.
     """
 
     level: ClassVar[int] = logging.WARNING
@@ -148,7 +148,7 @@ class TookOver(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLost(Event):
-    """A session's life is over by a loss; it connects again after the delay. code: of the error."""
+    """A session lost its life; it connects again after the delay. code: of the error."""
 
     level: ClassVar[int] = logging.WARNING
     incarnation: int | None
@@ -159,7 +159,7 @@ class SessionLost(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconnected(Event):
-    """A session has a connection again. incarnation: its former life. losses: in a row."""
+    """A session is connected again. incarnation: its former life. losses: how many in a row."""
 
     incarnation: int | None
     losses: int
@@ -168,7 +168,7 @@ class Reconnected(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueMissing(Event):
-    """A queue that is served was destroyed; it is served when it is made anew."""
+    """A queue being served was destroyed; it is served again when it is created anew."""
 
     level: ClassVar[int] = logging.WARNING
     queue: str
@@ -176,7 +176,7 @@ class QueueMissing(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueStopped(Event):
-    """A queue that is served is stopped for dequeue: `onceq queue start`."""
+    """A queue being served is stopped for dequeue; `onceq queue start` starts it."""
 
     level: ClassVar[int] = logging.WARNING
     queue: str
@@ -191,7 +191,7 @@ class QueueServed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerBegan(Event):
-    """A server begins. process: by which the repository knows it. sessions: of it."""
+    """A server begins. process: its id in the repository. sessions: how many it has."""
 
     process: UUID
     repository: str
@@ -201,7 +201,7 @@ class ServerBegan(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStopped(Event):
-    """A server has stopped. finished: all that ran has ended. COUNTS: of all that it has done."""
+    """A server has stopped. finished: whether all that ran has ended. COUNTS: its totals."""
 
     COUNTS: ClassVar[tuple[str, ...]] = ("done", "failed", "returned", "claims_lost")
     process: UUID
@@ -214,7 +214,7 @@ class ServerStopped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionAbandoned(Event):
-    """A session still ran at the deadline of the stop: it is revoked, uncharged."""
+    """A session was still running at the deadline of the stop: it is revoked, uncharged."""
 
     level: ClassVar[int] = logging.WARNING
     incarnation: int
@@ -222,7 +222,7 @@ class SessionAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotListening(Event):
-    """The connection for rings is lost; who waits looks by itself meanwhile."""
+    """The connection for rings is lost; until it is back, sessions poll."""
 
     error: str
     delay_s: float
@@ -233,14 +233,14 @@ class NotListening(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildReady(Event):
-    """A process serves. child: its pid."""
+    """A process is serving. child: its pid."""
 
     child: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildDied(Event):
-    """A process has ended; another follows after the delay. code: of exit, or minus a signal."""
+    """A process has ended; another follows after the delay. code: exit code, or minus a signal."""
 
     level: ClassVar[int] = logging.WARNING
     child: int
@@ -250,7 +250,7 @@ class ChildDied(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildKilled(Event):
-    """A process did not stop in time: it is revoked, uncharged, and killed."""
+    """A process did not stop in time: it is revoked, uncharged, and then killed."""
 
     level: ClassVar[int] = logging.WARNING
     child: int
@@ -258,7 +258,7 @@ class ChildKilled(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildNotLoaded(Event):
-    """A process that was started again could not load the server; others serve."""
+    """A process that was restarted could not load the server; the others go on serving."""
 
     level: ClassVar[int] = logging.WARNING
     child: int
@@ -267,7 +267,7 @@ class ChildNotLoaded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAway(Event):
-    """PostgreSQL goes down, or comes up, while `onceq serve` begins: it tries again."""
+    """PostgreSQL is going down or coming up while `onceq serve` begins: it tries again."""
 
     level: ClassVar[int] = logging.WARNING
     error: str
@@ -276,7 +276,7 @@ class DatabaseAway(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisionFailed(Event):
-    """The supervisor could not ask, or tell, the repository something. what: it was."""
+    """The supervisor could not ask, or tell, the repository something. what: the thing it tried."""
 
     level: ClassVar[int] = logging.WARNING
     what: str
@@ -288,7 +288,7 @@ class SupervisionFailed(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBegan(Event):
-    """A life of a Spark server begins: a query is started."""
+    """A new life of a Spark server begins: its query is started."""
 
     server: str
     queue: str
@@ -305,7 +305,7 @@ class SparkStopped(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryEnded(Event):
-    """A Spark server's query has ended, and is begun again. verdict: whose fault it was."""
+    """A Spark server's query has ended, and is started again. verdict: whose fault it was."""
 
     level: ClassVar[int] = logging.WARNING
     server: str
@@ -316,7 +316,7 @@ class QueryEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkConnectionLost(Event):
-    """A connection of Spark's is lost; the query goes on, and it is asked again."""
+    """A connection of Spark's is lost; the query goes on, and the statement is tried again."""
 
     level: ClassVar[int] = logging.WARNING
     error: str
@@ -326,14 +326,14 @@ class SparkConnectionLost(Event):
 
 
 def tell(log: logging.Logger, event: Event) -> None:
-    """Logs an event: a line `name field=value ...`. Its record has it as a dict: `record.onceq`."""
+    """Logs an event as a line `name field=value ...`. Its record has a dict too: `record.onceq`."""
     if log.isEnabledFor(event.level):
         extra = {"onceq": content_of(event)}
         log.log(event.level, "%s", line_of(event), extra=extra, stacklevel=2)
 
 
 def content_of(event: Event) -> dict[str, Any]:
-    """Returns an event's name and those of its fields that are known."""
+    """Returns an event's name and those of its fields that are not None."""
     found = {one.name: clean(getattr(event, one.name)) for one in fields(event)}
     known = {name: value for name, value in found.items() if value is not None}
     return {"event": event.name(), **known}
@@ -348,20 +348,20 @@ def line_of(event: Event) -> str:
 
 
 def clean(value: Any) -> Any:
-    """Returns text without what no encoding takes."""
+    """Returns text without the characters that no encoding can hold."""
     if not isinstance(value, str):
         return value
     return value.encode(errors="backslashreplace").decode()
 
 
 def _plain(value: Any) -> str:
-    """Returns a value as it stands in a line: quoted, unless it is a plain word or number."""
+    """Returns a value as the line shows it: quoted, unless it is a plain word or number."""
     text = ",".join(cast("tuple[str, ...]", value)) if isinstance(value, tuple) else str(value)
     return text if BARE.fullmatch(text) else repr(text)
 
 
 def _indented(trace: str) -> str:
-    """Returns a traceback that cannot pass for lines of the log, whatever an exception says."""
+    """Returns a traceback indented, so that nothing in it can pass for a line of the log."""
     lines = trace.rstrip("\n").split("\n")
     return "\n".join(INDENT + "".join(_visible(one) for one in line) for line in lines)
 

@@ -1,7 +1,7 @@
 """`QueueOperations`, for asyncio.
 
-Made by `onceq.open_async`. Its methods perform one Op, or run one Program;
-`QueueOperations` has the same ones, not awaited. Source: BHM90 4; spec Q1 to Q6.
+Made by `onceq.open_async`. Each method performs one Op or runs one Program;
+`QueueOperations` has the same methods, not awaited. Source: BHM90 4; spec Q1 to Q6.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
     async def connect(self, *, timeout_s: float | None = None) -> Self:
         """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew.
 
-        timeout_s: when it gives up; of a host that is silent, after 2 s at least.
+        timeout_s: when to give up; at least 2 s for a host that is silent.
         """
         await self._link.connect(names.check_timeout(timeout_s))
         return self
@@ -71,15 +71,15 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
     # --- queues -----------------------------------------------------------------------------
 
     async def declare(self, queue: Queue[Any, Any]) -> bool:
-        """Creates the queue when it is not there; True when it did. SettingsDiffer."""
+        """Creates the queue if it does not exist; returns whether it did. SettingsDiffer."""
         return await self._link.run(program.declare(queue))
 
     async def create(self, queue: Queue[Any, Any]) -> bool:
-        """Creates the queue; False when one of that name is there, whatever its settings."""
+        """Creates the queue; False if one of that name exists, whatever its settings."""
         return await self._link.perform(program.create_op(queue))
 
     async def alter(self, change: ops.AlterQueue) -> None:
-        """Changes settings of a queue, or starts and stops it. QueueNotFound."""
+        """Changes settings of a queue, or starts or stops it. QueueNotFound."""
         await self._link.perform(program.checked_change(change))
 
     async def start(self, queue: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
@@ -101,7 +101,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         return await self._link.perform(ops.ListQueues())
 
     async def rates(self, over_s: float = 60.0) -> admin_ops.Rates:
-        """Returns how many requests of each queue are done a minute, by the last over_s seconds."""
+        """Returns how many requests a minute each queue finished during the last over_s seconds."""
         return await self._link.perform(program.rates_op(over_s))
 
     async def destroy(self, queue: str) -> None:
@@ -143,8 +143,8 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
 
         timeout_s: 0 does not wait, None waits for ever. Outside any transaction the element is
         gone when this returns, and must owe no reply. With `connection` it leaves the queue
-        when, and only if, the transaction there commits; rolled back, an abort is counted; a
-        kill meanwhile makes that commit fail. Raises QueueNotFound, IllegalState.
+        if, and only if, the transaction there commits. A rollback counts as an abort, and a
+        kill before the commit makes that commit fail. Raises QueueNotFound, IllegalState.
         """
         names.check_queue(queue)
         timeout_s = names.check_timeout(timeout_s)
@@ -173,7 +173,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         eid: UUID | None,
         patience: silence.Patience | None,
     ) -> Element | None:
-        """Claims an element and takes it in the caller's transaction; None: there is none now."""
+        """Claims an element and takes it in the caller's transaction; None if there is none now."""
         async with self._life_turn:
             with self._life_link.bounded(patience):
                 life = await self._live()
@@ -193,7 +193,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         return element
 
     async def reply(self, connection: Any, element: Element, body: bytes) -> None:
-        """Gives the reply of an element dequeued in the transaction on `connection`."""
+        """Gives the reply to an element that was dequeued in the transaction on `connection`."""
         if self._incarnation is None:
             raise IllegalState("nothing was dequeued in a transaction by this queue manager")
         await (await self._on(connection)).perform(
@@ -205,7 +205,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         )
 
     async def read(self, eid: UUID) -> Element | None:
-        """Reads an element wherever it is, dequeuing nothing; None when it is in no queue."""
+        """Reads an element wherever it is, without dequeuing it; None if no queue holds it."""
         return await self._link.perform(ops.ReadElement(eid=names.check_eid(eid)))
 
     async def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
@@ -213,7 +213,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         return await self._link.perform(program.kill_op(eid, timeout_s), timeout_s)
 
     async def redrive(self, eid: UUID) -> tuple[UUID, str] | None:
-        """Runs again what failed (G3): (eid, rid) of what now runs; None when it is not held."""
+        """Runs a failed request again (G3); returns its new (eid, rid); None if it is not held."""
         return await self._link.perform(ops.Redrive(eid=names.check_eid(eid)))
 
     async def lookup(

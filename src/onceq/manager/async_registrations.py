@@ -1,4 +1,4 @@
-"""`RegistrationOperations`, for asyncio. A part of `AsyncQueueOperations`."""
+"""`RegistrationOperations` for asyncio. A part of `AsyncQueueOperations`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class AsyncRegistrationOperations:
-    """What is done with registrations, and with clients."""
+    """Operations on registrations and on clients."""
 
     _link: AsyncLinks
 
@@ -29,10 +29,10 @@ class AsyncRegistrationOperations:
         stable: bool = True,
         life: ops.Registered | None = None,
     ) -> list[ops.Registered]:
-        """Registers with a queue, durably: the first is this registration, then its siblings'.
+        """Registers with a queue, durably. Returns this registration first, then its siblings'.
 
         Each tells the last operation: kind, tag, eid. life: a registration of this same life of
-        the registrant, with another queue; without it a new life begins and fences the former.
+        the registrant, with another queue; without it a new life begins and fences the former one.
         stable: False keeps no record of operations. Source: BHM90 4.3.
         """
         return await self._link.perform(
@@ -110,7 +110,7 @@ class AsyncRegistrationOperations:
         return await self._link.run(program.dequeue(op, timeout_s), timeout_s)
 
     async def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
-        """Reads the copy of the element last operated upon, whoever dequeued it since."""
+        """Reads the copy of the element last operated on, even if someone has dequeued it since."""
         return await self._link.perform(
             ops.ReadLast(
                 registrant_id=check_kind(ops.Registered, "read_last", handle).registrant_id,

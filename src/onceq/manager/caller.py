@@ -34,10 +34,10 @@ def enqueue(
 ) -> UUID:
     """Enqueues a request that wants no reply, in the caller's transaction; returns its eid.
 
-    connection: psycopg's, SQLAlchemy's or Django's. attributes: see EnqueueAttributes. The outcome
-    is found by `lookup` and in the error queue. Raises QueueNotFound, QueueStopped, TooLarge,
-    InvalidValue; SchemaMissing when the repository is not in the database of the connection;
-    IllegalState when that is in no transaction, ConnectionLost when closed: nothing happened.
+    connection: psycopg's, SQLAlchemy's or Django's. attributes: see EnqueueAttributes. Find the
+    outcome by `lookup` and in the error queue. Raises QueueNotFound, QueueStopped, TooLarge,
+    InvalidValue; SchemaMissing if the connection's database does not hold the repository;
+    IllegalState if the connection is in no transaction, ConnectionLost if closed: nothing happened.
     """
     op = enqueue_op(queue, request, attributes, own_transaction=False)
     driver = caller_driver(connection, check_repository(repository))

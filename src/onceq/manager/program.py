@@ -38,7 +38,7 @@ class Taken:
 
 
 def declare(queue: Queue[Any, Any]) -> ops.Program[bool]:
-    """Creates the queue when it is not there; SettingsDiffer when it is there with others."""
+    """Creates the queue if it does not exist; SettingsDiffer if it exists with other settings."""
     if (yield from create_op(queue, "declare")):
         return True
     info = yield from show(queue.name)
@@ -71,9 +71,9 @@ def _differs(name: str, there: QueueSettings, declared: QueueSettings) -> bool:
 
 
 def take_over(process: UUID) -> ops.Program[bool]:
-    """Takes over from the processes that are missing; says what this machine knows of them.
+    """Takes over from the processes that are missing, and records what this machine knows of them.
 
-    Answers whether there was any.
+    Returns whether there was any.
     """
     missing = yield from ops.TakeOver(process=process)
     if missing:
@@ -82,7 +82,7 @@ def take_over(process: UUID) -> ops.Program[bool]:
 
 
 def judge_missing() -> ops.Program[None]:
-    """Says what this machine knows of the processes that are missing."""
+    """Records what this machine knows of the processes that are missing."""
     for missing in (yield from ops.FindMissing()):
         alive = yield from ops.IsAlive(identity=missing.identity)
         if alive is not None:
@@ -91,7 +91,7 @@ def judge_missing() -> ops.Program[None]:
 
 
 def show(queue: str) -> ops.Program[QueueInfo]:
-    """Returns a queue as it is. QueueNotFound."""
+    """Returns a queue as it is now. QueueNotFound."""
     found = yield from ops.ListQueues(queue=names.check_queue(queue))
     if not found:
         raise errors.QueueNotFound(f"queue {queue!r} does not exist: create or declare it first")
@@ -99,13 +99,13 @@ def show(queue: str) -> ops.Program[QueueInfo]:
 
 
 SETTLED = 3
-"""After so many waits of a dequeue the next are long: it asks when the next element is due."""
+"""After this many waits a dequeue waits longer: it asks when the next element is due."""
 
 
 def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | None]:
     """Dequeues, waiting up to timeout_s for an element; None when none came.
 
-    Whoever waits for a certain one is not rung: a ring for another would be lost with it.
+    A caller that waits for one certain element is not rung: it would swallow a ring for another.
     """
     rings = op.eid is None
     key = "dequeue" if rings else "claim"
@@ -130,7 +130,7 @@ def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | N
 def claim(
     incarnation: int, queue: str, *, eid: UUID | None, turn: int
 ) -> ops.Program[Element | None]:
-    """Claims the next element of a queue, or the one with this eid; None: there is none now."""
+    """Claims the next element of a queue, or the one with this eid; None if there is none now."""
     info = yield from show(queue)
     if eid is not None:
         return (yield from ops.ClaimEid(incarnation=incarnation, queue_id=info.queue_id, eid=eid))
@@ -148,9 +148,9 @@ def give_back(take: ops.Take) -> ops.AbortElement:
 
 
 def settle_taken(taken: list[Taken], incarnation: int) -> ops.Program[list[Taken]]:
-    """Charges an abort to what was dequeued in transactions that ended without concluding it.
+    """Charges an abort to elements dequeued in transactions that ended without concluding them.
 
-    Returns what is still in progress.
+    Returns those still in progress.
     """
     running: list[Taken] = []
     for one in taken:
@@ -204,7 +204,7 @@ SETTINGS_MAX = {
     "body_bytes_max": 268_435_456,
     "tag_bytes_max": 16_777_216,
 }
-"""The greatest value of each number that `alter` changes; the least depends on the others."""
+"""The greatest value of each number that `alter` changes; the least depends on other settings."""
 
 
 def checked_change(change: ops.AlterQueue) -> ops.AlterQueue:
@@ -261,7 +261,7 @@ def _of_kind(kind: type[T], name: str, value: object) -> T | None:
 
 
 def find_op(search: Search) -> ops.FindRequests:
-    """Returns the checked Op of a search in what has ended. InvalidName, InvalidValue."""
+    """Returns the checked Op of a search in ended requests. InvalidName, InvalidValue."""
     names.check_keywords("find", search, Search)
     names.check_search({"state": None, "eid": None, "limit": 100, **_WHERE, **search})
     for name in ("since", "until"):

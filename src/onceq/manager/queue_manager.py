@@ -1,7 +1,7 @@
 """QueueManager's operations, on connections of their own.
 
-Made by `onceq.open`. Its methods perform one Op, or run one Program;
-`AsyncQueueOperations` has the same ones, awaited. Source: BHM90 4; spec Q1 to Q6.
+Made by `onceq.open`. Each method performs one Op or runs one Program;
+`AsyncQueueOperations` has the same methods, awaited. Source: BHM90 4; spec Q1 to Q6.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class QueueOperations(RegistrationOperations):
     def connect(self, *, timeout_s: float | None = None) -> Self:
         """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew.
 
-        timeout_s: when it gives up; of a host that is silent, after 2 s at least.
+        timeout_s: when to give up; at least 2 s for a host that is silent.
         """
         self._link.connect(names.check_timeout(timeout_s))
         return self
@@ -72,15 +72,15 @@ class QueueOperations(RegistrationOperations):
     # --- queues -----------------------------------------------------------------------------
 
     def declare(self, queue: Queue[Any, Any]) -> bool:
-        """Creates the queue when it is not there; True when it did. SettingsDiffer."""
+        """Creates the queue if it does not exist; returns whether it did. SettingsDiffer."""
         return self._link.run(program.declare(queue))
 
     def create(self, queue: Queue[Any, Any]) -> bool:
-        """Creates the queue; False when one of that name is there, whatever its settings."""
+        """Creates the queue; False if one of that name exists, whatever its settings."""
         return self._link.perform(program.create_op(queue))
 
     def alter(self, change: ops.AlterQueue) -> None:
-        """Changes settings of a queue, or starts and stops it. QueueNotFound."""
+        """Changes settings of a queue, or starts or stops it. QueueNotFound."""
         self._link.perform(program.checked_change(change))
 
     def start(self, queue: str, *, enqueue: bool = True, dequeue: bool = True) -> None:
@@ -92,7 +92,7 @@ class QueueOperations(RegistrationOperations):
         self._link.perform(program.start_op(queue, enqueue=enqueue, dequeue=dequeue, to=False))
 
     def show(self, queue: str) -> QueueInfo:
-        """Returns a queue as it is. QueueNotFound."""
+        """Returns a queue as it is now. QueueNotFound."""
         return self._link.run(program.show(queue))
 
     def queues(self) -> list[QueueInfo]:
@@ -100,7 +100,7 @@ class QueueOperations(RegistrationOperations):
         return self._link.perform(ops.ListQueues())
 
     def rates(self, over_s: float = 60.0) -> admin_ops.Rates:
-        """Returns how many requests of each queue are done a minute, by the last over_s seconds."""
+        """Returns how many requests a minute each queue finished during the last over_s seconds."""
         return self._link.perform(program.rates_op(over_s))
 
     def destroy(self, queue: str) -> None:
@@ -119,9 +119,9 @@ class QueueOperations(RegistrationOperations):
     ) -> UUID:
         """Enqueues a request that wants no reply; returns its eid.
 
-        Outside any transaction it is durable when this returns; with `connection`, psycopg's,
-        SQLAlchemy's or Django's, it joins the transaction there. attributes: see
-        EnqueueAttributes. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue; of
+        Outside any transaction it is durable when this returns. With `connection` (psycopg's,
+        SQLAlchemy's or Django's) it joins the transaction there. attributes: see
+        EnqueueAttributes. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue; with
         `connection` also IllegalState, ConnectionLost: nothing happened.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
@@ -143,8 +143,8 @@ class QueueOperations(RegistrationOperations):
 
         timeout_s: 0 does not wait, None waits for ever. Outside any transaction the element is
         gone when this returns, and must owe no reply. With `connection` it leaves the queue
-        when, and only if, the transaction there commits; rolled back, an abort is counted; a
-        kill meanwhile makes that commit fail. Raises QueueNotFound, IllegalState.
+        if, and only if, the transaction there commits. A rollback counts as an abort, and a
+        kill before the commit makes that commit fail. Raises QueueNotFound, IllegalState.
         """
         names.check_queue(queue)
         timeout_s = names.check_timeout(timeout_s)
@@ -163,7 +163,7 @@ class QueueOperations(RegistrationOperations):
         return taken
 
     def _wait(self, op: ops.Wait, pause: Pause) -> bool:
-        """Waits a little, or until this is closed; False: the deadline has passed."""
+        """Waits a little, or until this is closed; False when the deadline has passed."""
         delay_s = pause.next(op, time.monotonic())
         if delay_s is not None:
             self._closed.wait(delay_s)
@@ -176,7 +176,7 @@ class QueueOperations(RegistrationOperations):
         eid: UUID | None,
         patience: silence.Patience | None,
     ) -> Element | None:
-        """Claims an element and takes it in the caller's transaction; None: there is none now."""
+        """Claims an element and takes it in the caller's transaction; None if there is none now."""
         with self._life_turn, self._life_link.bounded(patience):
             life = self._live()
             self._settle_taken()
@@ -195,7 +195,7 @@ class QueueOperations(RegistrationOperations):
         return element
 
     def reply(self, connection: Any, element: Element, body: bytes) -> None:
-        """Gives the reply of an element dequeued in the transaction on `connection`."""
+        """Gives the reply to an element that was dequeued in the transaction on `connection`."""
         if self._incarnation is None:
             raise IllegalState("nothing was dequeued in a transaction by this queue manager")
         self._on(connection).perform(
@@ -207,7 +207,7 @@ class QueueOperations(RegistrationOperations):
         )
 
     def read(self, eid: UUID) -> Element | None:
-        """Reads an element wherever it is, dequeuing nothing; None when it is in no queue."""
+        """Reads an element wherever it is, without dequeuing it; None if no queue holds it."""
         return self._link.perform(ops.ReadElement(eid=names.check_eid(eid)))
 
     def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
@@ -215,7 +215,7 @@ class QueueOperations(RegistrationOperations):
         return self._link.perform(program.kill_op(eid, timeout_s), timeout_s)
 
     def redrive(self, eid: UUID) -> tuple[UUID, str] | None:
-        """Runs again what failed (G3): (eid, rid) of what now runs; None when it is not held."""
+        """Runs a failed request again (G3); returns its new (eid, rid); None if it is not held."""
         return self._link.perform(ops.Redrive(eid=names.check_eid(eid)))
 
     def lookup(
@@ -228,7 +228,7 @@ class QueueOperations(RegistrationOperations):
         queue: str | None = None,
         limit: int = 100,
     ) -> list[RequestState]:
-        """Returns every place in which requests are or were, the latest first (C9, C10)."""
+        """Returns every place where requests are or were, the latest first (C9, C10)."""
         return self._link.perform(
             program.lookup_op(
                 rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
@@ -236,7 +236,7 @@ class QueueOperations(RegistrationOperations):
         )
 
     def find(self, **search: Unpack[Search]) -> list[OldRequest]:
-        """Returns requests that have ended, the latest first, a page of them (C10); see Search."""
+        """Returns a page of the requests that have ended, the latest first (C10); see Search."""
         return self._link.perform(program.find_op(search))
 
     def attempts(self, eid: UUID) -> list[Attempt]:

@@ -1,6 +1,6 @@
-"""Registrations of the queue manager, and clients as operators see them.
+"""The queue manager's registrations, and its clients as operators see them.
 
-A part of `QueueOperations`; its twin for asyncio is `async_registrations.py`. Source: BHM90 4.3.
+A part of `QueueOperations`; its asyncio twin is `async_registrations.py`. Source: BHM90 4.3.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RegistrationOperations:
-    """What is done with registrations, and with clients."""
+    """Operations on registrations and on clients."""
 
     _link: Links
 
@@ -32,10 +32,10 @@ class RegistrationOperations:
         stable: bool = True,
         life: ops.Registered | None = None,
     ) -> list[ops.Registered]:
-        """Registers with a queue, durably: the first is this registration, then its siblings'.
+        """Registers with a queue, durably. Returns this registration first, then its siblings'.
 
         Each tells the last operation: kind, tag, eid. life: a registration of this same life of
-        the registrant, with another queue; without it a new life begins and fences the former.
+        the registrant, with another queue; without it a new life begins and fences the former one.
         stable: False keeps no record of operations. Source: BHM90 4.3.
         """
         return self._link.perform(
@@ -49,15 +49,15 @@ class RegistrationOperations:
         )
 
     def threads(self, registrant: str) -> list[ops.ThreadTags]:
-        """Returns the tags of every thread of a client, by thread; it fences nobody (C7).
+        """Returns the tags of every thread of a client, by thread, and fences nobody (C7).
 
-        Each tells what it sent and received last, its checkpoint and its state; a client that has
-        lost all connects them one by one. Source: BHM90 5.
+        Each tells what the thread sent and received last, its checkpoint and its state. A client
+        that has lost everything connects its threads one by one. Source: BHM90 5.
         """
         return self._link.perform(ops.Threads(name=names.check_id("registrant", registrant)))
 
     def clients(self, name: str | None = None) -> list[admin_ops.ClientInfo]:
-        """Returns every client, a row a thread, or those of one name: how far each is, and has."""
+        """Returns every client, or those of one name: a row for each thread, with its progress."""
         wanted = None if name is None else names.check_id("registrant", name)
         return self._link.perform(admin_ops.ListClients(name=wanted))
 
@@ -69,13 +69,13 @@ class RegistrationOperations:
         forced: bool = False,
         timeout_s: float = 10.0,
     ) -> list[admin_ops.Forgotten]:
-        """Forgets a client that does not come back: its replies, checkpoint and registrations go.
+        """Forgets a client that will not return: its replies, checkpoint and registrations go.
 
-        thread: one of it; None: each. An empty answer: it is not known. What stays tells a later
-        connect that it is disconnected, and what it sent last: no rid is run twice, while history
-        is kept.
-        IllegalState: it is connected, or has something outstanding, and is not forced; forced, its
-        life is over, and its requests are cancelled. DeadlineExceeded: nothing happened.
+        thread: one thread of it; None: all. The answer is empty if the client is not known. What
+        remains tells a later connect that it is disconnected, and what it sent last: no rid runs
+        twice while history is kept.
+        IllegalState: it is connected or has something outstanding, and forced is False. If forced,
+        its life is ended and its requests are cancelled. DeadlineExceeded: nothing happened.
         """
         return self._link.perform(
             program.forget_op(name, thread, forced=forced, timeout_s=timeout_s), timeout_s
@@ -124,7 +124,7 @@ class RegistrationOperations:
         return self._link.run(program.dequeue(op, timeout_s), timeout_s)
 
     def read_last(self, queue: str, handle: ops.Registered) -> ops.LastOperation | None:
-        """Reads the copy of the element last operated upon, whoever dequeued it since."""
+        """Reads the copy of the element last operated on, even if someone has dequeued it since."""
         return self._link.perform(
             ops.ReadLast(
                 registrant_id=check_kind(ops.Registered, "read_last", handle).registrant_id,

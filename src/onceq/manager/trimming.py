@@ -1,8 +1,8 @@
-"""Programs that trim history: what is old and in files is removed from the tables, page by page.
+"""Programs that trim history: old rows that files hold too are removed from the tables, by page.
 
-Run by the archive and by `onceq history trim`. Between `due` and `remove` their caller reads the
-files again that hold what is due: nothing is removed where a file is not what was archived. One
-that dies has removed some, and may be repeated. Source: spec Q17.
+Run by the archive and by `onceq history trim`. Between `due` and `remove` the caller reads again
+the files that hold what is due: nothing is removed if a file is not what was archived. A run that
+dies has removed some of it, and may be repeated. Source: spec Q17.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _days() -> dict[Kind, set[date]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Due:
-    """What may be removed that ended before a time, by kind; and what only lacks being in files.
+    """What may be removed, by kind: rows that ended before a time; and those not yet in files.
 
-    days: on which it ended, in UTC; without `unarchived`, those of what is in files.
+    days: when the rows ended, in UTC; without `unarchived`, only those of rows in files.
     """
 
     before: datetime
@@ -63,7 +63,7 @@ def _pages(kind: Kind) -> Program[list[dict[str, Any]]]:
 
 
 def due(before: datetime, *, unarchived: bool = False) -> Program[Due]:
-    """Returns what may be removed; what is due since then is of a later run."""
+    """Returns what may be removed; what falls due later belongs to a later run."""
     found = Due(before=before, unarchived=unarchived)
     for kind in Kind:
         for where in (yield from _pages(kind)):
@@ -82,7 +82,7 @@ def holding(due: Due) -> Program[list[ArchivedFile]]:
 
 
 def remove(epoch: int, due: Due) -> Program[dict[str, int]]:
-    """Removes what is due, of which the files were read again; how many rows, by kind. Fenced."""
+    """Removes what is due, whose files were read again; returns how many rows, by kind. Fenced."""
     removed = {kind.value: 0 for kind in Kind}
     for kind, days in due.days.items():
         pages: Sequence[dict[str, Any]] = (yield from _pages(kind)) if days else ()

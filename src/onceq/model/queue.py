@@ -34,7 +34,7 @@ Reply = TypeVar("Reply")
 
 JSON = "application/json"
 JSON_OF_TEXTS = "application/json; fields=text"
-"""JSON of which every value is a text, as a row of a CSV file is."""
+"""JSON in which every value is a text, as in a row of a CSV file."""
 BINARY = "application/octet-stream"
 
 BATCH_MAX = 1000
@@ -48,7 +48,7 @@ def content_type_of(kind: type[Any]) -> str:
 
 
 def encode(kind: type[Any], value: Any, what: str, *, limited: bool = False) -> bytes:
-    """Returns the bytes of a value: itself when bytes, else JSON.
+    """Returns the bytes of a value: the value itself if it is bytes, else JSON.
 
     limited: see `decode`. Raises InvalidValue when the value is not of the type; nothing happened.
     """
@@ -67,8 +67,8 @@ def decode(
 ) -> Any:
     """Returns the value that was encoded. Raises InvalidValue when it is of another type.
 
-    texts: numbers, dates and the like may be text, as the fields of a CSV file are. limited: what
-    is beyond `limits` is of another type too.
+    texts: numbers, dates and the like may be text, like the fields of a CSV file. limited: values
+    beyond `limits` are refused as if they were of another type.
     """
     if kind is bytes:
         return body
@@ -86,13 +86,13 @@ def decode(
 class QueueSettings:
     """What a queue does with its elements.
 
-    abort_limit: charged aborts until an element fails, 1 to 1000. retry_limit: how often `Retry`,
-    or a fault of the environment that counts, leaves it uncharged, 0 to 1000: after the next it
-    runs alone, and from then on it is charged. backoff_ms: wait after the first abort, doubled by
-    each further one up to backoff_max_ms. execution_limit_s: longest
+    abort_limit: how many charged aborts an element fails at, 1 to 1000. retry_limit: how often
+    `Retry`, or a fault of the environment that counts, leaves it uncharged, 0 to 1000; after the
+    next it runs alone, and from then on it is charged. backoff_ms: the wait after the first abort,
+    doubled by each further one up to backoff_max_ms. execution_limit_s: longest
     execution, after which PostgreSQL ends the server's session. body_bytes_max, tag_bytes_max:
     limits of a send. durable: False keeps the contents only until the database crashes (Q7).
-    keep_body: history keeps request and reply bodies. error_queue: None is NAME.error.
+    keep_body: history keeps request and reply bodies. error_queue: None means NAME.error.
     """
 
     abort_limit: int = 5
@@ -122,7 +122,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
-    """A queue as it is: its settings, and how many elements are where."""
+    """A queue as it is now: its settings, and how many elements are where."""
 
     queue_id: int
     name: str
@@ -140,12 +140,12 @@ class QueueInfo:
 
     @property
     def depth(self) -> int:
-        """The number of elements in the queue, wherever they wait."""
+        """The number of elements in the queue, whatever they wait for."""
         return self.ready + self.claimed + self.waiting + self.suspect + self.held
 
 
 class Settings(TypedDict, total=False):
-    """The settings of a queue, by keyword: those of QueueSettings, which says what they mean."""
+    """The settings of a queue, as keywords; QueueSettings says what they mean."""
 
     abort_limit: int
     retry_limit: int
@@ -160,12 +160,12 @@ class Settings(TypedDict, total=False):
 
 
 class HandlerOptions(TypedDict, total=False):
-    """How a handler is called, by keyword.
+    """How a handler is called, as keywords.
 
-    isolation: of the transaction that it is given, "read committed" by default. batch: up to so
-    many requests that wait, 1 to 1,000, share one transaction, each in a savepoint of its own; a
-    server never waits for more. effects: False declares that the handler writes nothing, so that
-    what is volatile need not wait for the disk.
+    isolation: of its transaction, "read committed" by default. batch: how many
+    waiting requests, 1 to 1,000, may share one transaction, each in a savepoint of its own; a
+    server never waits for more to come. effects: False declares that the handler writes nothing,
+    so that volatile elements need not wait for the disk.
     """
 
     isolation: IsolationLevel
@@ -175,7 +175,7 @@ class HandlerOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Handled(Generic[Request, Reply]):
-    """A queue with the function that handles its requests: `Queue.handled_by` makes it.
+    """A queue with the function that handles its requests. Made by `Queue.handled_by`.
 
     batch: how many requests may share a transaction. effects: whether the handler may write.
     """
@@ -194,12 +194,11 @@ class Handled(Generic[Request, Reply]):
 
 @dataclass(frozen=True, init=False)  # with slots, Queue[A, B](...) is an error of Python 3.11
 class Queue(Generic[Request, Reply]):
-    """A typed queue: its name, the type of its requests, the type of its replies, its settings.
+    """A typed queue: its name, the types of its requests and replies, and its settings.
 
     A value: making one does no I/O. Types are `bytes`, or whatever msgspec encodes as JSON:
     Structs, dataclasses, dicts, ...; docs/types.md has the table. Settings are those of
-    `QueueSettings`, by keyword.
-    Raises InvalidName, InvalidValue.
+    `QueueSettings`, as keywords. Raises InvalidName or InvalidValue.
     """
 
     name: str
@@ -241,9 +240,9 @@ class Queue(Generic[Request, Reply]):
 
         The handler is called with (request, context) and returns the reply; `async def` runs on
         an event loop. It may be a function, a bound method, a partial or an object with `__call__`.
-        Checked at once: whether it can be called so, and whether its annotations, where it has
-        them, are this queue's types. options: isolation, batch and effects, as HandlerOptions has
-        them. Raises InvalidValue.
+        This checks at once that it takes these arguments, and that its annotations, if it has any,
+        are this queue's types. options: isolation, batch and effects, described in HandlerOptions.
+        Raises InvalidValue.
         """
         where = f"queue {self.name!r}"
         names.check_keywords(f"{where}: handled_by", options, HandlerOptions)
@@ -269,9 +268,9 @@ class Queue(Generic[Request, Reply]):
     def decode_request(self, body: bytes, content_type: str | None = None) -> Request:
         """Returns the request in these bytes. Raises InvalidValue, which names the field.
 
-        The one decoder of requests: whatever server takes a request, it is decided here whether it
-        is of the queue's type. content_type: as the element has it; of JSON_OF_TEXTS, text is taken
-        for what the type says.
+        This is the one decoder of requests: for every kind of server, it decides whether a request
+        is of the queue's type. content_type: the element's; with JSON_OF_TEXTS, text is converted
+        to the field's type.
         """
         what = f"request in queue {self.name!r}"
         texts = content_type == JSON_OF_TEXTS
