@@ -87,7 +87,7 @@ class Exchange:
         self.ringer.close()
 
     def listen(self) -> None:
-        """Begins to listen unless it does already; called by a session that waits, its line open."""
+        """Begins to listen unless it does already; a session that waits calls it, its line open."""
         if self._listener is None:
             with _changing:
                 if self._listener is None:

@@ -1,6 +1,6 @@
 """Ops for operators and bulk programs: who serves, who sends, which rids a registrant has used.
 
-Values like those in `ops`; performed by the same drivers.
+Values like those in `ops`, performed by the same drivers.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class ServerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListServers(Op["list[ServerInfo]"]):
-    """Every session of a native server that is known, dead ones not yet taken over too."""
+    """Every known session of a native server, including dead ones not yet taken over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identify(Op["UUID"]):
-    """The id of the repository, which no other has; a copy or a restored backup has it too."""
+    """The id of the repository, which no other has, except a copy or a restored backup of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +53,9 @@ class ClientInfo:
     """A registrant, or a thread of one, as operators see it.
 
     state: "new", "connected", "disconnected"; a client that died is connected. s_rid, s_state,
-    r_rid: as connect says them. requests: sent, and not ended. replies: not acknowledged. kept:
-    acknowledged, and kept by its wish. waits: a session of it waits for a reply now. connected_at:
-    since when it has its epoch. sent_at, received_at: as far as history tells.
+    r_rid: as in connect's answer. requests: sent and not ended. replies: not acknowledged. kept:
+    acknowledged, and kept at its wish. waits: a session of it waits for a reply now. connected_at:
+    when its epoch began. sent_at, received_at: as far as history tells.
     """
 
     name: str
@@ -76,24 +76,24 @@ class ClientInfo:
 
     @property
     def seen_at(self) -> datetime:
-        """When it was heard of last: it connected, sent, or recorded what it had received."""
+        """When it was last heard of: it connected, sent, or recorded what it had received."""
         heard = (self.created_at, self.connected_at, self.sent_at, self.received_at)
         return max(one for one in heard if one is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListClients(Op["list[ClientInfo]"]):
-    """Every registrant by name and thread, or those of one name. It fences nobody."""
+    """Every registrant, by name and thread, or those of one name. It fences nobody."""
 
     name: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """A thread of a client that is forgotten, and what it left. epoch: its life is over with this.
+    """A forgotten thread of a client, and what it left. epoch: of its life, which this ended.
 
     s_rid, r_rid: what a later connect says that it sent and received last. cancelled: requests.
-    replies, kept: removed, as in ClientInfo. registrations: with queues, beside its own.
+    replies, kept: removed, as in ClientInfo. registrations: with queues, besides its own.
     """
 
     thread: str
@@ -108,10 +108,10 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetClient(Op["list[Forgotten]"]):
-    """Frees what a client has left that does not come back; a tombstone stays (finding 3).
+    """Frees what a client that will not return has left; a tombstone stays (finding 3).
 
-    thread: None is each of them. Nothing for a name that is not known. IllegalState (it is
-    connected, or has something outstanding, and is not forced; or a request of it is in the state
+    thread: None means each of them. Returns nothing for an unknown name. IllegalState (it is
+    connected or has something outstanding, and forced is False; or a request of it is in the state
     of a Spark query), DeadlineExceeded: nothing happened. forced: its requests are cancelled.
     """
 
@@ -123,7 +123,7 @@ class ForgetClient(Op["list[Forgotten]"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How much was done of late. at: the database's time. per_minute: requests, by queue."""
+    """How much was done lately. at: the database's time. per_minute: requests, by queue."""
 
     at: datetime
     per_minute: dict[str, float]
@@ -131,6 +131,6 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRates(Op["Rates"]):
-    """How many requests of each queue took effect, by what history holds of the last over_s."""
+    """How many requests of each queue took effect in the last over_s, according to history."""
 
     over_s: float = 60.0

@@ -1,10 +1,10 @@
 """The Ops of the archive: what may be read, the manifest of files, and what may then be removed.
 
-Pure values; performed by `engine.spark_driver`, each one transaction. All that change something
+Pure values; performed by `engine.spark_driver`, each as one transaction. All that change something
 name the epoch of a run, and raise Fenced once a newer run has begun. Source: spec P4, Q17.
 
-A record is a row of history, or of the attempts, by its number: in the order in which they were
-written, and 1 for those from before there was an archive.
+A record is a row of history or of the attempts, by its number. Rows are numbered in the order in
+which they were written; those from before there was an archive have number 1.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ class Kind(enum.StrEnum):
 
 
 ENDED: Final = {Kind.HISTORY: "finished_at", Kind.ATTEMPT: "ended_at"}
-"""The column that says when."""
+"""The column with the time of the end."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def micros(moment: datetime) -> int:
-    """Returns a moment as the manifest has it: microseconds since 1970."""
+    """Returns a point in time in the manifest's form: microseconds since 1970."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePosition:
-    """How far an archive is. archived: the last record in files. begun_at: as PostgreSQL has it."""
+    """How far an archive is. archived: the last record in files. begun_at: in PostgreSQL's form."""
 
     epoch: int
     archived: int
@@ -49,11 +49,11 @@ class ArchivePosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivedFile:
-    """A file of the manifest. path: below the root. day: of the end of all that is in it, in UTC.
+    """A file of the manifest. path: below the root. day: on which all that is in it ended, in UTC.
 
-    first_us, last_us: the ends in it, in microseconds since 1970. sha256: of the file, in hex.
-    since, until: of its folder's records. is_trimmed: the tables hold none of its rows any more.
-    run: the folder. These are known of what is in the manifest.
+    first_us, last_us: its first and last end, in microseconds since 1970. sha256: of the file, in
+    hex. since, until: of its folder's records. is_trimmed: the tables no longer hold any of its
+    rows. run: the folder. The last four are known only for files in the manifest.
     """
 
     path: str
@@ -72,9 +72,9 @@ class ArchivedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveBegin(Op["ArchivePosition"]):
-    """Begins a run, and fences the one before. IllegalState (it has another root): nothing done.
+    """Begins a run, and fences the previous one. IllegalState (other root): nothing happened.
 
-    root: None leaves it, for a run that only trims.
+    root: None leaves it as it is, for a run that only trims.
     """
 
     root: str | None
@@ -82,7 +82,7 @@ class ArchiveBegin(Op["ArchivePosition"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """until: the last record of which no earlier one is still to come. is_new: since this call."""
+    """until: the last record before which none is still to come. is_new: since this call."""
 
     until: int
     is_new: bool
@@ -90,9 +90,9 @@ class Settled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSettle(Op["Settled"]):
-    """Looks how far the records are settled, and begins to look for more.
+    """Determines how far the records are settled, and begins to look for more.
 
-    What was written before a call is settled for a later one, when all transactions that were under
+    What was written before a call is settled in a later one, once all transactions that were under
     way have ended.
     """
 
@@ -111,8 +111,8 @@ class ArchivePlan(Op["bool"]):
 class ArchiveDead(Op["list[UUID]"]):
     """The folders that no commit can make part of the archive any more: those of runs that died.
 
-    And those of runs that were replaced by an earlier run than this, at least a day ago: who read
-    the manifest before that may still read their files.
+    Also those of runs that an earlier run replaced, at least a day ago: whoever had already read
+    the manifest may still read their files until then.
     """
 
     epoch: int
@@ -122,7 +122,7 @@ class ArchiveDead(Op["list[UUID]"]):
 class ArchiveCommit(Op["int"]):
     """Puts the files of a run into the manifest, and moves the position from `since` to `until`.
 
-    IllegalState (it stands elsewhere, or `until` is not settled): nothing happened.
+    IllegalState (it is elsewhere, or `until` is not settled): nothing happened.
     """
 
     epoch: int
@@ -134,10 +134,11 @@ class ArchiveCommit(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReplace(Op["int"]):
-    """Puts the files of a run into the manifest in the place of those of other runs.
+    """Puts the files of a run into the manifest, in place of those of other runs.
 
-    A new file counts as trimmed where all of its kind and day do that it replaces. IllegalState
-    (the rows are not the same by kind, day, count, first and last end): nothing happened.
+    A new file counts as trimmed if all the files of its kind and day that it replaces do.
+    IllegalState (the rows are not the same by kind, day, count, first and last end): nothing
+    happened.
     """
 
     epoch: int
@@ -148,7 +149,7 @@ class ArchiveReplace(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveCount(Op["int"]):
-    """How many rows of a kind the tables hold, of the records after `since`, to `until`."""
+    """How many rows of a kind the tables hold, of the records after `since`, up to `until`."""
 
     kind: Kind
     since: int
@@ -173,9 +174,9 @@ class DueDay:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveDue(Op["list[DueDay]"]):
-    """What some pages hold that ended before a time, and may be removed, by day.
+    """Rows on some pages that ended before a time and may be removed, by day.
 
-    What is said of a request stays for as long as its reply, or itself, is in a queue, and for as
+    The records of a request stay as long as it, or its reply, is in a queue, and as
     long as a client's registration names it.
     """
 
@@ -188,9 +189,9 @@ class ArchiveDue(Op["list[DueDay]"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTrim(Op["int"]):
-    """Removes what may be removed and ended on one of these days, from some pages; how many.
+    """Removes, from some pages, what may be removed and ended on these days; returns how many.
 
-    unarchived: what is in no file, too.
+    unarchived: also what is in no file.
     """
 
     epoch: int
@@ -205,7 +206,7 @@ class ArchiveTrim(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTrimmed(Op["int"]):
-    """Notes the files of which nothing is left in the tables, now that it was trimmed; how many."""
+    """Notes the files of which the tables hold nothing any more after a trim; returns how many."""
 
     epoch: int
     before: datetime
@@ -213,7 +214,7 @@ class ArchiveTrimmed(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Where an archive is, as of one moment. root: None, where there is none. files: by day.
+    """Where an archive is, at one moment. root: None if there is none. files: by day.
 
     All records up to `archived` are in files; the tables may still hold them.
     """
@@ -225,16 +226,16 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveManifest(Op["Manifest"]):
-    """The files of the archive; of a kind, or of each."""
+    """The files of the archive; of one kind, or of all."""
 
     kind: Kind | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRestore(Op["int"]):
-    """Puts those rows of a file back into the tables that they do not hold; how many.
+    """Puts back the rows of a file that the tables do not hold; returns how many.
 
-    Performed by `SparkDriver.restoring`, in a transaction that has the file's rows. IllegalState
+    Performed by `SparkDriver.restore`, in a transaction that has the file's rows. IllegalState
     (the file is not in the manifest, or names a queue or registrant that is not here).
     """
 
@@ -244,6 +245,6 @@ class ArchiveRestore(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRedriven(Op["dict[UUID, str]"]):
-    """As which requests those were run again that failed with these eids: eid to the new rid."""
+    """As what the failed requests with these eids were run again: eid to the new rid."""
 
     eids: list[UUID]

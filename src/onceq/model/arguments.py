@@ -1,7 +1,7 @@
-"""What is given to the operations: refused at once, in words, where it is of another kind.
+"""Arguments of the operations: one of the wrong kind is refused at once, in words.
 
 Pure. The message says what is wanted, where, what was given, and what to write. Names, numbers and
-the like are checked in `names`; what is a value of our own, here.
+the like are checked in `names`; values of onceq's own, here.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ WANTED: Final[dict[type[Any], tuple[str, str]]] = {
         "write (handle, *_) = register(queue, registrant)",
     ),
 }
-"""Class to what the argument is, and what to do."""
+"""For each class, what the argument is, and what to do."""
 
 
 def check_kind(kind: type[T], where: str, value: object) -> T:
-    """Returns a value of a class of the table, or raises InvalidValue."""
+    """Returns a value if it is of a class of the table, or raises InvalidValue."""
     if isinstance(value, kind):
         return value
     what, advice = WANTED[kind]
@@ -45,7 +45,7 @@ def check_kind(kind: type[T], where: str, value: object) -> T:
 
 
 def check_handled(handled: object) -> tuple[Handled[Any, Any], ...]:
-    """Returns what a server serves: at least one, each queue once. InvalidValue."""
+    """Returns what a server serves: at least one queue, each once. InvalidValue."""
     given: Any = handled
     is_one = given is None or isinstance(given, Handled) or callable(given)
     if is_one:
@@ -63,7 +63,7 @@ def check_handled(handled: object) -> tuple[Handled[Any, Any], ...]:
 
 
 def check_function(kind: str, value: object, *, may_await: bool) -> None:
-    """Checks what the client gives to be called. may_await: it may be async. InvalidValue."""
+    """Checks a function that the client gives to be called. may_await: it may be async."""
     if not callable(value):
         raise InvalidValue(f"{kind} is a function, not {names.shown(value)}")
     if not may_await and signature.is_async(value):

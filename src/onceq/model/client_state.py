@@ -1,6 +1,6 @@
 """The states of a client, and of its last request, as tables.
 
-Pure. A call that its state does not list is an error without effect (spec C18).
+Pure. A call that the state does not list is an error without effect (spec C18).
 Source: BHM90 figures 1 and 7, BN09 4.3.
 """
 
@@ -82,7 +82,7 @@ def after(state: ClientState, call: Call) -> ClientState:
 
 
 def resumed(s_rid: str | None, r_rid: str | None, *, disconnected: bool) -> ClientState:
-    """Returns the state that connect branches to, by the rids that it returned."""
+    """Returns the state that connect branches to, judging by the rids that it returned."""
     if s_rid is None or disconnected:
         return ClientState.CONNECTED
     return ClientState.REPLY_RECVD if s_rid == r_rid else ClientState.REQ_SENT
@@ -92,8 +92,8 @@ def resumed(s_rid: str | None, r_rid: str | None, *, disconnected: bool) -> Clie
 class Recovery:
     """Where the last request of a client stands, what that rests on, and what to do next.
 
-    rid: of the last request, None when there never was one. ckpt: of the last receive. request: the
-    request itself, where the client keeps a ledger and it has it.
+    rid: of the last request; None if there never was one. ckpt: of the last receive. request: the
+    request itself, if the client keeps a ledger that has it.
     """
 
     rid: str | None
@@ -110,12 +110,12 @@ class NotSubmitted(Recovery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submitted(Recovery):
-    """State B: it was submitted and not yet replied to; receive its reply."""
+    """State B: it was submitted and has no reply yet; receive its reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyWaiting(Recovery):
-    """State C: its reply waits; receive it."""
+    """State C: its reply is waiting; receive it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +130,7 @@ class WentBack(Recovery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CannotTell(Recovery):
-    """A, B or D: an empty reply queue does not tell them apart; ask history, or keep a ledger."""
+    """A, B or D: an empty reply queue cannot tell them apart; ask history, or keep a ledger."""
 
 
 STATES: dict[str, tuple[type[Recovery], str]] = {

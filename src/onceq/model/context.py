@@ -1,4 +1,4 @@
-"""What a handler knows of its execution, as values. Pure."""
+"""What a handler is told about its execution, as values. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class BaseContext(Generic[C]):
     """What both kinds of handler are given.
 
     attempt: 1 for the first, 2 after one abort that was charged, ...: one more than the attempts
-    that counted before.
+    that have counted so far.
     """
 
     connection: C
@@ -41,9 +41,9 @@ class BaseContext(Generic[C]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context(BaseContext[Sync]):
-    """Of a sync handler. `connection` is the transaction that commits with the reply."""
+    """For a sync handler. `connection` is in the transaction that commits with the reply."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsyncContext(BaseContext[Async]):
-    """Of an async handler; as Context, with an async connection."""
+    """For an async handler: like Context, with an async connection."""

@@ -1,4 +1,4 @@
-"""Elements, replies and what is known of requests, as values. Pure."""
+"""Elements, replies, and facts about requests, as values. Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class SendAttributes(TypedDict, total=False):
-    """How a request is sent, by keyword.
+    """How a request is sent, as keywords.
 
     priority: 0 to 9, 9 first, 4 by default. not_before, expires_at: aware datetimes; an element
-    that expires before it took effect gets one expired reply. properties: JSON, uninterpreted.
+    that expires before it takes effect gets one expired reply. properties: JSON, uninterpreted.
     """
 
     priority: int
@@ -27,10 +27,10 @@ class SendAttributes(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class EndUser:
-    """Who stands behind a request, and where they were (spec C19; Source: BHM90 11).
+    """The person behind a request, and where they were (spec C19; Source: BHM90 11).
 
     id: what the user calls this request, 1 to 200 bytes. checkpoint: any text of theirs, at most
-    64 KiB of UTF-8: what they would else write on a piece of paper.
+    64 KiB of UTF-8: what they would otherwise write on a piece of paper.
     """
 
     id: str
@@ -38,13 +38,13 @@ class EndUser:
 
 
 class RequestAttributes(SendAttributes, total=False):
-    """How a client sends a request, by keyword. end_user: comes back with the reply."""
+    """How a client sends a request, as keywords. end_user: comes back with the reply."""
 
     end_user: EndUser | None
 
 
 class EnqueueAttributes(SendAttributes, total=False):
-    """How an element is enqueued, by keyword. rid: its name in lookups, not a key."""
+    """How an element is enqueued, as keywords. rid: its name in lookups, not a key."""
 
     rid: str | None
     correlation_id: str | None
@@ -63,14 +63,14 @@ class RequestOutcome(enum.Enum):
 def attempts_of(aborts: int, outcome: RequestOutcome | None) -> int:
     """Returns the attempts of a request: its executions that ended and counted.
 
-    Those that were charged, and the one that finished it. What the environment or `Retry` undid
-    uncharged is none, nor is what still runs.
+    Those are the charged ones, and the one that finished it. An execution that the environment or
+    `Retry` undid uncharged does not count, nor does one that is still running.
     """
     return aborts + (outcome is RequestOutcome.DONE)
 
 
 class KillAnswer(enum.Enum):
-    """What a kill came to (G8)."""
+    """The result of a kill (G8)."""
 
     KILLED = "KILLED"
     TOO_LATE = "TOO_LATE"
@@ -80,8 +80,8 @@ class KillAnswer(enum.Enum):
 class Charge(enum.Enum):
     """What an execution that did not finish costs its element (G7).
 
-    RETRY: ENVIRONMENT, as the handler says. FELL: the database fell meanwhile; it becomes SUSPECT,
-    or CHARGE after many in a row.
+    RETRY: like ENVIRONMENT, at the handler's word. FELL: the database went down meanwhile; it
+    becomes SUSPECT, or CHARGE after many in a row.
     """
 
     CHARGE = "charge"
@@ -109,9 +109,9 @@ SUSPECT_LANE = 11
 class Element:
     """A queue element as it was read.
 
-    `eid` is its lasting id; `seq` is local to the repository and changes. `aborts` counts what
-    it was charged with. `body` is bytes. `outcome` is of replies only. `unreadable`: why its
-    properties cannot be read, and are None; a server takes it for the element's failure.
+    `eid` is its lasting id; `seq` is local to the repository and changes. `aborts` counts its
+    charged aborts. `outcome` is for replies only. `unreadable`: why its
+    properties cannot be read, and are None; a server treats it as the element's failure.
     """
 
     seq: int
@@ -139,7 +139,7 @@ class Element:
 
     @property
     def is_suspect(self) -> bool:
-        """True when it is to be run with nothing beside it (G7)."""
+        """True if it is to run with nothing beside it (G7)."""
         return self.lane == SUSPECT_LANE
 
 
@@ -148,10 +148,10 @@ class Whereabouts:
     """Where a request is (C9).
 
     state: 'queued', 'waiting' (until not_before), 'suspect' (it will run alone), 'executing',
-    'replied' (its reply waits, or is not acknowledged) or 'finished'. server_host, server_pid: who
-    has claimed it. begun_at: since when it executes; None when the server has claimed it and not
-    begun, and where this role may not see that server's session. attempts: see `attempts_of`.
-    outcome, code, error: how it ended, or the last abort.
+    'replied' (its reply is waiting, or not acknowledged) or 'finished'. server_host, server_pid: of
+    the process that has claimed it. begun_at: when its execution began; None if it is claimed but
+    not begun, or if this role may not see that server's session. attempts: see `attempts_of`.
+    outcome, code, error: of its end, or of the last abort.
     """
 
     rid: str
@@ -172,7 +172,7 @@ class Whereabouts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestState:
-    """One place in which a rid is (G4), for lookups."""
+    """One place where a rid is (G4), for lookups."""
 
     rid: str
     registrant: str | None
@@ -202,10 +202,10 @@ class RequestState:
 
 
 class Search(TypedDict, total=False):
-    """Which old requests are wanted, by keyword; what is not given may be any.
+    """Which old requests are wanted, as keywords; what is not given may be anything.
 
-    since, until: aware datetimes of their end; since is included, until is not. after: the last of
-    the page before. limit: of a page, 1 to 100,000, 100 by default.
+    since, until: aware datetimes of their end; since is included, until is not. after: the last one
+    of the previous page. limit: of a page, 1 to 100,000, 100 by default.
     """
 
     rid: str | None
@@ -222,9 +222,9 @@ class Search(TypedDict, total=False):
 class OldRequest:
     """A request that has ended, as history has it.
 
-    aborts: what it was charged with. started_at: when the execution that finished it began; None
-    where none did, or it is not known. server: the incarnation that finished it. redriven_as: the
-    rid of the request that stands for it now. body, reply: None where its queue keeps no bodies.
+    aborts: how many were charged to it. started_at: when the execution that finished it began; None
+    if there was none, or it is not known. server: the incarnation that finished it. redriven_as:
+    the rid of the request that now replaces it. body, reply: None if its queue keeps no bodies.
     """
 
     rid: str
@@ -253,7 +253,7 @@ class OldRequest:
 
     @property
     def waited(self) -> timedelta | None:
-        """How long it was queued, failed executions included; None: it is not known."""
+        """How long it was queued, failed executions included; None if not known."""
         return None if self.started_at is None else self.started_at - self.enqueued_at
 
     @property
@@ -266,8 +266,8 @@ class OldRequest:
 class Attempt:
     """How an execution was aborted (Q4). server: the incarnation; host, pid: its process.
 
-    traceback: where in the handler; None where nothing was raised there, and in the archive. Some
-    do not count: see `counts`.
+    traceback: where in the handler; None if nothing was raised there, and in the archive. Some
+    aborts do not count: see `counts`.
     """
 
     ended_at: datetime
@@ -281,5 +281,5 @@ class Attempt:
 
     @property
     def counts(self) -> bool:
-        """Whether its element was charged with it: one of the attempts that every place counts."""
+        """Whether its element was charged with it: then every place counts it as an attempt."""
         return self.charge in {Charge.CHARGE, Charge.REJECT}

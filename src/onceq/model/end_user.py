@@ -42,10 +42,10 @@ def _parts(user: object) -> dict[str, str | None]:
 
 
 def end_user_in(properties: Mapping[str, Any] | None) -> EndUser | None:
-    """Returns the end user among the properties of a request or reply; None when there is none."""
+    """Returns the end user among the properties of a request or reply; None if there is none."""
     return end_user_of((properties or {}).get(KEY))
 
 
 def end_user_of(parts: Mapping[str, Any] | None) -> EndUser | None:
-    """Returns the end user that these parts say."""
+    """Returns the end user that these parts describe."""
     return None if parts is None else EndUser(parts["id"], parts["checkpoint"])

@@ -1,7 +1,7 @@
-"""A client's ledger as a value: the request it constructed last, and how far it had come.
+"""A client's ledger as a value: the request it constructed last, and how far that had come.
 
-Pure. LastRequest, LastEnqueuedID and LastDequeuedID of BN09 figure 4.6; `Noted` are the states of
-CSEP 9.2. A ledger is written by one life of its client at a time.
+Pure. LastRequest, LastEnqueuedID and LastDequeuedID of BN09 figure 4.6; `Noted` has the states of
+CSEP 9.2. One life of a client writes to a ledger at a time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Attributes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class LastRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The request that the client constructed last. body: None where another wrote no ledger."""
+    """The request that the client constructed last. body: None if another life wrote no ledger."""
 
     rid: str
     body: bytes | None = None
@@ -72,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def noted(self) -> Noted:
-        """What this says of the last request."""
+        """What this entry says of the last request."""
         if self.last_request is None:
             return Noted.NOTHING
         if self.last_request.rid == self.last_dequeued:
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose ledger it is: a client of one repository, which has an id that no other has."""
+    """Whose ledger it is: a client of one repository, whose id no other repository has."""
 
     repository: str
     repository_id: UUID
@@ -91,7 +91,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def fenced_text(self) -> str:
-        """What is said to a life of this client that is over."""
+        """What a life of this client that is over is told."""
         who = client_said(self.registrant, self.thread)
         return (
             f"a newer life of {who} has it, nothing happened: use that one, or connect() again, "
@@ -110,13 +110,13 @@ def rid_digest(rid: str) -> str:
 
 
 def encode_entry(entry: Entry) -> tuple[str, str]:
-    """Returns an entry as text, and the digest of that."""
+    """Returns an entry as text, and the digest of that text."""
     text = msgspec.json.encode(entry).decode()
     return text, hashlib.sha256(text.encode()).hexdigest()
 
 
 def decode_entry(text: str, digest: str) -> Entry | None:
-    """Returns the entry in a text; None when it is not what was written."""
+    """Returns the entry in a text; None if it is not what was written."""
     if hashlib.sha256(text.encode()).hexdigest() != digest:
         return None
     try:

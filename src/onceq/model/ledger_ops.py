@@ -1,7 +1,7 @@
 """Ops on a client's ledger. Values like those in `ops`; answered by the ledger, not the repository.
 
-A ledger answers each with a Program of what it stands on: `Statement` on a database of its own, or
-Ops of the repository. So a ledger too is written once, for sync and async. Source: BN09 4.3.
+A ledger answers each with a Program of what it rests on: `Statement` on a database of its own, or
+Ops of the repository. So a ledger, too, is written once, for sync and async. Source: BN09 4.3.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from onceq.model.ops import Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement(Op[list[tuple[Any, ...]]]):
-    """SQL on the ledger's database; its rows.
+    """SQL on the ledger's database; returns its rows.
 
     commits: a lost answer leaves its effect unknown. joins: it belongs to the transaction that
-    BeginLedger began; IllegalState when that was ended by somebody else.
+    BeginLedger began; IllegalState if someone else ended that.
     """
 
     text: str
@@ -29,7 +29,7 @@ class Statement(Op[list[tuple[Any, ...]]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeLedger(Op[Entry]):
-    """Begins a life on a ledger, which refuses the writes of the former, and reads it.
+    """Begins a life on a ledger, which then refuses writes of the former life, and reads it.
 
     life: a name that no other life has. registrant_id, epoch: in the repository. LedgerRefused
     (torn, corrupt, another's), DeadlineExceeded (a former life holds it: ask again).
@@ -50,22 +50,22 @@ class WriteLedger(Op[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginLedger(Op[None]):
-    """Begins a transaction where the ledger is; the client's own work joins it."""
+    """Begins a transaction on the ledger; the client's own work joins it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitLedger(Op[None]):
-    """Commits it. InDoubt."""
+    """Commits that transaction. InDoubt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackLedger(Op[None]):
-    """Rolls it back; succeeds when there is nothing to roll back."""
+    """Rolls that transaction back; succeeds if there is nothing to roll back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareLedger(Op[None]):
-    """Prepares it under this name: from now on the repository decides. InDoubt."""
+    """Prepares that transaction under this name: from now on the repository decides. InDoubt."""
 
     gid: str
 
@@ -80,7 +80,7 @@ class EndPrepared(Op[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListPrepared(Op[list[str]]):
-    """The names of prepared transactions that begin so; none where nothing is ever prepared."""
+    """The names of prepared transactions with this prefix; none if nothing is ever prepared."""
 
     prefix: str = field(default="")
 

@@ -1,9 +1,9 @@
-"""What a declared value may be at most, so that every server takes the same: native, or Spark.
+"""The limits of declared values, so that every server accepts the same: native or Spark.
 
-Pure. A whole number has 64 bits, with its sign; a Decimal is finite, with at most 20 digits before
-the point and 18 behind it; an instant lies in the years 1 to 9999 of UTC. JSON says more than that,
-and so does Python, but no column of a table of Spark does. What is declared as nothing in
-particular (Any) is not looked at.
+Pure. A whole number has 64 bits, sign included; a Decimal is finite, with at most 20 digits before
+the point and 18 after it; an instant is in the years 1 to 9999 of UTC. JSON can hold more than
+that, and so can Python, but no column of a Spark table can. Values of no declared type
+(Any) are not checked.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**63 - 1
 
 Check: TypeAlias = Callable[[Any], "tuple[str, str] | None"]
-"""Returns where a value is beyond its limits, and why; None when it is not."""
+"""Returns where a value is beyond its limits, and why; None if it is not."""
 
 
 def beyond_limits(kind: Any, value: Any) -> str | None:
-    """Returns why and where a value of this type is beyond its limits; None when it is not."""
+    """Returns why and where a value of this type is beyond its limits; None if it is not."""
     try:
         check = _check_of(kind)
     except TypeError:  # a type that cannot be hashed
@@ -44,7 +44,7 @@ def _check_of(kind: Any) -> Check | None:
 
 
 def _check(info: mi.Type, known: dict[type[Any], Check]) -> Check | None:
-    """Returns the check of a type; None when there is nothing to check."""
+    """Returns the check of a type; None if there is nothing to check."""
     simple = _SIMPLE.get(type(info))
     if simple is not None:
         return simple
@@ -116,7 +116,7 @@ _CLASSES: Final[dict[type[Any], type[Any]]] = {
 def _of_object(
     info: mi.StructType | mi.DataclassType | mi.NamedTupleType, known: dict[type[Any], Check]
 ) -> Check | None:
-    if info.cls in known:  # a type that holds itself: its check is being made
+    if info.cls in known:  # a recursive type: its check is being made
         return known[info.cls]
     checks: list[tuple[str, str, Check]] = []
 

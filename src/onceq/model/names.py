@@ -1,6 +1,6 @@
 """Names and limits: what may be called what, checked before anything is sent.
 
-Pure. The same rules stand as CHECK constraints in the schema (spec, reliability: bad input).
+Pure. The schema has the same rules as CHECK constraints (spec, reliability: bad input).
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ TAG_BYTES_MAX = 65_536
 LIMIT_MAX = 2**31 - 1
 MOMENT_MIN = datetime(1, 1, 2, tzinfo=UTC)
 MOMENT_MAX = datetime(9999, 12, 31, tzinfo=UTC)
-"""Between them a moment can be written in every time zone."""
+"""A point in time between these can be written in every time zone."""
 _PLAIN = (str, bytes, int, float, datetime, UUID)
 TIMEOUT_S_MAX = 1e9
-"""About thirty years: longer than anybody waits, and a number that every clock knows."""
+"""About thirty years: longer than anybody waits, and a number that every clock can hold."""
 
 
 def shown(value: object) -> str:
-    """Returns what a value is, for the message that refuses it: itself if plain, else its type."""
+    """Returns a value for the message that refuses it: the value itself if plain, else its type."""
     if inspect.iscoroutine(value):
         return f"a coroutine that nobody awaited: write `await` before {value.__qualname__}(...)"
     if isinstance(value, type):
@@ -88,7 +88,7 @@ def check_id(kind: str, text: object) -> str:
 
 
 def client_said(registrant: str, thread: str) -> str:
-    """Returns the name of a client, and of its thread where it has one, in words."""
+    """Returns the name of a client, and of its thread if it has one, in words."""
     return f'client "{registrant}"' + (f', thread "{thread}",' if thread else "")
 
 
@@ -112,7 +112,7 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
 
 
 def check_moment(kind: str, when: object) -> None:
-    """Checks that this is None, or a moment that all can read, wherever they are. InvalidValue."""
+    """Checks that this is None, or a time that all can read, wherever they are. InvalidValue."""
     if when is None:
         return
     if not isinstance(when, datetime) or when.tzinfo is None:
@@ -129,7 +129,7 @@ def check_moment(kind: str, when: object) -> None:
 
 
 def _check_properties(properties: object) -> None:
-    """Checks that properties are an object of JSON; its texts, PostgreSQL checks."""
+    """Checks that properties are a JSON object; PostgreSQL checks the texts in it."""
     if properties is None:
         return
     if not isinstance(properties, Mapping):
@@ -141,7 +141,7 @@ def _check_properties(properties: object) -> None:
 
 
 def check_text(kind: str, value: object, bytes_max: int) -> str:
-    """Returns a text that PostgreSQL can keep in JSON, of so many bytes of UTF-8 at most."""
+    """Returns a text that PostgreSQL can keep in JSON, of at most this many bytes of UTF-8."""
     if not isinstance(value, str) or "\0" in value:
         raise InvalidValue(f"a {kind} is a str without NUL, not {reprlib.repr(value)}")
     try:
@@ -168,7 +168,7 @@ def check_flag(kind: str, value: object) -> bool:
 
 
 def check_keywords(where: str, given: Mapping[str, object], known: type[Any]) -> None:
-    """Checks that keywords are those of a TypedDict; InvalidValue names the one that was meant."""
+    """Checks that keywords are those of a TypedDict; InvalidValue suggests the intended one."""
     there = known.__annotations__
     for name in given:
         if name not in there:
@@ -194,7 +194,7 @@ def check_eid(value: object) -> UUID:
 
 
 def check_timeout(value: object) -> float | None:
-    """Returns how long to wait, in seconds; None: for ever. Below zero is zero. InvalidValue."""
+    """Returns how many seconds to wait; None: for ever. Negative counts as zero. InvalidValue."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:  # noqa: PLR0124 # NaN
@@ -214,7 +214,7 @@ def check_seconds(kind: str, value: object) -> float:
 
 
 def check_iterator(kind: str, values: object) -> Iterator[Any]:
-    """Returns an iterator over a list, or whatever can be iterated over; else InvalidValue."""
+    """Returns an iterator over a list or any other iterable; otherwise raises InvalidValue."""
     given: Any = values
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidValue(f"{kind} are a list, not a {type(given).__name__}")
@@ -225,12 +225,12 @@ def check_iterator(kind: str, values: object) -> Iterator[Any]:
 
 
 def check_each(kind: str, values: object) -> list[Any]:
-    """Returns the values of a list, or of what else can be iterated over; else InvalidValue."""
+    """Returns the values of a list or any other iterable; otherwise raises InvalidValue."""
     return [*check_iterator(kind, values)]
 
 
 def check_pair(kind: str, value: object) -> tuple[Any, Any]:
-    """Returns a tuple, or list, of two, or raises InvalidValue."""
+    """Returns a tuple or list of two, or raises InvalidValue."""
     given: Any = value
     is_pair = isinstance(value, (tuple, list)) and len(given) == 2
     if not is_pair:
@@ -239,12 +239,12 @@ def check_pair(kind: str, value: object) -> tuple[Any, Any]:
 
 
 def check_tag(tag: object) -> bytes | None:
-    """Returns a tag, or None; else raises InvalidValue."""
+    """Returns a tag, or None; otherwise raises InvalidValue."""
     return None if tag is None else check_bytes("tag", tag)
 
 
 def check_search(search: Mapping[str, Any]) -> None:
-    """Checks what is looked for, by field; None: any. InvalidValue."""
+    """Checks the fields of a search; None: anything. InvalidValue."""
     for name in ("rid", "registrant", "state", "queue"):
         value = search[name]
         if value is not None:

@@ -1,8 +1,8 @@
 """How a client finds out where its last request stands, as tables: states A to E.
 
-Pure. `TRANSITIONS` is the life of a request; `PLACES` and `LEDGER` say in which state it is, by
-what each variant of recovery can see. `decide` is what a clerk with a ledger concludes of them, and
-what the bulk recovery of all clients does. Source: BN09 4.3 (states A to D, figure 4.6), CSEP 9.2.
+Pure. `TRANSITIONS` is the life of a request; `PLACES` and `LEDGER` say which state it is in, by
+what each variant of recovery can see. `decide` draws the conclusion for a clerk with a ledger, and
+for the bulk recovery of all clients. Source: BN09 4.3 (states A to D, figure 4.6), CSEP 9.2.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Place(enum.Enum):
 
 
 NONE: Final = ""
-"""The state of a client that has no request."""
+"""The state of a client without any request."""
 CANNOT_TELL: Final = "ABD"
-"""What an empty reply queue leaves open (BN09)."""
+"""The states that an empty reply queue leaves open (BN09)."""
 
 TRANSITIONS: Final[dict[tuple[str, Event], str]] = {
     (NONE, Event.CONSTRUCTED): "A",
@@ -59,7 +59,7 @@ TRANSITIONS: Final[dict[tuple[str, Event], str]] = {
     ("E", Event.SUBMITTED): "B",
     ("E", Event.DISCARDED): NONE,
 }
-"""A to B to C to D, and to A again with the next request. Out of E only by a person's decision."""
+"""A to B to C to D, and to A with the next request. Only a person's decision leads out of E."""
 
 PLACES: Final[dict[Place, str]] = {
     Place.NOWHERE: "A",
@@ -83,13 +83,13 @@ LEDGER: Final[dict[tuple[Noted, Place], str]] = {
     (Noted.DONE, Place.REPLY): "D",
     (Noted.DONE, Place.FINISHED): "D",
 }
-"""By the client's ledger and the repository together. What a ledger has as sent, and a repository
+"""By the client's ledger and the repository together. What a ledger has as sent, and the repository
 does not know, was lost there: E, never A (finding 10). What the repository has, and the ledger not
 yet, was sent by a life that died before it could write it down."""
 
 
 def after(state: str, event: Event) -> str:
-    """Returns the state after an event. Raises IllegalState when it cannot come about there."""
+    """Returns the state after an event. Raises IllegalState if it cannot happen in that state."""
     following = TRANSITIONS.get((state, event))
     if following is None:
         where = f"in state {state}" if state else "without a request"
@@ -101,7 +101,7 @@ def after(state: str, event: Event) -> str:
 class Tags:
     """What a registration says of a client; see `ops.Connection`.
 
-    received: rids whose replies this life was handed out, and has not acknowledged.
+    received: rids whose replies were handed out to this life, and that it has not acknowledged.
     """
 
     was: str = "new"
@@ -115,7 +115,7 @@ class Tags:
 class Verdict:
     """The state of a client's last request, and what that rests on.
 
-    is_behind: the ledger does not have this request, the registration does.
+    is_behind: the ledger lacks this request, but the registration has it.
     """
 
     letter: str
@@ -134,7 +134,7 @@ def place_of(states: Collection[str]) -> Place:
 
 
 def by_registration(tags: Tags) -> tuple[str, str]:
-    """Returns the state of the request sent last, and what it rests on, without a ledger."""
+    """Returns the state of the last request, and what that rests on, without a ledger."""
     if tags.s_rid is None:
         return "A", "the registration, which has no send"
     if tags.s_state == "done" and tags.was == "disconnected":
@@ -150,9 +150,9 @@ def by_registration(tags: Tags) -> tuple[str, str]:
 
 
 def by_ledger(entry: Entry, places: Mapping[str, Place]) -> tuple[str, str]:
-    """Returns the state of a ledger's last request; E when the repository lost what it had.
+    """Returns the state of a ledger's last request; E if the repository lost what it had.
 
-    places: of each rid of the ledger.
+    places: of each rid in the ledger.
     """
     for rid in (entry.last_enqueued, entry.last_dequeued):
         if rid is not None and places[rid] is Place.NOWHERE:
@@ -166,8 +166,8 @@ def by_ledger(entry: Entry, places: Mapping[str, Place]) -> tuple[str, str]:
 def decide(entry: Entry, tags: Tags, places: Mapping[str, Place]) -> Verdict:
     """Returns where the last request of a client with a ledger stands.
 
-    places: of each rid of the ledger. What the registration has, and the ledger has not, was sent
-    by a life of the client whose ledger is lost, or is an older copy; or after this one was given
+    places: of each rid in the ledger. A request that the registration has and the ledger lacks was
+    sent by a life whose ledger is lost or is an older copy; or after this one was given
     up: then the ledger may still say that the reply to the one before was processed.
     """
     last = entry.last_request

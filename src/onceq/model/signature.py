@@ -1,8 +1,8 @@
-"""Whether a function can be a handler: looked at once, where it is given, not at each request.
+"""Whether a function can be a handler: checked once, where it is given, not for each request.
 
-Pure. Refused is what can never work: no function, a class, a generator, one that cannot be called
-with (request, context), or whose annotations contradict its queue. An annotation that cannot be
-resolved here, or says less than a class, is passed over: type checkers see it.
+Pure. It refuses what can never work: something that is no function, a class, a generator, one that
+cannot be called with (request, context), or whose annotations contradict its queue. An annotation
+that cannot be resolved here, or says less than a class, is passed over: type checkers see it.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _UNRESOLVED: Final = (
     TypeError,
     ValueError,
 )
-"""What an annotation may raise whose names are not to be had here."""
+"""What evaluating an annotation may raise if its names are not available here."""
 _PROMOTED: Final = {(int, float), (int, complex), (float, complex)}
-"""What type checkers take for one another."""
+"""Types that type checkers accept for one another."""
 _UNIONS: Final = (typing.Union, types.UnionType)
 _AWAITABLE: Final[Any] = Awaitable
 _PARTIAL: Final[Any] = functools.partial
@@ -40,7 +40,7 @@ _FIELDS: Final = ("__struct_fields__", "__dataclass_fields__", "__pydantic_field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """What a handler is to be. where: what it is given to, in words.
+    """What a handler must be. where: what it is given to, in words.
 
     context, async_context: what a sync and an async one is given; None: it may not be async. also:
     what it may return besides replies.
@@ -55,7 +55,7 @@ class Expected:
 
 
 def is_async(handler: object) -> bool:
-    """Returns whether a function, or an object that is called, is a coroutine function."""
+    """Returns whether a function, or a callable object, is a coroutine function."""
     return inspect.iscoroutinefunction(_function(handler))
 
 
@@ -85,7 +85,7 @@ def check_handler(handler: Any, expected: Expected) -> None:
     if signature is None:
         return
     request, context = _parameters(signature, where, name)
-    if not hasattr(function, "__wrapped__"):  # else its annotations are another function's
+    if not hasattr(function, "__wrapped__"):  # otherwise its annotations are another function's
         given = expected.async_context if asynchronous else expected.context
         _check_annotations(
             _Annotated(f"{where}: {name}", function, signature, request, context), expected, given
@@ -93,13 +93,13 @@ def check_handler(handler: Any, expected: Expected) -> None:
 
 
 def _function(handler: Any) -> Any:
-    """Returns the function that is called in the end: of partials, methods and objects."""
+    """Returns the function that is finally called, behind partials, methods and objects."""
     handler = _unbound(handler)
     return handler if inspect.isroutine(handler) else getattr(handler, "__call__", handler)  # noqa: B004 # the method is wanted
 
 
 def _unbound(handler: Any) -> Any:
-    """Returns what a partial calls."""
+    """Returns the function that a partial calls."""
     while isinstance(handler, _PARTIAL):
         handler = handler.func
     return handler
@@ -111,7 +111,7 @@ def _name(handler: Any) -> str:
 
 
 def _signature(handler: Any) -> inspect.Signature | None:
-    """Returns how it is called itself, not what it wraps; None: it does not tell."""
+    """Returns its own signature, not that of what it wraps; None if it does not tell."""
     try:
         return inspect.signature(handler, follow_wrapped=False)
     except (TypeError, ValueError):
@@ -121,7 +121,7 @@ def _signature(handler: Any) -> inspect.Signature | None:
 def _parameters(
     signature: inspect.Signature, where: str, name: str
 ) -> tuple[inspect.Parameter, inspect.Parameter]:
-    """Returns the parameters that take request and context. Raises InvalidValue: there are none."""
+    """Returns the parameters that take request and context. InvalidValue if there are none."""
     request, context = object(), object()
     try:
         bound = signature.bind(request, context)
@@ -146,7 +146,7 @@ def _plain(signature: inspect.Signature) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Annotated:
-    """A handler whose annotations are looked at."""
+    """A handler whose annotations are being checked."""
 
     what: str
     function: Any
@@ -173,7 +173,7 @@ def _refuse(handler: _Annotated, says: str, but: str) -> NoReturn:
 
 
 def _resolved(annotation: Any, function: Any) -> Any:
-    """Returns the type that an annotation means; Any where it cannot be told."""
+    """Returns the type that an annotation means; Any if it cannot be determined."""
     if annotation is inspect.Parameter.empty:
         return Any
     holder = types.SimpleNamespace(__annotations__={"it": annotation})
@@ -185,7 +185,7 @@ def _resolved(annotation: Any, function: Any) -> Any:
 
 
 def _members(kind: Any) -> Iterator[Any]:
-    """Yields the types of a union; else the type alone."""
+    """Yields the types of a union; otherwise the type alone."""
     kind = getattr(kind, "__value__", kind)  # of a `type X = ...`
     if typing.get_origin(kind) in _UNIONS:
         for one in typing.get_args(kind):
@@ -200,7 +200,7 @@ def _fits(given: Any, asked: Any) -> bool:
 
 
 def _may_be(returned: Any, reply: Any) -> bool:
-    """Returns whether what is returned may be a reply; a dict may be any object of fields."""
+    """Returns whether what is returned may be a reply; a dict may be any object with fields."""
     if _is_of(returned, reply) or _is_of(reply, returned):
         return True
     is_dict = isinstance(_class(returned), type) and issubclass(_class(returned), Mapping)
@@ -208,7 +208,7 @@ def _may_be(returned: Any, reply: Any) -> bool:
 
 
 def _is_of(given: Any, asked: Any) -> bool:
-    """Returns False only where no value of the one class is one of the other."""
+    """Returns False only if no value of one class is a value of the other."""
     one, other = _class(given), _class(asked)
     if not isinstance(one, type) or not isinstance(other, type):
         return True
@@ -223,7 +223,7 @@ def _is_of(given: Any, asked: Any) -> bool:
 
 
 def _class(kind: Any) -> Any:
-    """Returns the class of which values of a type are; None where it has none."""
+    """Returns the class of a type's values; None if there is none."""
     if kind is Any:  # a class, to Python
         return None
     kind = getattr(kind, "__supertype__", kind)  # of a NewType

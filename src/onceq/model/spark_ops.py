@@ -1,7 +1,7 @@
 """The Ops of the Spark request server: registration, claim groups, the commit of a micro-batch.
 
 Pure values, like those in `model.ops`; performed by `engine.spark_driver`. Each is one transaction
-on the server's side but for `SparkAttempt`, which begins the one that stages rows. All but
+on the server's side except `SparkAttempt`, which begins the one that stages rows. All except
 `SparkOpen`, `SparkRead` and `SparkRefuse` name an epoch, and raise Fenced once a newer life has
 begun.
 Source: spec P1, P2; spark.md, Design of the request server.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRegistration:
-    """A life of a Spark server. query_id, batch_id: its tag, the micro-batch committed last."""
+    """A life of a Spark server. query_id, batch_id: its tag, the last micro-batch committed."""
 
     server_id: int
     epoch: int
@@ -32,12 +32,12 @@ class SparkRegistration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOpen(Op["SparkRegistration"]):
-    """Begins a life of the Spark server of this name, and fences the former.
+    """Begins a life of the Spark server of this name, and fences the former one.
 
-    What that one left behind: a claim group it had begun to run is halved, or, if of one request,
-    charged; not when `innocent`, as then the environment ended it. hold_s: how long a request that
-    its batch does not answer is held for later batches; 0: it is an abort at once. stateful: the
-    query keeps a state of what it reads, so that what it has claimed is not killed or taken over.
+    A claim group that the former life had begun to run is halved or, if it has one request,
+    charged; not if `innocent`, when the environment ended that life. hold_s: how long a request
+    that its batch does not answer is held for later batches; 0: that is an abort at once. stateful:
+    the query keeps state of what it reads, so what it has claimed is not killed or taken over.
     QueueNotFound, IllegalState (it holds requests of another queue): nothing happened.
     """
 
@@ -50,9 +50,9 @@ class SparkOpen(Op["SparkRegistration"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkClaim(Op["int"]):
-    """The claim group after `start`, claiming up to n requests; `start` when there is none.
+    """The claim group after `start`, claiming up to n requests; `start` if there is none.
 
-    bound: the last seq to claim. FileMismatch: the checkpoint that `start` is from is not ours.
+    bound: the last seq to claim. FileMismatch: the checkpoint of `start` is not ours.
     """
 
     server_id: int
@@ -69,7 +69,7 @@ class SparkBound(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkPlan(Op["int"]):
-    """Notes that a group is begun to be run; its size, 0 when it was finished before."""
+    """Notes that a group begins to run; returns its size, 0 if it was finished before."""
 
     server_id: int
     epoch: int
@@ -78,7 +78,7 @@ class SparkPlan(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRequest:
-    """A request as Spark reads it. properties: as JSON."""
+    """A request as Spark reads it. properties: in JSON."""
 
     eid: UUID
     rid: str
@@ -97,7 +97,7 @@ class SparkRequest:
 class SparkRead(Op["list[tuple[Any, ...]]"]):
     """The requests that a group still holds, from place `first` to `last` of its order.
 
-    As tuples, in the order of the fields of `SparkRequest`: they come by the ten thousands.
+    As tuples, in the order of the fields of `SparkRequest`: they come in tens of thousands.
     """
 
     group: int
@@ -109,7 +109,7 @@ class SparkRead(Op["list[tuple[Any, ...]]"]):
 class SparkRefuse(Op["int"]):
     """Aborts requests that a group still holds, charged, as not of the queue's type; how many.
 
-    codes, errors: of each of `eids`. May be asked again.
+    codes, errors: for each of `eids`. May be asked again.
     """
 
     group: int
@@ -120,7 +120,7 @@ class SparkRefuse(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAttempt(Op["int"]):
-    """Begins to stage the rows of one attempt of a task; its number."""
+    """Begins to stage the rows of one attempt of a task; returns its number."""
 
     server_id: int
     epoch: int
@@ -130,17 +130,17 @@ class SparkAttempt(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkDiscard(Op["int"]):
-    """Removes the staged rows of attempts; how many attempts there were."""
+    """Removes the staged rows of attempts; returns how many attempts there were."""
 
     attempts: list[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkCommitted:
-    """What a commit came to. verdict: 'committed', or 'void', 'replay', 'old': nothing was applied.
+    """The result of a commit. verdict: 'committed'; or 'void', 'replay', 'old': nothing applied.
 
-    'void': a row was computed from several requests, and one of them is not to be finished; what
-    is left of the batch is queued again.
+    'void': a row was computed from several requests, and one of them is not to be finished; the
+    rest of the batch is queued again.
     done: requests finished. failed: moved to the error queue. returned: charged and queued again.
     """
 
@@ -171,9 +171,10 @@ class SparkCommit(Op["SparkCommitted"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBlame(Op["int"]):
-    """Makes an error of each request whose staged rows the user's tables refuse; how many.
+    """Makes an error of each request whose staged rows the user's tables refuse; returns how many.
 
-    Its text is the database's. attempts, tables: as of the commit that was refused. SchemaMissing,
+    Its text is the database's. attempts, tables: as in the refused commit. SchemaMissing,
+    StatementRefused: a table refuses even when given no rows.
     StatementRefused: a table refuses even no rows at all.
     """
 
@@ -188,7 +189,7 @@ class SparkCheckTable(Op["str"]):
     """The statement that a commit will run for a table, tried with no rows, and undone.
 
     SchemaMissing (no such table), StatementRefused (no such column, no right, no constraint to
-    conflict with; or a column does not take the text in its place of `samples`).
+    conflict with; or a column does not take its text in `samples`).
     """
 
     table: dict[str, Any]
@@ -196,9 +197,9 @@ class SparkCheckTable(Op["str"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkClose(Op["int"]):
-    """Ends a life in good order: what it holds goes back, uncharged; how many requests.
+    """Ends a life in good order: what it holds goes back, uncharged; returns how many requests.
 
-    What is held for later batches of a stateful server stays: it is in the state of the query.
+    Requests held for later batches of a stateful server stay: they are in the state of the query.
     """
 
     server_id: int
@@ -216,11 +217,10 @@ class SparkPurge(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTakeOver(Op["int"]):
-    """Takes over from Spark servers that died more than grace_s ago; how many requests.
+    """Takes over from Spark servers that died more than grace_s ago; returns how many requests.
 
-    Not from stateful ones.
-
-    server_id: of the Spark server that adopts them, if on its queue; None: they are queued again.
+    It does not take over from stateful ones.
+    server_id: the Spark server that adopts those of its queue; None: they are queued again.
     """
 
     server_id: int | None
@@ -229,13 +229,13 @@ class SparkTakeOver(Op["int"]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkEnqueue(Op["int"]):
-    """Enqueues the rows of a DataFrame that are in no place yet, and have not ended; how many.
+    """Enqueues the rows of a DataFrame that are nowhere yet and have not ended; returns how many.
 
-    One transaction, all or none. registrant_id: of who gets the replies, in its life `epoch`; None:
-    the rows are datagrams. send_no: where that life began. Each list has an item a row, or is None;
-    times are microseconds since 1970. content_type: of rows that say none.
+    One transaction, all or none. registrant_id: who gets the replies, in its life `epoch`; None:
+    the rows are datagrams. send_no: where that life began. Each list has one item a row, or is
+    None; times are microseconds since 1970. content_type: for rows without one.
     Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused (known with other content),
-    InvalidValue, EnvironmentFault (a twin enqueues the same rows now): nothing happened. InDoubt.
+    InvalidValue, EnvironmentFault (a twin is enqueueing the same rows): nothing happened. InDoubt.
     """
 
     registrant_id: int | None

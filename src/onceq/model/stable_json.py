@@ -1,6 +1,6 @@
-"""JSON of a value that is the same in every process: a request that is sent again is known by it.
+"""JSON that is the same in every process: a request that is sent again is recognised by it.
 
-Pure. A set has no order of its own, and Python's differs from process to process.
+Pure. A set has no order of its own, and Python's order differs from process to process.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _FIELDS: Final = ("__struct_fields__", "__dataclass_fields__", "__attrs_attrs__"
 
 
 def encode(kind: Any, value: Any) -> bytes:
-    """Returns the JSON of a value of a type. Where a set is inside, it and all dicts are sorted.
+    """Returns the JSON of a value of a type. If a set is inside, it and all dicts are sorted.
 
     Raises what msgspec raises.
     """
     body = msgspec.json.encode(value)
     try:
         may_hold_sets = _may_hold_sets(kind)
-    except TypeError:  # it cannot be remembered
+    except TypeError:  # it cannot be cached
         may_hold_sets = True
     if may_hold_sets and _holds_set(value):
         plain = msgspec.to_builtins(value, str_keys=True, order="deterministic")
@@ -33,7 +33,7 @@ def encode(kind: Any, value: Any) -> bytes:
 
 
 def nodes(kind: Any) -> Iterator[inspect.Type]:
-    """Yields a type and each that is inside it, once. Raises what `type_info` raises."""
+    """Yields a type and each type inside it, once. Raises what `type_info` raises."""
     seen: set[Any] = set()
     rest: list[Any] = [inspect.type_info(kind)]
     while rest:
@@ -51,12 +51,12 @@ def nodes(kind: Any) -> Iterator[inspect.Type]:
 
 @functools.lru_cache(maxsize=1000)
 def _may_hold_sets(kind: Any) -> bool:
-    """Returns whether values of a type may hold sets; what is typed Any may."""
+    """Returns whether values of a type may hold sets; those of type Any may."""
     return any(isinstance(node, (*_SETS, inspect.AnyType)) for node in nodes(kind))
 
 
 def _holds_set(value: Any) -> bool:
-    """Returns whether a set is somewhere in a value, which has been encoded: it has an end."""
+    """Returns whether a value holds a set somewhere; it has been encoded, so this ends."""
     rest: list[Any] = [value]
     while rest:
         one = rest.pop()
@@ -73,7 +73,7 @@ def _holds_set(value: Any) -> bool:
 
 @functools.lru_cache(maxsize=1000)
 def _field_names(kind: type[Any]) -> tuple[str, ...]:
-    """Returns the names of the fields of a Struct, a dataclass or a class of attrs; else none."""
+    """Returns the field names of a Struct, a dataclass or an attrs class; otherwise none."""
     for name in _FIELDS:
         if hasattr(kind, name):
             return tuple(getattr(one, "name", one) for one in getattr(kind, name))

@@ -1,8 +1,8 @@
-"""Which types the requests and replies of a queue may have: looked at when the queue is made.
+"""Which types the requests and replies of a queue may have: checked when the queue is made.
 
-Pure. `bytes`, and what JSON is made of and read into without help: docs/types.md has the table.
-What could only fail, at each send, is refused here. A type that names another which is not to be
-had yet is passed over.
+Pure. `bytes`, and whatever JSON can hold and be read back as: docs/types.md has the table.
+Types that would fail at each send are refused here. A type that names another one which is not
+available yet is passed over.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from onceq.errors import InvalidValue
 from onceq.model import names, stable_json
 
 _READ: Final = (str, int, float, bool, list, dict, type(None))
-"""What JSON is read into where a type asks for nothing in particular."""
+"""What JSON is read as if a type asks for nothing in particular."""
 _USE: Final = "use a msgspec.Struct, a dataclass, a TypedDict, a NamedTuple or a class of attrs"
 
 
@@ -37,10 +37,10 @@ def check_value_type(what: str, kind: Any) -> None:
 
 
 def _takes_json(kind: type[Any]) -> bool:
-    """Returns whether something that JSON is read into is of a class: of object, Hashable..."""
+    """Returns whether something that JSON is read as is of a class, such as object or Hashable."""
     try:
         return any(issubclass(one, kind) for one in _READ)
-    except TypeError:  # a protocol that cannot be asked
+    except TypeError:  # a protocol that isinstance cannot check
         return False
 
 
@@ -56,7 +56,7 @@ def _refuse(what: str, kind: type[Any]) -> None:
 
 
 def _is_pydantic(kind: type[Any]) -> bool:
-    """Returns whether it is a model of pydantic 1 or 2, which need not be installed."""
+    """Returns whether it is a model of pydantic 1 or 2; pydantic need not be installed."""
     return any(
         one.__name__ == "BaseModel" and one.__module__.partition(".")[0] == "pydantic"
         for one in kind.__mro__

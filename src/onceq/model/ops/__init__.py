@@ -1,11 +1,11 @@
 """Ops: the operations of the queue manager, as frozen values, and Programs, which yield them.
 
-An Op says what is to be done and what type its answer has; a Driver does it. A Program is a
+An Op says what is to be done and the type of its answer; a Driver does it. A Program is a
 generator of Ops: `element = yield from Claim(...)`. It does no I/O, reads no clock, draws no
 random number, and never catches BaseException. Source: BHM90 figure 3.
 
-Every Op is one round trip. What an Op raises is in `onceq.errors`; the Driver throws it into
-the Program at the yield.
+Every Op is one round trip. The errors that an Op raises are in `onceq.errors`; the Driver throws
+them into the Program at the yield.
 """
 
 from onceq.model.ops.base import Op, Program

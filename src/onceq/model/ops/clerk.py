@@ -15,10 +15,10 @@ from onceq.model.ops.base import Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """What connect says: this life, and where the former life had come to.
+    """The answer of connect: this life, and where the former one stopped.
 
-    was: 'new', 'connected' or 'disconnected'. s_rid, r_rid: the request sent and the reply
-    received last. s_state: 'request' (no reply yet), 'reply' (it waits, or was received and is
+    was: 'new', 'connected' or 'disconnected'. s_rid, r_rid: of the request sent last and the reply
+    received last. s_state: 'request' (no reply yet), 'reply' (it is waiting, or was received and is
     kept) or 'done'. ckpt: of the last receive.
     """
 
@@ -35,9 +35,9 @@ class Connection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connect(Op[Connection]):
-    """Begins a new life of a registrant and fences the former.
+    """Begins a new life of a registrant and fences the former one.
 
-    keep: so many of the replies kept after their acknowledgement stay; None leaves them.
+    keep: how many replies stay after they are acknowledged; None leaves them.
     """
 
     name: str
@@ -60,12 +60,12 @@ class Disconnect(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginWork(Op[None]):
-    """Begins a transaction of the client's own; what follows joins it, until Commit or Rollback."""
+    """Begins a transaction of the client's own; what follows joins it until Commit or Rollback."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
-    """A send that is stable. state: 'new', or of a rid sent before 'queued', 'replied', 'done'."""
+    """A stable send. state: 'new', or for a rid sent before 'queued', 'replied' or 'done'."""
 
     eid: UUID
     state: str
@@ -73,9 +73,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Send(Op[Sent]):
-    """Sends a request; removes the replies whose rids are in `ack` (the last: received last).
+    """Sends a request; removes the replies whose rids are in `ack` (the last one: received last).
 
-    sleep: this registrant falls asleep, if the request is new, until its reply comes. keep: so many
+    sleep: if the request is new, this registrant falls asleep until its reply comes. keep: how many
     of the replies removed last stay, for a receive by rid.
     Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused: nothing happened. InDoubt.
     """
@@ -99,9 +99,9 @@ class Send(Op[Sent]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Post(Op[None]):
-    """Gives a send to the connection and does not wait until it has committed (BHM90 5).
+    """Gives a send to the connection and does not wait for it to commit (BHM90 5).
 
-    Nothing but a wait, and then Posted, may follow on this connection.
+    Only a wait, and then Posted, may follow on this connection.
     """
 
     send: Send
@@ -109,12 +109,12 @@ class Post(Op[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posted(Op[Sent]):
-    """The answer of the send that was posted; raises what Send raises."""
+    """The answer to the send that was posted; raises what Send raises."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendMany(Op[list[Sent]]):
-    """Sends many requests in one transaction, all or none; send numbers from `send_no` on."""
+    """Sends many requests in one transaction, all or none, with send numbers from `send_no` on."""
 
     registrant_id: int
     epoch: int
@@ -130,9 +130,9 @@ class SendMany(Op[list[Sent]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receive(Op[list[Element]]):
-    """The replies that wait, oldest first, without those in `skip`; they stay until acknowledged.
+    """The waiting replies, oldest first, without those in `skip`; they stay until acknowledged.
 
-    rid: only that one, also when it was acknowledged and is kept. after: only those whose seq is
+    rid: only that one, even if it was acknowledged and kept. after: only those whose seq is
     greater. ckpt: makes (rid, ckpt) stable before it returns. asleep: this registrant is
     asleep; sleep: it falls asleep now. It wakes when there is a reply. Fenced.
     """
@@ -154,7 +154,7 @@ class Receive(Op[list[Element]]):
 class NextExpiry(Op[float | None]):
     """In how many seconds the next request that nobody has claimed expires; None: none does.
 
-    Less than 0: it has, and the next Receive makes its reply. Fenced.
+    Negative: it has expired, and the next Receive makes its reply. Fenced.
     """
 
     registrant_id: int
@@ -163,9 +163,9 @@ class NextExpiry(Op[float | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge(Op[int]):
-    """Removes replies that the client has recorded; the last counts as received last. Fenced.
+    """Removes replies that the client has recorded; the last one counts as received last. Fenced.
 
-    keep: so many of those removed last stay, for a receive by rid.
+    keep: how many of those removed last stay, for a receive by rid.
     """
 
     registrant_id: int
@@ -179,7 +179,7 @@ class Acknowledge(Op[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutstandingRequest:
-    """A request that was sent and not acknowledged. replied: its reply waits."""
+    """A request that was sent and not acknowledged. replied: its reply is waiting."""
 
     rid: str
     send_no: int
@@ -215,7 +215,7 @@ class CancelRequest(Op[KillAnswer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastUser(Op[EndUser | None]):
-    """The end user of a request of this registrant, while that or its receive is known. Fenced."""
+    """The end user of a registrant's request, while the request or its receive is known. Fenced."""
 
     registrant_id: int
     epoch: int
@@ -224,7 +224,7 @@ class LastUser(Op[EndUser | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BeginReply(Op[bool]):
-    """Notes that the processing of a reply begins; False: it was aborted too often, and is held.
+    """Notes that the processing of a reply begins; False: it aborted too often, and is held.
 
     An attempt that a dead client had begun is charged. Fenced, IllegalState: there is no reply.
     """
@@ -238,7 +238,7 @@ class BeginReply(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeReply(Op[int]):
-    """Takes a reply that was begun into the caller's transaction; its xid. Fenced, IllegalState."""
+    """Takes a begun reply into the caller's transaction; returns its xid. Fenced, IllegalState."""
 
     registrant_id: int
     epoch: int
@@ -250,9 +250,9 @@ class TakeReply(Op[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettleReply(Op[Fate]):
-    """What became of a reply that was taken: LOST when it was received, RUNNING; else an abort.
+    """What became of a reply that was taken: LOST if it was received, RUNNING; else an abort.
 
-    xid: of the transaction that took it; None where none did. counts: whether an abort counts.
+    xid: of the transaction that took it; None if none did. counts: whether an abort counts.
     """
 
     registrant_id: int
@@ -266,7 +266,7 @@ class SettleReply(Op[Fate]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act(Op[Any]):
-    """Does something of the client's own, of which the queue manager knows nothing; its answer.
+    """Does something of the client's own, which the queue manager knows nothing about; its answer.
 
     Reads a device, outputs a reply, asks a person. Raises whatever `act` raises.
     """
@@ -276,9 +276,9 @@ class Act(Op[Any]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadTags:
-    """Where a thread of a client had come to (BHM90 5).
+    """Where a thread of a client had stopped (BHM90 5).
 
-    was, s_rid, s_state, r_rid, ckpt: as connect says them. outstanding: requests without a reply
+    was, s_rid, s_state, r_rid, ckpt: as in connect's answer. outstanding: requests without a reply
     that it has recorded as received.
     """
 
@@ -307,7 +307,7 @@ class ThreadTags:
 class Threads(Op[list[ThreadTags]]):
     """The tags of every thread of a client, by thread. It fences nobody.
 
-    registrant_id, epoch: of the life that asks; Fenced when it is over. None: nobody's.
+    registrant_id, epoch: of the life that asks; Fenced if that is over. None: nobody's.
     """
 
     name: str
@@ -326,9 +326,9 @@ class WhereIs(Op[Whereabouts | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertLate(Op[list[str]]):
-    """Enqueues an alert, once, for each request that has had no reply for late_s; returns the rids.
+    """Enqueues one alert for each request without a reply after late_s; returns the rids.
 
-    rid: only that one. queue: of the alerts. Fenced, QueueNotFound, QueueStopped.
+    rid: only that one. queue: for the alerts. Fenced, QueueNotFound, QueueStopped.
     """
 
     registrant_id: int

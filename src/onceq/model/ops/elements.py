@@ -43,7 +43,7 @@ class Dequeue(Op[Element | None]):
     """Dequeues an element that owes no reply, outside any transaction; None: none is ready.
 
     With a registrant, tagged. sleep: it falls asleep, and is rung when something comes; it wakes
-    when it gets something, or by StopWaiting. IllegalState when the element owes a reply.
+    when it gets something, or by StopWaiting. IllegalState if the element owes a reply.
     """
 
     queue: str
@@ -56,19 +56,19 @@ class Dequeue(Op[Element | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NextDue(Op[float | None]):
-    """In how many seconds the next element of a queue becomes due; None: nothing waits for that."""
+    """In how many seconds the next element of a queue is due; None: none waits for its time."""
 
     queue: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StopWaiting(Op[bool]):
-    """Wakes a session that fell asleep in a Dequeue and got nothing; whether it was asleep."""
+    """Wakes a session that fell asleep in a Dequeue and got nothing; returns if it was asleep."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadElement(Op[Element | None]):
-    """Reads an element wherever it is; None when it is in no queue."""
+    """Reads an element wherever it is; None if it is in no queue."""
 
     eid: UUID
 
@@ -83,7 +83,7 @@ class Take(Op[int]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTaken(Op[Fate]):
-    """Charges an abort when the transaction that took the element ended without concluding it."""
+    """Charges an abort if the transaction that took the element ended without concluding it."""
 
     seq: int
     incarnation: int
@@ -92,7 +92,7 @@ class AbortTaken(Op[Fate]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyTaken(Op[bool]):
-    """Gives the reply of an element taken in this transaction. IllegalState."""
+    """Gives the reply to an element taken in this transaction. IllegalState."""
 
     seq: int
     incarnation: int
@@ -110,19 +110,19 @@ class Kill(Op[KillAnswer]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive(Op[tuple[UUID, str] | None]):
-    """Runs again what failed; (eid, rid) of what now runs, None when it is not held."""
+    """Runs a failed request again; returns its new (eid, rid), or None if it is not held."""
 
     eid: UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settle(Op[bool]):
-    """Makes everything read before it as durable as its own, synchronous, commit (finding 9)."""
+    """Makes everything read before it as durable as its own, synchronous commit (finding 9)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookUp(Op[list[RequestState]]):
-    """Every place in which a rid, or an eid, is or was, the latest first. At most `limit` rows."""
+    """Every place where a rid, or an eid, is or was, the latest first. At most `limit` rows."""
 
     rid: str | None = None
     eid: UUID | None = None

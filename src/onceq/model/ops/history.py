@@ -12,9 +12,9 @@ from onceq.model.ops.base import Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindRequests(Op[list[OldRequest]]):
-    """Requests that have ended, the latest first; a page begins behind (after_at, after_eid).
+    """Requests that have ended, the latest first; a page begins after (after_at, after_eid).
 
-    None finds any. since is included, until is not. At most `limit` rows.
+    None matches anything. since is included, until is not. At most `limit` rows.
     """
 
     rid: str | None = None
@@ -30,6 +30,6 @@ class FindRequests(Op[list[OldRequest]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListAttempts(Op[list[Attempt]]):
-    """How each execution of an element that did not finish was aborted, the earliest first."""
+    """How each unfinished execution of an element was aborted, the earliest first."""
 
     eid: UUID

@@ -10,7 +10,7 @@ from onceq.model.queue import QueueInfo, QueueSettings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateQueue(Op[bool]):
-    """Creates a queue and its error queue; False when a queue of that name is there already."""
+    """Creates a queue and its error queue; False if a queue of that name already exists."""
 
     queue: str
     settings: QueueSettings
@@ -18,7 +18,7 @@ class CreateQueue(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterQueue(Op[bool]):
-    """Changes the settings that are given; None leaves one as it is. QueueNotFound."""
+    """Changes the given settings; None leaves one as it is. QueueNotFound."""
 
     queue: str
     abort_limit: int | None = None
@@ -42,6 +42,6 @@ class DestroyQueue(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQueues(Op[list[QueueInfo]]):
-    """All queues by name, or the one that is named."""
+    """All queues by name, or just the named one."""
 
     queue: str | None = None

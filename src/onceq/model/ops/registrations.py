@@ -45,7 +45,7 @@ class Deregister(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueTagged(Op[UUID]):
-    """Enqueues and records it as the registrant's last operation. Fenced, TooLarge, ..."""
+    """Enqueues, and records this as the registrant's last operation. Fenced, TooLarge, ..."""
 
     registrant_id: int
     epoch: int
@@ -67,7 +67,7 @@ class LastOperation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLast(Op[LastOperation | None]):
-    """Reads the copy of the element last operated upon, whoever dequeued it since. Fenced."""
+    """Reads the copy of the element last operated on, even if dequeued since. Fenced."""
 
     registrant_id: int
     epoch: int

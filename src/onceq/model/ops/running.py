@@ -1,4 +1,4 @@
-"""Runs Programs: the loop of whatever performs Ops, plain and awaited. Pure.
+"""Runs Programs: the loop of everything that performs Ops, plain and awaited. Pure.
 
 A base class, not a function: a function that is given `perform` takes a sixth longer for each Op.
 """
@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class Runs(abc.ABC):
-    """Performs Ops, and so runs Programs."""
+    """Performs Ops, and can therefore run Programs."""
 
     @abc.abstractmethod
     def perform(self, op: Op[T]) -> T:
         """Performs one Op and returns its answer."""
 
     def run(self, program: Program[T]) -> T:
-        """Runs a Program to its end and closes it; the OnceqError of an Op is thrown into it."""
+        """Runs a Program to its end and closes it; an Op's OnceqError is thrown into it."""
         try:
             op = next(program)
             while True:
@@ -42,11 +42,11 @@ class Runs(abc.ABC):
 
     @abc.abstractmethod
     def _leave(self) -> None:
-        """Gives back what a Program that has ended may have held here."""
+        """Gives back what a Program that has ended may still hold here."""
 
 
 class RunsAsync(abc.ABC):
-    """`Runs`, awaited. A cancellation too closes the Program."""
+    """`Runs`, awaited. A cancellation closes the Program too."""
 
     @abc.abstractmethod
     async def perform(self, op: Op[T]) -> T:

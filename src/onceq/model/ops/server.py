@@ -12,7 +12,7 @@ from onceq.model.ops.base import Op
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incarnation:
-    """One life of a server session. slot: of its advisory lock and started marker."""
+    """One life of a server session. slot: the number of its advisory lock and started marker."""
 
     slot: int
     incarnation: int
@@ -23,7 +23,8 @@ class Incarnation:
 class OpenIncarnation(Op[Incarnation]):
     """Begins an incarnation on this connection; takes back the claims of `former`, uncharged.
 
-    identity: by which a process of the same machine tells whether this one is gone; None: by none.
+    identity: by which processes on the same machine can tell whether this one is gone; None: none
+    can.
     """
 
     process: UUID
@@ -42,7 +43,7 @@ class CloseIncarnation(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver(Op[int]):
-    """Takes over from the processes that are missing: all their sessions have ended; how many.
+    """Takes over from missing processes, whose sessions have all ended; returns how many.
 
     What they had not started comes back at once. The rest waits for a verdict, one minute (G7).
     """
@@ -60,21 +61,21 @@ class Missing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindMissing(Op[list[Missing]]):
-    """The processes that wait for a verdict, of those that have an identity."""
+    """The processes that wait for a verdict and have an identity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsAlive(Op[bool | None]):
-    """Whether the process of this identity lives; None where nobody here can tell."""
+    """Whether the process with this identity lives; None if nobody here can tell."""
 
     identity: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
-    """What came of what an incarnation held: returned uncharged, suspects, charged.
+    """What became of what an incarnation held: returned uncharged, suspects, charged.
 
-    process, host, pid: whose it was; None where it is forgotten.
+    process, host, pid: of the incarnation; None if they are forgotten.
     """
 
     incarnation: int
@@ -92,7 +93,7 @@ class ListTakenOver(Op[list[TakenOver]]):
 
 
 class Verdict(StrEnum):
-    """What is known of a process that is missing. ENDED: it has died. LIVES: it was cut off."""
+    """What is known of a missing process. ENDED: it has died. LIVES: it was cut off."""
 
     ENDED = "ended"
     LIVES = "lives"
@@ -100,10 +101,10 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judge(Op[bool]):
-    """Gives a verdict on a process; whether anything was known of it.
+    """Gives a verdict on a process; returns whether anything was known of it.
 
     ENDED: what it had started is charged (G7). LIVES: the environment is to blame; this takes
-    effect when the process was missing for a second, as one may live while it dies.
+    effect once the process has been missing for a second, as a dying process may still live.
     """
 
     process: UUID
@@ -117,7 +118,7 @@ class Claim(Op[list[Element]]):
     turn: -1: suspects come first. everything: looks below the low-water marks too. may_lose: a
     crash of the database may undo the claim of what has never failed. slot: the session's. asleep:
     the queues on which it is asleep; it wakes when it gets something. sleep: those on which it
-    falls asleep when there is nothing. drowsy: which it expects.
+    falls asleep if there is nothing. drowsy: whether it expects that.
     """
 
     incarnation: int
@@ -135,7 +136,7 @@ class Claim(Op[list[Element]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attend(Op[bool]):
-    """Notes which queues a session serves, and that it is awake; asleep, it is rung for them."""
+    """Notes which queues a session serves, and that it is awake; if asleep, it is rung for them."""
 
     slot: int
     queue_ids: list[int]
@@ -151,7 +152,7 @@ class Observation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Op[Observation]):
-    """Moves the low-water marks of queues by the former observation, and makes a new one."""
+    """Moves the low-water marks of queues by the previous observation, and makes a new one."""
 
     queue_ids: list[int]
     value: int | None
@@ -160,10 +161,10 @@ class Sweep(Op[Observation]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What a survey saw. missing: processes that were missing. numbers: of the queues; 0: no such.
+    """What a survey saw. missing: processes that were. numbers: of the queues; 0: no such queue.
 
-    ready, stopped: whether a claim would find something now, and whether it is stopped for dequeue,
-    by queue. due_s: when the next becomes due. seen: for the next sweep or survey.
+    ready, stopped: for each queue, whether a claim would find something now, and whether it is
+    stopped for dequeue. due_s: when the next element is due. seen: for the next sweep or survey.
     """
 
     missing: int
@@ -176,7 +177,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey(Op[Sighting]):
-    """Takes over, sweeps, and looks into queues by name: for all the sleepers of a process.
+    """Takes over, sweeps, and looks into queues by name, for all the sleepers of a process.
 
     everything: below the low-water marks too. tidy: ends what a handler left in this session.
     value, holders: as for Sweep.
@@ -193,7 +194,7 @@ class Survey(Op[Sighting]):
 class Rest(StrEnum):
     """Why a sleeper wakes. LOOK: there may be something to claim. WATCH: to survey for all.
 
-    ATTEND: the queues are others now.
+    ATTEND: the queues have changed.
     """
 
     LOOK = "look"
@@ -205,8 +206,9 @@ class Rest(StrEnum):
 class Sleep(Op[Rest]):
     """Sleeps until there may be something to do: a ring, a call of a sibling, a stop; or WATCH.
 
-    The first few of a series are short, and end by LOOK. Then one of the process keeps watch: who
-    has come last. queues: that it serves. within_s: when to survey next; None: at once.
+    The first few of a series are short, and end by LOOK. After that, one session of the process
+    keeps watch: the one that came last. queues: that it serves. within_s: when to survey next;
+    None: now.
     """
 
     queues: list[str]
@@ -216,7 +218,7 @@ class Sleep(Op[Rest]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rouse(Op[None]):
-    """Calls siblings in this process that sleep: one for each queue; None: all, to attend."""
+    """Calls sleeping siblings in this process: one for each queue; None: all, to attend."""
 
     queues: list[str] | None
 
@@ -225,7 +227,7 @@ class Rouse(Op[None]):
 class ClaimEid(Op[Element | None]):
     """Claims the element of a queue with this eid.
 
-    None when it is not there, held by another, or its time has not come.
+    None if it is not there, held by another, or not due yet.
     """
 
     incarnation: int
@@ -237,9 +239,9 @@ class ClaimEid(Op[Element | None]):
 class Begin(Op[bool]):
     """Begins the handler's transaction and sets the started marker of this slot to `seq`.
 
-    False: not now, and nothing has happened: a suspect runs in this process, or this is one, and
-    something else runs. seq: of a batch, minus the seq of its first: several are under way, and
-    none is named. alone: this is a suspect. effects: False where the handler declared that it
+    False: not now, and nothing has happened: a suspect runs in this process, or this is one and
+    something else runs. seq: for a batch, minus the seq of its first: several are under way, and
+    none is named. alone: this is a suspect. effects: False if the handler declared that it
     writes nothing.
     """
 
@@ -255,7 +257,7 @@ class Begin(Op[bool]):
 class Start(Op[None]):
     """Starts one request of a batch: a savepoint, the started marker, the fence.
 
-    The fence locks the element, so that from here on a kill waits. A driver may put it off until
+    The fence locks the element, so from here on a kill waits. A driver may put it off until
     the handler first uses its connection, as long as the marker names no other. Raises ClaimLost.
     """
 
@@ -266,9 +268,9 @@ class Start(Op[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keep(Op[bool]):
-    """Keeps what one request of a batch did; whether it was fenced, or needed no fence.
+    """Keeps what one request of a batch did; returns whether it was fenced, or needed no fence.
 
-    Raises StatementRefused when a statement of its own had failed, HandlerMisuse when it ended the
+    Raises StatementRefused if a statement of its own had failed, HandlerMisuse if it ended the
     transaction.
     """
 
@@ -277,23 +279,23 @@ class Keep(Op[bool]):
 class Undo(Op[None]):
     """Undoes what one request of a batch did, and nothing else.
 
-    Raises HandlerMisuse when the transaction was ended, ConnectionLost.
+    Raises HandlerMisuse if the transaction was ended, ConnectionLost.
     """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(Op[None]):
-    """Commits. InDoubt when the answer is lost, or says that durability was cut short."""
+    """Commits. InDoubt if the answer is lost, or says that durability was cut short."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback(Op[None]):
-    """Rolls back; succeeds when there is nothing to roll back."""
+    """Rolls back; succeeds if there is nothing to roll back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Op[bytes]):
-    """Calls the handler of a queue with an element inside the transaction; its encoded reply.
+    """Calls a queue's handler with an element inside the transaction; returns the encoded reply.
 
     Raises HandlerFailed, Reject, Retry, HandlerMisuse, EnvironmentFault, ConnectionLost.
     """
@@ -304,7 +306,7 @@ class Call(Op[bytes]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a finish came to. following: claimed next. lost: how many were claimed no longer."""
+    """The result of a finish. following: claimed next. lost: how many were no longer claimed."""
 
     following: list[Element]
     lost: int = 0
@@ -314,9 +316,9 @@ class Finished:
 class Finish(Op[Finished]):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
-    commit: and commits, in the same round trip. must: how many of them must still be claimed; else
+    commit: commits, too, in the same round trip. must: how many of them must still be claimed; else
     ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
-    elements be asynchronous. slot, sleep, drowsy: as for Claim. InDoubt as Commit.
+    elements be asynchronous. slot, sleep, drowsy: as for Claim. InDoubt as for Commit.
     """
 
     seqs: list[int]
@@ -340,7 +342,7 @@ class Finish(Op[Finished]):
 class AbortElement(Op[Fate]):
     """Ends an execution that failed, in a transaction of its own (finding 4).
 
-    traceback: where in the handler it failed, for whoever looks for the reason; no reply has it.
+    traceback: where in the handler it failed, for those who look for the reason; no reply has it.
     after_s: the wait before the next execution; None: the queue's back-off.
     """
 
@@ -360,11 +362,11 @@ class Stopping(Op[bool]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(Op[bool]):
-    """Waits a little for something to change; False when the deadline has passed or a stop is due.
+    """Waits a little for something to change; False if the deadline has passed or a stop is due.
 
-    key: what is waited for, so that repeated waits can grow longer. timeout_s: of the whole
-    series of waits that began with `first`; None: for ever (until a stop). within_s: this wait is
-    no longer than that.
+    key: what is waited for, so that repeated waits can grow longer. timeout_s: for the whole
+    series of waits that began with `first`; None: for ever (until a stop). within_s: the longest
+    that this wait may take.
     """
 
     key: str

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 def own_rows(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
-    """Returns a registrant's requests and replies, oldest element first; not what is kept."""
+    """Returns a registrant's requests and replies, oldest element first, without kept ones."""
     return [
         row
         for row in state.elements.seen(tx)
@@ -50,7 +50,7 @@ def own_rows(state: State, tx: Transaction, registrant_id: int) -> list[ElementR
 
 
 def kept_replies(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
-    """Returns the replies kept after their acknowledgement, in the order of that."""
+    """Returns the replies kept after their acknowledgement, in the order of acknowledgement."""
     kept = [
         row
         for row in state.elements.seen(tx)
@@ -229,7 +229,7 @@ def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
 
 
 def _is_changing(state: State, tx: Transaction, op: ops.Send) -> bool:
-    """Whether an open transaction changes what has this rid: the insert waits for its end."""
+    """Whether an open transaction is changing what has this rid: the insert waits for its end."""
     return any(
         (one.registrant_id, one.rid) == (op.registrant_id, op.rid) and one.role in CLIENT_ROLES
         for one in state.elements.changing(tx)
@@ -239,7 +239,7 @@ def _is_changing(state: State, tx: Transaction, op: ops.Send) -> bool:
 def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None:
     """Returns what is known of a rid that was sent before. RidReused: with other content.
 
-    Blocked: a transaction that may end it has not ended.
+    Blocked: a transaction that may conclude it has not ended.
     """
     there = [row for row in own_rows(state, tx, op.registrant_id) if row.rid == op.rid]
     ended: list[ElementRow] = [
@@ -353,7 +353,7 @@ def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]
 
 
 def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
-    """Answers Receive. What has expired gets its reply when there is no other."""
+    """Answers Receive. An expired request gets its reply if there is no other reply."""
     check_epoch(state, tx, op.registrant_id, op.epoch)
     replies = _replies(state, tx, op)
     if not replies:

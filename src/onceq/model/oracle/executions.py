@@ -1,4 +1,4 @@
-"""What the oracle answers about executions: the parts of a batch, finish, abort.
+"""The oracle's answers about executions: the parts of a batch, finish, abort.
 
 Private to the oracle; with `servers`, the twin of `server.sql`.
 """
@@ -44,7 +44,7 @@ def keep(state: State, tx: Transaction, op: ops.Keep) -> bool:
 
 
 def undo(state: State, tx: Transaction, op: ops.Undo) -> None:
-    """Answers Undo; also where a statement of the part had failed."""
+    """Answers Undo; also if a statement of the part had failed."""
     del state, op
     if tx.part is not None:
         tx.undo(tx.part)

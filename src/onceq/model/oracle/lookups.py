@@ -1,4 +1,4 @@
-"""What the oracle answers about requests, wherever they are or were, and about who serves.
+"""The oracle's answers about requests, wherever they are or were, and about servers.
 
 Private to the oracle; the twin of `views.sql`.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def look_up(state: State, tx: Transaction, op: ops.LookUp) -> list[RequestState]:
-    """Answers LookUp: every place in which requests are or were, the latest first."""
+    """Answers LookUp: every place where requests are or were, the latest first."""
     found = [
         row
         for row in requests(state, tx)
@@ -47,7 +47,7 @@ def look_up(state: State, tx: Transaction, op: ops.LookUp) -> list[RequestState]
 
 
 def requests(state: State, tx: Transaction) -> list[RequestState]:
-    """Returns a row for every place in which a rid is (G4)."""
+    """Returns a row for every place where a rid is (G4)."""
     live = [_live(state, tx, row) for row in state.elements.seen(tx)]
     return live + [_finished(state, tx, row) for row in state.history.seen(tx)]
 
@@ -181,7 +181,7 @@ def list_attempts(state: State, tx: Transaction, op: ops.ListAttempts) -> list[A
 
 
 def where_is(state: State, tx: Transaction, op: ops.WhereIs) -> Whereabouts | None:
-    """Answers WhereIs. When an execution began is not known here: never."""
+    """Answers WhereIs. When an execution began is never known here."""
     check_epoch(state, tx, op.registrant_id, op.epoch)
     own = [
         row

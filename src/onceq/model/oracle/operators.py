@@ -1,4 +1,4 @@
-"""What the oracle answers to operators about clients: who there is, and to forget one.
+"""The oracle's answers to operators about clients: list them, and forget one.
 
 Private to the oracle; the twin of `client.sql`.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def list_clients(
     state: State, tx: Transaction, op: admin_ops.ListClients
 ) -> list[admin_ops.ClientInfo]:
-    """Answers ListClients. Nobody sleeps here, and none is older than its connect."""
+    """Answers ListClients. Nobody sleeps here, and nobody is older than its connect."""
     found = [row for row in state.registrants.seen(tx) if op.name in {None, row.name}]
     found.sort(key=lambda row: (row.name, row.thread))
     return [_info(state, tx, who) for who in found]
@@ -129,7 +129,7 @@ def _forget(state: State, tx: Transaction, who: RegistrantRow) -> admin_ops.Forg
 
 
 def _drop_registrations(state: State, tx: Transaction, who: RegistrantRow) -> tuple[int, datetime]:
-    """Removes what is registered; how many with queues of others, and when it was heard last."""
+    """Removes registrations; returns how many with others' queues, and when it was last heard."""
     others, recorded = 0, state.now()
     times: list[datetime] = []
     for key in list({**state.registrations.rows, **state.registrations.pending}):

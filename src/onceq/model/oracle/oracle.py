@@ -1,4 +1,4 @@
-"""The oracle's door: sessions, transactions, crashes, and one table from Op to answer."""
+"""The oracle's entrance: sessions, transactions, crashes, and one table from Op to answer."""
 
 from __future__ import annotations
 
@@ -100,11 +100,11 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     admin_ops.ListClients: operators.list_clients,
     admin_ops.ForgetClient: operators.forget_client,
 }
-"""What answers each Op; a test may give an Oracle another table, to see it caught."""
+"""What answers each Op; a test may give an Oracle a broken table, which must be caught."""
 
 
 class Session:
-    """One connection to the repository. transaction: the one that is open, if any."""
+    """One connection to the repository. transaction: the open one, if any."""
 
     __slots__ = ("is_over", "number", "transaction")
 
@@ -115,9 +115,9 @@ class Session:
 
 
 class Oracle:
-    """A repository, in memory. clock, new_eid: where time and element ids come from.
+    """A repository in memory. clock, new_eid: sources of time and of element ids.
 
-    version grows with every commit, so that whoever waits knows when to look again.
+    version grows with every commit, so that waiters know when to look again.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Oracle:
         return session
 
     def perform(self, session: Session, op: ops.Op[T]) -> T:
-        """Performs an Op, in the session's transaction, or in one of its own.
+        """Performs an Op in the session's transaction, or in one of its own.
 
         Raises what the Op raises, ConnectionLost, or Blocked: then nothing has happened.
         """
@@ -246,7 +246,7 @@ class Oracle:
     def effect(self, session: Session, key: str, element: Element) -> None:
         """Records a handler's effect in the ledger, in the transaction that it was given.
 
-        Raises StatementRefused when that has failed, or is none.
+        Raises StatementRefused if that has failed, or there is none.
         """
         tx = session.transaction
         if tx is None or tx.failed:
@@ -255,7 +255,7 @@ class Oracle:
         self.state.effects.put(tx, self.state.effects.new_key(), row)
 
     def end(self, session: Session) -> None:
-        """Ends a session, as the death of its process does: rolled back, its locks released."""
+        """Ends a session, like the death of its process: rolled back, its locks released."""
         self.rollback(session)
         session.is_over = True
         self._sessions.discard(session)
@@ -266,8 +266,8 @@ class Oracle:
     def crash(self, *, clean: bool = False) -> None:
         """Crashes the database and starts it again; every session is over.
 
-        Committed state is kept; started markers and the contents of volatile queues are lost,
-        but not where it was shut down (clean).
+        Committed state is kept. Started markers and the contents of volatile queues are lost,
+        unless it was shut down cleanly.
         """
         for session in list(self._sessions):
             self.end(session)
@@ -277,14 +277,14 @@ class Oracle:
             self.state.life = None
 
     def has_lost(self, element: Element) -> bool:
-        """Returns whether nobody has claimed an element, as committed."""
+        """Returns whether nobody has claimed an element, in the committed state."""
         row = self.state.elements.rows.get(element.seq)
         return row is None or row.claimed_by is None
 
     def requests(self) -> list[RequestState]:
-        """Returns every place in which a rid is, as committed."""
+        """Returns every place where a rid is, in the committed state."""
         return lookups.requests(self.state, Transaction(0, 0, is_open=False))
 
     def effects(self) -> list[EffectRow]:
-        """Returns the ledger, as committed."""
+        """Returns the ledger, in the committed state."""
         return list(self.state.effects.rows.values())

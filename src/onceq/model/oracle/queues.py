@@ -1,4 +1,4 @@
-"""What the oracle answers about queues and about elements outside a session.
+"""The oracle's answers about queues and about elements outside a session.
 
 Private to the oracle; the twin of `queue.sql`, `element.sql` and of the views.
 """
@@ -137,7 +137,7 @@ def destroy_queue(state: State, tx: Transaction, op: ops.DestroyQueue) -> bool:
 
 
 def _serves(state: State, tx: Transaction, queue_id: int) -> bool:
-    """Returns whether a queue is the error queue of one that is there."""
+    """Returns whether a queue is the error queue of an existing queue."""
     return any(
         row.error_queue_id == queue_id and not row.destroyed for row in state.queues.seen(tx)
     )
@@ -213,7 +213,7 @@ def enqueue_many(state: State, tx: Transaction, op: ops.EnqueueMany) -> list[UUI
 
 
 def alert_late(state: State, tx: Transaction, op: ops.AlertLate) -> list[str]:
-    """Answers AlertLate: once for a request, as its eid tells."""
+    """Answers AlertLate: once for each request, told apart by eid."""
     check_epoch(state, tx, op.registrant_id, op.epoch)
     open_queue(state, tx, op.queue, b"")
     late = state.now() - timedelta(seconds=op.late_s)
@@ -307,7 +307,7 @@ def kill_eid(state: State, tx: Transaction, eid: UUID | None) -> KillAnswer:
 
 
 def redrive(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] | None:
-    """Answers Redrive: a new request, or, where no reply is owed, the element itself (G3)."""
+    """Answers Redrive: a new request or, if no reply is owed, the element itself (G3)."""
     found = [row for row in state.elements.seen(tx) if row.eid == op.eid and row.role == "failed"]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What the oracle answers about registrations and tagged operations.
+"""The oracle's answers about registrations and tagged operations.
 
 Private to the oracle; the twin of `registration.sql`.
 """
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 def anchor(state: State, tx: Transaction, name: str, thread: str) -> RegistrantRow:
-    """Returns the anchor of a registrant, made if it is not there, locked for this transaction."""
+    """Returns the anchor of a registrant, made if there is none, locked for this transaction."""
     for row in state.registrants.seen(tx):
         if row.name == name and row.thread == thread:
             break
     else:
         if any(one.name == name and one.thread == thread for one in state.registrants.changing(tx)):
-            raise Blocked  # its key is unique: the insert waits for the other's end
+            raise Blocked  # its key is unique: the insert waits for the other to end
         row = RegistrantRow(registrant_id=state.registrants.new_key(), name=name, thread=thread)
         state.registrants.put(tx, row.registrant_id, row)
     state.lock(tx, "registrant", row.registrant_id, exclusive=True)
@@ -109,7 +109,7 @@ def deregister(state: State, tx: Transaction, op: ops.Deregister) -> bool:
 
 
 def record(state: State, tx: Transaction, row: RegistrationRow) -> None:
-    """Appends a registration row and removes the former."""
+    """Appends a registration row and removes the former one."""
     former = last(state, tx, row.registrant_id, row.queue_id)
     state.registrations.put(tx, state.registrations.new_key(), row)
     if former is not None:

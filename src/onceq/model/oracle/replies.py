@@ -1,4 +1,4 @@
-"""What the oracle answers of replies received in the client's own transaction (spec C15).
+"""The oracle's answers about replies received in the client's own transaction (spec C15).
 
 Private to the oracle; the twin of `reply.sql`.
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _run(state: State) -> int:
-    """Returns the run of the database: below zero, as no incarnation is."""
+    """Returns the run of the database: below zero, unlike any incarnation."""
     return -state.boot
 
 
@@ -108,7 +108,7 @@ def redrive(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] 
 
 
 def _redrive_reply(state: State, tx: Transaction, eid: UUID) -> tuple[UUID, str] | None:
-    """Gives a held reply back to its client; None when no reply of this eid is held."""
+    """Gives a held reply back to its client; None if no reply with this eid is held."""
     found = [
         row
         for row in state.elements.seen(tx)

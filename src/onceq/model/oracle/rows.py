@@ -1,4 +1,4 @@
-"""The oracle's tables: committed rows, and what open transactions have changed and not committed.
+"""The oracle's tables: committed rows, and uncommitted changes of open transactions.
 
 Private to the oracle. A row that an open transaction has written is locked: others read its
 committed version, and whoever must change it waits (`Blocked`) or skips it. This is PostgreSQL's
@@ -62,7 +62,7 @@ class RegistrantRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fenced_text(who: RegistrantRow | None, epoch: int) -> str:
-    """Returns what a life of a client that is over is told, as check_epoch in base.sql tells it."""
+    """Returns what a life of a client that is over is told, like check_epoch in base.sql."""
     named = "this client" if who is None else client_said(who.name, who.thread)
     current = "none" if who is None else who.epoch
     return (
@@ -72,7 +72,7 @@ def fenced_text(who: RegistrantRow | None, epoch: int) -> str:
 
 
 class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An element, in whatever queue it is."""
+    """An element, in whichever queue it is."""
 
     seq: int
     eid: UUID
@@ -103,7 +103,7 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegistrationRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A registrant's last operation on a queue; of a clerk: what it received last."""
+    """A registrant's last operation on a queue; for a clerk: what it received last."""
 
     registrant_id: int
     queue_id: int
@@ -120,7 +120,7 @@ class RegistrationRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A finished element. kept: whether history keeps its bodies. reply: None where there is none.
+    """A finished element. kept: whether history keeps its bodies. reply: None if there is none.
 
     started_at: when the transaction that finished it began; None: no server did. server: its
     incarnation.
@@ -147,7 +147,7 @@ class Failure(NamedTuple):
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
-    """An execution that was aborted. server: the incarnation; host, pid: None when it has ended."""
+    """An execution that was aborted. server: the incarnation; host, pid: None if it has ended."""
 
     eid: UUID
     ended_at: datetime
@@ -161,7 +161,7 @@ class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TakenOverRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a session has taken back, until it asks."""
+    """What a session has taken back, kept until it asks."""
 
     key: int
     backend: int
@@ -169,10 +169,10 @@ class TakenOverRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A slot and its incarnation, of the session `backend`, under a start of the database.
+    """A slot and its incarnation, of the session `backend`, in one run of the database.
 
-    missed_at: when all sessions of its process were first found ended. charges: what that had
-    started by then, which waits for a verdict. ended: the verdict was spoken.
+    missed_at: when all sessions of its process were first found ended. charges: what that process
+    had started by then, which waits for a verdict. ended: the verdict was given.
     """
 
     slot: int
@@ -190,7 +190,7 @@ class ServerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EffectRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What a handler did, in the ledger, which has no unique key: a double shows."""
+    """What a handler did, in the ledger, which has no unique key, so that a double shows."""
 
     key: str
     rid: str
@@ -201,8 +201,8 @@ class Transaction:
     """An open transaction, or one operation outside any (`is_open` False: it commits at once).
 
     backend: the session. log: what to undo, the latest last. part: where in the log the present
-    part of a batch began; None: it has not started. taken: (seq, incarnation) to the reply, or
-    None. began_at: None where it commits at once.
+    part of a batch began; None: it has not started. taken: from (seq, incarnation) to the reply, or
+    None. began_at: None if it commits at once.
     """
 
     __slots__ = (
@@ -254,7 +254,7 @@ class Transaction:
 
 
 class Table(Generic[R]):
-    """Rows by a number that grows."""
+    """Rows, keyed by a growing number."""
 
     __slots__ = ("last", "pending", "rows")
 
@@ -284,16 +284,16 @@ class Table(Generic[R]):
         return [row for row in merged.values() if row is not None]
 
     def is_locked(self, tx: Transaction, key: int) -> bool:
-        """Returns whether another transaction has written this row and not ended."""
+        """Returns whether another transaction has written this row and has not ended."""
         written = self.pending.get(key) if self.pending else None
         return written is not None and written[0] is not tx
 
     def changing(self, tx: Transaction) -> list[R]:
-        """Returns the rows that other open transactions change, as they were and as they become."""
+        """Returns the rows that other open transactions are changing, before and after."""
         changed = [
             (self.rows.get(key), row)
             for key, (writer, row) in self.pending.items()
-            if writer is not tx and row is not self.rows.get(key)  # else it is locked only
+            if writer is not tx and row is not self.rows.get(key)  # otherwise it is only locked
         ]
         return [one for pair in changed for one in pair if one is not None]
 

@@ -1,4 +1,4 @@
-"""What the oracle answers to servers that claim.
+"""The oracle's answers to servers that claim.
 
 Private to the oracle; the twin of `server.sql`.
 """
@@ -38,7 +38,7 @@ GROUPS_IN_TURN = (
 )
 """The groups of lanes that a claim looks at, by its turn modulo 4."""
 SUSPECTS_FIRST = ("suspect", "due", "fresh")
-"""The same, of turn -1."""
+"""The same, for turn -1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Turn:
 
 
 def mark(state: State, tx: Transaction, incarnation: int, seq: int) -> None:
-    """Sets the started marker of an incarnation's slot: at once, whatever becomes of `tx`."""
+    """Sets the started marker of an incarnation's slot at once, whatever becomes of `tx`."""
     row = row_of(state, tx, incarnation)
     if row is not None:
         state.markers[row.slot] = seq
@@ -106,7 +106,7 @@ def _may_claim_suspect(state: State, tx: Transaction, incarnation: int) -> bool:
 
 
 def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> list[ElementRow]:
-    """Claims for an incarnation, and returns what it got; what has expired gets its reply here."""
+    """Claims for an incarnation, and returns what it got; anything expired gets its reply here."""
     if not _is_open(state, tx, what.queue_id):
         return []
     with_suspects = what.alone and _may_claim_suspect(state, tx, incarnation)
@@ -126,7 +126,7 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
 def _take(
     state: State, tx: Transaction, incarnation: int, picked: list[ElementRow], *, wanted: int
 ) -> list[ElementRow]:
-    """Claims the first of what was picked that are neither stale nor expired."""
+    """Claims the first picked elements that are neither stale nor expired."""
     taken: list[ElementRow] = []
     for candidate in picked:
         if len(taken) == wanted:
@@ -141,7 +141,7 @@ def _take(
 
 
 def _is_usable(state: State, tx: Transaction, row: ElementRow) -> bool:
-    """Returns whether to give out a claimed element; removes it when it is stale or expired."""
+    """Returns whether to hand out a claimed element; removes it if it is stale or expired."""
     if row.life is not None and row.life < state.current_life(tx):
         state.elements.put(tx, row.seq, None)
         return False
@@ -158,7 +158,7 @@ def claim(state: State, tx: Transaction, op: ops.Claim) -> list[Element]:
 
 
 def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | None:
-    """Claims the element of a queue with an eid, if nobody holds it and its time has come."""
+    """Claims the element of a queue with an eid, if nobody holds it and it is due."""
     queue = state.queues.get(tx, op.queue_id)
     if queue is None or not queue.dequeue_started:
         return None
@@ -205,7 +205,7 @@ def next_due(state: State, tx: Transaction, op: ops.NextDue) -> float | None:
 
 
 def _waiting_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
-    """Returns what is unclaimed in a queue that servers may claim from, locked or not."""
+    """Returns the unclaimed elements of a queue that servers may claim from, locked or not."""
     queue = state.queues.get(tx, queue_id)
     if queue is None or not queue.dequeue_started or queue.kind == "reply":
         return []
@@ -217,7 +217,7 @@ def _waiting_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow
 
 
 def _is_ready(state: State, tx: Transaction, queue_id: int) -> bool:
-    """Returns whether a claim would find something now; of suspects, whether one may run."""
+    """Returns whether a claim would find something now; for suspects, whether one may run."""
     now = state.now()
     waiting = [
         row
@@ -230,7 +230,7 @@ def _is_ready(state: State, tx: Transaction, queue_id: int) -> bool:
 
 
 def _due_in(state: State, tx: Transaction, queue_id: int) -> float | None:
-    """Returns in how many seconds the next becomes due; None: none waits for its time."""
+    """Returns in how many seconds the next element is due; None: none waits for its time."""
     now = state.now()
     later = [
         row.not_before
@@ -240,7 +240,7 @@ def _due_in(state: State, tx: Transaction, queue_id: int) -> float | None:
     return (min(later) - now).total_seconds() if later else None
 
 
-# --- what costs time only, and has no meaning here ------------------------------------------------
+# --- what only affects time, and means nothing here -----------------------------------------------
 
 
 def attend(state: State, tx: Transaction, op: ops.Attend) -> bool:

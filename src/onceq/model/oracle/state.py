@@ -1,4 +1,4 @@
-"""The state of a repository as the oracle keeps it, and what all its operations stand on.
+"""The state of a repository as the oracle keeps it, and what all its operations build on.
 
 Private to the oracle; the twin of `base.sql` and `conclude.sql`. Time and ids are injected.
 """
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 FAULTS_MAX = 1001
-"""More are not counted: no queue leaves so many uncharged."""
+"""No more are counted: no queue leaves so many uncharged."""
 CLIENT_ROLES = ("request", "reply")
 SERVED_ROLES = ("request", "datagram")
 
@@ -56,7 +56,7 @@ SERVED_ROLES = ("request", "datagram")
 class State:
     """Tables, sequences, locks, started markers.
 
-    Lost in a crash of the database: open transactions, locks, markers, `life`. Kept: the rest.
+    Lost in a crash of the database: open transactions, locks, markers, `life`. The rest is kept.
     boot: counts starts of the database. life: of volatile elements, None until one is needed.
     """
 
@@ -105,7 +105,7 @@ class State:
         tx.locks.clear()
 
     def next_incarnation(self) -> int:
-        """Returns a number that no incarnation had, whatever becomes of the transaction."""
+        """Returns a number that no incarnation ever had, whatever becomes of the transaction."""
         self.incarnations += 1
         return self.incarnations
 
@@ -156,7 +156,7 @@ def check_priority(priority: int) -> None:
 
 
 def lane_of(priority: int, not_before: datetime | None) -> int:
-    """Returns the lane in which a new element waits."""
+    """Returns the lane where a new element waits."""
     return FRESH_LANES_END - priority if not_before is None else WAITING_LANE
 
 
@@ -169,7 +169,7 @@ def queue_of(state: State, tx: Transaction, queue_id: int) -> QueueRow:
 
 
 def to_element(row: ElementRow) -> Element:
-    """Returns the element as its readers get it."""
+    """Returns the element in the form that its readers get."""
     return Element(
         seq=row.seq,
         eid=row.eid,
@@ -207,7 +207,7 @@ def conclude(
     reply: bytes | None = None,
     failure: tuple[str | None, str | None] = (None, None),
 ) -> None:
-    """Writes the reply that an element owes and its history row; the caller has removed it.
+    """Writes the reply that an element owes, and its history row; the caller has removed it.
 
     failure: code and text.
     """
@@ -275,7 +275,7 @@ def _end_user(element: ElementRow) -> dict[str, Any] | None:
 
 
 def expire(state: State, tx: Transaction, element: ElementRow) -> None:
-    """Ends an element whose time has come: one expired reply."""
+    """Ends an element whose time has run out: one expired reply."""
     state.elements.put(tx, element.seq, None)
     conclude(state, tx, element, "expired", failure=("expired", "expired"))
 
@@ -345,7 +345,7 @@ def _others_committed(state: State, tx: Transaction, element: ElementRow) -> boo
 
 
 def _falls_in_a_row(state: State, tx: Transaction, eid: UUID) -> int:
-    """Returns how often in a row an element was held when the database fell."""
+    """Returns how often in a row an element was held when the database went down."""
     codes = [row.code for row in _attempts(state, tx, eid)]
     others = [at for at, code in enumerate(codes) if code != "database_fell"]
     return len(codes) - (others[-1] + 1 if others else 0)

@@ -1,4 +1,4 @@
-"""What the oracle answers about incarnations, their takeover, and verdicts on the missing.
+"""The oracle's answers about incarnations, their takeover, and verdicts on missing processes.
 
 Private to the oracle; the twin of `takeover.sql`.
 """
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 VERDICT_WITHIN = timedelta(seconds=60)
-"""A process that was missing for so long is taken for dead."""
+"""A process missing for this long is taken for dead."""
 LIVES_AFTER = timedelta(seconds=1)
-"""A process that was missing for so long, and lives, was not dying."""
+"""A process that has been missing for this long, and lives, was not dying."""
 
 Charges = dict[int, Charge]
 
@@ -157,7 +157,7 @@ def take_over(state: State, tx: Transaction, op: ops.TakeOver) -> int:
 
 
 def take_over_missing(state: State, tx: Transaction, process: UUID) -> int:
-    """Takes over this process's broken sessions, and the processes that are missing; how many."""
+    """Takes over this process's broken sessions, and the missing processes; returns how many."""
     for row in state.servers.seen(tx):
         if row.process == process and row.backend != tx.backend and _free(state, tx, row.slot):
             _take_over_slot(state, tx, row, _broken_by(state, tx, row))
@@ -166,9 +166,9 @@ def take_over_missing(state: State, tx: Transaction, process: UUID) -> int:
 
 
 def _take_over_process(state: State, tx: Transaction, process: UUID) -> bool:
-    """Takes over from another process if it is missing: whether it is.
+    """Takes over from another process if it is missing; returns whether it is.
 
-    What it had started waits, until its death is certain, or a minute has passed.
+    What it had started waits until its death is certain, or a minute has passed.
     """
     rows = _rows_of(state, tx, process)
     if not all(_free(state, tx, row.slot) for row in rows):
@@ -230,7 +230,7 @@ def _claims(state: State, tx: Transaction, incarnation: int) -> list[int]:
 def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges:
     """Returns what the dead had started: one is charged, several are suspects (G7).
 
-    When the database went down, that is all that is known.
+    If the database went down, nothing more is known.
     """
     started: list[int] = []
     held: Charges = {}
@@ -251,12 +251,12 @@ def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges
 
 
 def _after_crash(state: State, tx: Transaction, incarnation: int) -> Charges:
-    """Returns what a crash of the database costs what an incarnation holds."""
+    """Returns the charges, after a crash of the database, for what an incarnation held."""
     return dict.fromkeys(_claims(state, tx, incarnation), Charge.FELL)
 
 
 def _batch_of(marker: int | None, claims: list[int]) -> list[int]:
-    """Returns what is claimed, if the marker names it as a batch of which nobody knows more."""
+    """Returns what is claimed, if the marker names it as a batch of which no more is known."""
     return claims if marker is not None and -marker in claims else []
 
 
