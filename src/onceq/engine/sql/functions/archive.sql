@@ -2,7 +2,7 @@
 -- Tables: archive, archive_run, archive_file (write), history, attempt (read, trim), element,
 -- registration, redrive (read). Locks: the row of archive.
 
--- Begins a run, and fences the one before. The root is kept: another one is refused; null is none, of
+-- Begins a run, and fences the previous one. The root is kept, and another one is refused; null is for
 -- a run that only trims.
 create or replace function onceq.archive_begin(
     p_root text, out epoch bigint, out archived bigint, out begun_at timestamptz
@@ -19,7 +19,7 @@ begin
         returning r.epoch, r.archived, onceq.now() into epoch, archived, begun_at;
 end $$;
 
--- Takes the row of the archive, and refuses an epoch that is over.
+-- Locks the row of the archive, and refuses an epoch that is over.
 create or replace function onceq.lock_archive(p_epoch bigint) returns onceq.archive
 language plpgsql volatile as $$
 declare a onceq.archive;
@@ -31,8 +31,8 @@ begin
     return a;
 end $$;
 
--- The last record of which no earlier one is still to come. The number is read before this transaction
--- has an id: who took a smaller one had an id by then, which is below ours.
+-- The last record before which none is still to come. The number is read before this transaction
+-- has an id: whoever took a smaller number had an id by then, which is below ours.
 create or replace function onceq.archive_settle(p_epoch bigint, out until bigint, out is_new boolean)
 language plpgsql volatile as $$
 declare
@@ -48,7 +48,7 @@ begin
     a := onceq.lock_archive(p_epoch);
     is_new := a.soon is not null and pg_snapshot_xmin(pg_current_snapshot()) >= a.soon_xid;
     until := case when is_new then a.soon else a.settled end;
-    -- An id that is not below ours is of another cluster, from which this was restored: begin anew.
+    -- An id that is not below ours is from another cluster, from which this was restored: begin anew.
     if is_new or a.soon is null or a.soon_xid >= mine then
         update onceq.archive r set settled = until, soon = newest, soon_xid = mine;
     end if;
@@ -63,7 +63,7 @@ begin
     return true;
 end $$;
 
--- Puts files into the manifest, and moves the position with them. How many there are.
+-- Puts files into the manifest, and moves the position with them. Returns how many there are.
 create or replace function onceq.archive_commit(
     p_epoch bigint, p_since bigint, p_until bigint, p_run uuid, p_files jsonb
 ) returns integer
@@ -92,7 +92,7 @@ language sql stable as $$
     from onceq.archive_file f where f.run = any (p_runs) group by f.kind, f.day
 $$;
 
--- Puts the files of a run in the place of those of others, which hold the same rows. How many there are.
+-- Puts the files of a run in place of others' that hold the same rows. Returns how many there are.
 create or replace function onceq.archive_replace(p_epoch bigint, p_replaced uuid[], p_run uuid, p_files jsonb)
 returns integer
 language plpgsql volatile as $$
@@ -119,8 +119,8 @@ begin
     return jsonb_array_length(p_files);
 end $$;
 
--- The folders of runs that died, or were replaced a day ago and by another run. No later commit can make
--- them part of the archive; and who had the manifest before it was replaced has read them by now.
+-- The folders of runs that died, or that another run replaced at least a day ago. No later commit can make
+-- them part of the archive; and whoever had the manifest before they were replaced has read them by now.
 create or replace function onceq.archive_dead(p_epoch bigint) returns setof uuid
 language sql stable as $$
     select run from onceq.archive_run r where epoch < p_epoch
@@ -128,14 +128,14 @@ language sql stable as $$
         and not exists (select from onceq.archive_file f where f.run = r.run)
 $$;
 
--- The condition for records after p_since, to p_until. Those without a number are record 1.
+-- The condition for records after p_since, up to p_until. Those without a number are record 1.
 create or replace function onceq.records_between(p_since bigint, p_until bigint) returns text
 language sql immutable as $$
     select format('(record_no > %L and record_no <= %L%s)', p_since, p_until,
         case when p_since < 1 and p_until >= 1 then ' or record_no is null' else '' end)
 $$;
 
--- How many rows of a kind the tables hold of the records after p_since, to p_until.
+-- How many rows of a kind the tables hold of the records after p_since, up to p_until.
 create or replace function onceq.archive_count(p_kind text, p_since bigint, p_until bigint) returns bigint
 language plpgsql stable as $$
 declare found bigint;
@@ -147,7 +147,7 @@ begin
     return found;
 end $$;
 
--- A table that holds rows of a kind, as its name; any other is refused.
+-- The name of a table that holds rows of a kind; any other is refused.
 create or replace function onceq.archive_table(p_kind text, p_table oid) returns regclass
 language plpgsql stable as $$
 begin
@@ -157,15 +157,15 @@ begin
     return p_table::regclass;
 end $$;
 
--- When a row x of a kind ended.
+-- The expression for when a row x of a kind ended.
 create or replace function onceq.archive_ended(p_kind text) returns text
 language sql immutable as $$
     select case p_kind when 'history' then 'x.finished_at' else 'x.ended_at' end
 $$;
 
 -- The condition for rows x of a kind that may be removed: they ended before $1, and are in files, up to
--- record $2. What is said of a request that still stands somewhere stays: a send, a redrive, a
--- reconnect ask for it.
+-- record $2. Records of a request that is still somewhere stay: a send, a redrive or a
+-- reconnect asks for them.
 create or replace function onceq.archive_removable(p_kind text) returns text
 language sql immutable as $$
     select format('%s < $1 and coalesce(x.record_no, 1) <= $2
@@ -189,9 +189,9 @@ language sql immutable as $$
     select case when p_unarchived then 9223372036854775807 else p_archived end
 $$;
 
--- By day, in UTC, how many rows some pages hold that may be removed, as they are in files, and how many
--- that only lack that. The files are read again before rows are removed. Called page by page, as the next,
--- so that no transaction is long.
+-- By day, in UTC: how many rows of some pages may be removed, being in files, and how many
+-- only lack that. The files are read again before rows are removed. It is called page by page, like
+-- the next function, so that no transaction is long.
 create or replace function onceq.archive_due_days(
     p_kind text, p_before timestamptz, p_table oid, p_page bigint, p_pages integer
 ) returns table (day date, archived bigint, unarchived bigint)
@@ -206,7 +206,7 @@ begin
             coalesce((select a.archived from onceq.archive a), 0);
 end $$;
 
--- Removes what may be removed and ended on one of these days, in UTC, from some pages; how many.
+-- Removes, from some pages, what may be removed and ended on one of these days, in UTC; returns how many.
 create or replace function onceq.archive_trim(
     p_epoch bigint, p_kind text, p_before timestamptz, p_days date[], p_unarchived boolean, p_table oid,
     p_page bigint, p_pages integer
@@ -224,7 +224,7 @@ begin
     return removed;
 end $$;
 
--- Notes the files of which all rows ended before p_before, and none is left in the tables; how many.
+-- Notes the files whose rows all ended before p_before and are gone from the tables; returns how many.
 create or replace function onceq.archive_trimmed(p_epoch bigint, p_before timestamptz) returns bigint
 language plpgsql volatile as $$
 declare noted bigint;
@@ -251,7 +251,7 @@ language sql stable as $$
         or p_kind = 'history' and c.oid in (select relid from pg_partition_tree('onceq.history')))
 $$;
 
--- Where the archive is, up to which record, and its files by day, of a kind or of each: as of one
+-- Where the archive is, up to which record, and its files by day, of one kind or of all: at one
 -- moment. What is in files then, and what the tables hold of later records, is all there is.
 create or replace function onceq.archive_manifest(
     p_kind text, out root text, out archived bigint, out file onceq.archive_file
@@ -262,7 +262,7 @@ language sql stable as $$
         order by f.day, f.kind, f.path
 $$;
 
--- As which requests those were run again that failed with these eids.
+-- As what the failed requests with these eids were run again.
 create or replace function onceq.archive_redriven(p_eids uuid[]) returns table (eid uuid, rid text)
 language sql stable as $$
     select old_eid, new_rid from onceq.redrive where old_eid = any (p_eids)

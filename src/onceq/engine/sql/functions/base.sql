@@ -1,4 +1,4 @@
--- Small functions that all others stand on: the clock, ids, the epoch check.
+-- Small functions that all the others build on: the clock, ids, the epoch check.
 -- Tables: registrant (read), queue (read), life. Locks: the registrant's anchor, shared.
 
 -- The clock of the queue manager: the database's, unless a test session sets onceq_setting.now.
@@ -25,7 +25,7 @@ do $$ begin
     end if;
 end $$;
 
--- Makes the commit of this transaction durable where a role or database turned that off.
+-- Makes the commit of this transaction durable if a role or database turned that off.
 create or replace function onceq.be_durable() returns void
 language plpgsql volatile as $$
 begin
@@ -34,8 +34,8 @@ begin
     end if;
 end $$;
 
--- Lets the commit of this transaction be asynchronous, if it has written nothing yet: for what a crash
--- may take, so that it never waits for a disk or a standby.
+-- Lets the commit of this transaction be asynchronous, if it has written nothing yet: for data that a
+-- crash may take, so that it never waits for a disk or a standby.
 create or replace function onceq.need_not_last() returns void
 language plpgsql volatile as $$
 begin
@@ -52,8 +52,8 @@ begin
 end $$;
 
 -- Takes the anchor lock, shared, and refuses an epoch that is over. The check is a later
--- statement than the lock, so that its snapshot sees what a former holder committed; for the
--- same reason a transaction with a snapshot of its own (REPEATABLE READ) is refused.
+-- statement than the lock, so its snapshot sees what a former holder committed. For the same
+-- reason, a transaction with one snapshot for all (REPEATABLE READ) is refused.
 create or replace function onceq.check_epoch(p_registrant integer, p_epoch bigint) returns void
 language plpgsql volatile as $$
 declare current bigint; who text;
@@ -73,7 +73,7 @@ begin
 end $$;
 
 -- The life of the database that volatile elements belong to. A crash empties the table, and
--- whoever comes first then begins a new life; elements of an older life are never seen again.
+-- the first to come then begins a new life; elements of an older life are never seen again.
 create or replace function onceq.current_life() returns bigint
 language plpgsql volatile as $$
 declare current bigint;
@@ -90,7 +90,7 @@ begin
     return current;
 end $$;
 
--- The queue of this name, or an error that says so.
+-- Returns the queue of this name, or raises an error that names it.
 create or replace function onceq.find_queue(p_name text) returns onceq.queue
 language plpgsql stable as $$
 declare q onceq.queue;
@@ -103,14 +103,14 @@ begin
 end $$;
 
 -- Keeps destroy_queue out where the snapshot may be older than the shared lock (REPEATABLE READ), and
--- so show a queue that has been destroyed: the row's own lock is refused then (SQLSTATE 40001).
+-- so show a queue that has been destroyed: locking its row then fails (SQLSTATE 40001).
 create or replace function onceq.hold_queue(p_name text) returns void
 language plpgsql volatile as $$
 begin
     perform from onceq.queue where name = p_name collate "C" and destroyed_at is null for share;
 end $$;
 
--- The queue of this name, open for an enqueue of this body. The lock, shared and in memory,
+-- Returns the queue of this name, open for an enqueue of this body. The lock, shared and in memory,
 -- keeps destroy_queue out until the caller's transaction ends; hence the second look.
 create or replace function onceq.open_queue(p_name text, p_body bytea) returns onceq.queue
 language plpgsql volatile as $$
@@ -135,15 +135,15 @@ begin
     return q;
 end $$;
 
--- What an end user gave with a request and gets back with its reply (C19), out of its properties.
+-- Returns what an end user gave with a request and gets back with its reply (C19), from its properties.
 create or replace function onceq.end_user_of(p_properties jsonb) returns jsonb
 language sql immutable as $$
     select case when p_properties ? 'onceq_end_user'
         then jsonb_build_object('onceq_end_user', p_properties -> 'onceq_end_user') end
 $$;
 
--- Makes an UNLOGGED sequence, as the owner of the repository, whoever asks: a role that serves needs no
--- right to make or to drop anything. Its name is one of unlogged_sequences().
+-- Makes an UNLOGGED sequence that belongs to the repository's owner, whoever asks: a role that serves
+-- needs no right to make or to drop anything. Its name is one of unlogged_sequences().
 create or replace function onceq.make_sequence(p_name text, p_least bigint) returns regclass
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare made text := format('onceq.%I', p_name);
@@ -155,8 +155,8 @@ begin
     return made::regclass;
 end $$;
 
--- Gives a sequence to the owner of the repository: one that another role made, in an older version.
--- Who may not leaves it; `onceq doctor` tells.
+-- Gives a sequence that another role made, in an older version, to the owner of the repository.
+-- A role without the right leaves it as it is; `onceq doctor` reports it.
 create or replace function onceq.give_to_owner(p_made regclass) returns void
 language plpgsql volatile as $$
 declare owner regrole;
@@ -170,9 +170,10 @@ exception when insufficient_privilege then
     null;
 end $$;
 
--- Ends what a handler has left in this session and neither a commit nor RESET ends: what it PREPAREd,
--- and its session's advisory locks. Ours name a table of this schema. To look for it costs too much for
--- each commit; a PREPARE that finds its name taken is a fault of the environment, and this follows it.
+-- Ends what a handler has left in this session and neither a commit nor RESET ends: its PREPAREd
+-- statements and its session's advisory locks. Ours name a table of this schema. To look for them costs
+-- too much for each commit; a PREPARE that finds its name taken is a fault of the environment, and this
+-- follows it.
 create or replace function onceq.tidy_session() returns void
 language plpgsql volatile as $$
 declare
@@ -194,11 +195,11 @@ begin
     end loop;
 end $$;
 
--- The turn of an element that waits for this moment.
+-- The turn of an element that waits for this point in time.
 create or replace function onceq.turn_at(p_moment timestamptz) returns bigint
 language sql stable parallel safe as $$ select (date_part('epoch', p_moment) * 1000000)::bigint $$;
 
--- Refuses a priority that is none.
+-- Refuses an invalid priority.
 create or replace function onceq.check_priority(p_priority integer) returns void
 language plpgsql immutable as $$
 begin
@@ -207,8 +208,8 @@ begin
     end if;
 end $$;
 
--- Refuses moments that not every client can read: those of year 1 to 9999 can, in whatever time zone.
--- Null if they are, or are none: it is assigned, as an expression needs no statement.
+-- Refuses times that some client cannot read; years 1 to 9999 can be read in any time zone.
+-- Returns null otherwise, also for null: it is assigned, as an expression needs no statement.
 create or replace function onceq.check_moments(p_not_before timestamptz, p_expires_at timestamptz)
 returns text
 language plpgsql immutable as $$
@@ -221,7 +222,7 @@ begin
     return null;
 end $$;
 
--- Notes that a fresh lane of a queue is in use, in the transaction that uses it first; claims look
+-- Notes that a fresh lane of a queue is in use, in the transaction that first uses it; claims look
 -- at no other. It holds the queue's row until that transaction ends, once in the life of a lane.
 create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) returns void
 language plpgsql volatile as $$

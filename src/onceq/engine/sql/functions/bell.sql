@@ -1,12 +1,12 @@
--- Wake-up (ADR 9): who sleeps, and where to ring. A hint only: whoever sleeps also looks by itself.
--- Whatever makes an element claimable, or due sooner, rings: docs/maintainers/rings.md has all of it.
+-- Wake-up (ADR 9): who sleeps, and where to ring. Only a hint: every sleeper also looks by itself.
+-- Whatever makes an element claimable, or due sooner, rings: docs/maintainers/rings.md lists all of it.
 -- Tables: server (read, queue_ids written), queue, element (read), dequeuer (written). Locks: advisory, of the session, shared,
 -- held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot), (oid of dequeuer_pkey, backend),
--- (oid of registrant_pkey, registrant). They are in memory, go with the session, and nobody waits for
--- them: whoever asks whether somebody sleeps tries the exclusive one, and lets it go at once.
+-- (oid of registrant_pkey, registrant). They are in memory, end with the session, and nobody waits for
+-- them: to ask whether somebody sleeps, one tries the exclusive lock, and lets it go at once.
 
 -- Notes which queues a server session serves: it is rung for them while it sleeps. It is awake now,
--- whatever a finish that failed has left.
+-- whatever a failed finish has left.
 create or replace function onceq.attend(p_slot integer, p_queue_ids integer[]) returns boolean
 language plpgsql volatile as $$
 begin
@@ -33,7 +33,7 @@ begin
     return p_queue_ids;
 end $$;
 
--- Ends that; only of what is so registered. Returns null.
+-- Ends that, only for queues that are registered so. Returns null.
 create or replace function onceq.wake_up(p_slot integer, p_queue_ids integer[]) returns integer[]
 language plpgsql volatile as $$
 declare
@@ -54,15 +54,15 @@ begin
     return pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
 end $$;
 
--- Ends that; only of one that is so registered.
+-- Ends that, only if it is registered so.
 create or replace function onceq.clerk_wakes(p_registrant integer) returns boolean
 language plpgsql volatile as $$
 begin
     return pg_advisory_unlock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
 end $$;
 
--- Whether this session holds a shared advisory lock. To unlock what is not locked would be a warning,
--- and a warning at a commit is a doubt.
+-- Whether this session holds a shared advisory lock. Unlocking what is not locked would give a warning,
+-- and a warning at a commit makes it doubtful.
 create or replace function onceq.holds(p_class regclass, p_id integer) returns boolean
 language sql volatile as $$
     select exists (select from pg_locks
@@ -72,7 +72,7 @@ language sql volatile as $$
 $$;
 
 -- The bell to ring once this transaction has committed: of one server session that sleeps on this
--- queue. Null when none does, or when it was called through the database.
+-- queue. Null if none does, or if it was called through the database.
 create or replace function onceq.server_bell(p_queue_id integer, p_own_transaction boolean) returns text
 language plpgsql volatile as $$
 declare
@@ -92,7 +92,7 @@ begin
     return null;
 end $$;
 
--- Registers a session that dequeues from a queue as asleep, if it has a bell; rows of the dead go.
+-- Registers a session that dequeues from a queue as asleep, if it has a bell; removes rows of the dead.
 create or replace function onceq.dequeuer_falls_asleep(p_queue_id integer) returns void
 language plpgsql volatile as $$
 declare class integer := 'onceq.dequeuer_pkey'::regclass::oid::integer;
@@ -112,7 +112,7 @@ begin
     end if;
 end $$;
 
--- Ends that, also where the row was rolled back. Whether it was asleep.
+-- Ends that, even if the row was rolled back. Returns whether it was asleep.
 create or replace function onceq.dequeuer_wakes() returns boolean
 language plpgsql volatile as $$
 declare
@@ -131,8 +131,8 @@ begin
     return was;
 end $$;
 
--- The same, where a test in memory first says that somebody sleeps at all. The test takes the lock
--- for an instant; another test at that instant rings in vain.
+-- The same, after a test in memory of whether anybody sleeps at all. The test takes the lock
+-- for an instant; another test at that instant makes it ring in vain.
 create or replace function onceq.queue_bell(p_queue_id integer, p_own_transaction boolean) returns text
 language sql volatile as $$
     select case when pg_try_advisory_lock('onceq.element_ready'::regclass::oid::integer, p_queue_id)
@@ -154,7 +154,7 @@ begin
     end loop;
 end $$;
 
--- Rings for the suspects that wait, one sleeper for each queue: the one that ran alone runs no longer.
+-- Rings for the waiting suspects, one sleeper for each queue: the one that ran alone has ended.
 create or replace function onceq.ring_suspects() returns void
 language plpgsql volatile as $$
 begin
@@ -162,8 +162,8 @@ begin
         where e.queue_id = q.queue_id and e.lane = 11 and e.claimed_by is null);
 end $$;
 
--- A bell is "host port channel token". On this session's host it is returned, to be rung by a
--- datagram after the commit; elsewhere, or where somebody else commits, the channel is notified.
+-- A bell is "host port channel token". On this session's host it is returned, for a datagram to ring it
+-- after the commit; elsewhere, or if somebody else commits, the channel is notified.
 create or replace function onceq.call(p_bell text, p_own_transaction boolean) returns text
 language plpgsql volatile as $$
 begin
@@ -183,7 +183,7 @@ begin
         where registrant_id = p_registrant and bell is not null;
 end $$;
 
--- The bell of a registrant that sleeps.
+-- The bell of a sleeping registrant.
 create or replace function onceq.clerk_bell(p_registrant integer, p_bell text, p_own_transaction boolean)
 returns text
 language sql volatile as $$

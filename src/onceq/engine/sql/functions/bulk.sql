@@ -1,12 +1,12 @@
 -- Bulk enqueue (spec P3): rows of a DataFrame, each once by its rid, however often it is sent.
 -- Tables: element, history, registrant, queue, repository (read). Locks: the registrant's anchor and
 -- the queue (advisory, shared), then elements by rid: two that enqueue the same rows wait for each
--- other, and never in a ring.
+-- other, and never in a cycle.
 
--- Enqueues those rows that are in no place yet, and have not ended: requests of a registrant by their
--- rid; datagrams, where p_registrant is null, by an eid that is made of queue and rid. One row that
--- cannot be enqueued, or was with other content, refuses them all. Times are microseconds since 1970.
--- Arrays that are null, or end early, say null of the rest. The send numbers are those of the rows'
+-- Enqueues the rows that are nowhere yet and have not ended: requests of a registrant, known by their
+-- rid; or datagrams, if p_registrant is null, by an eid made of queue and rid. One row that
+-- cannot be enqueued, or was enqueued with other content, refuses them all. Times are microseconds since
+-- 1970. Arrays that are null, or end early, mean null for the rest. The send numbers are the rows'
 -- places in the table, above p_send_no: several transactions may enqueue at once.
 create or replace function onceq.enqueue_each_row(
     p_registrant integer, p_epoch bigint, p_queue text, p_send_no bigint, p_rids text[],
@@ -77,13 +77,13 @@ begin
     return q;
 end $$;
 
--- A moment, exactly, of microseconds since 1970.
+-- The exact point in time of microseconds since 1970.
 create or replace function onceq.moment_of(p_micros bigint) returns timestamptz
 language sql immutable parallel safe as $$
     select timestamptz '1970-01-01 00:00:00+00' + p_micros * interval '1 microsecond'
 $$;
 
--- The eids of rows. Those of datagrams are what makes them known again.
+-- The eids of rows. Those of datagrams make them recognisable later.
 create or replace function onceq.row_eids(p_registrant integer, p_queue text, p_rids text[]) returns uuid[]
 language sql volatile as $$
     select case when p_registrant is not null then array(select onceq.new_eid() from generate_subscripts(p_rids, 1))
@@ -91,7 +91,7 @@ language sql volatile as $$
             from onceq.repository r, unnest(p_rids) with ordinality x (rid, n) order by x.n) end
 $$;
 
--- Refuses rows that the queue does not take, and opens the lanes of the others.
+-- Refuses rows that the queue does not accept, and opens the lanes of the others.
 create or replace function onceq.check_rows(
     q onceq.queue, p_rids text[], p_bodies bytea[], p_priorities smallint[]
 ) returns void
@@ -108,9 +108,9 @@ begin
         from (select distinct coalesce(p, 4) as p from unnest(p_priorities || null::smallint) p) x;
 end $$;
 
--- Looks at rows that were enqueued now, or were known: by a later statement than the insert, so that
--- what ended until just now is seen. Refuses those whose rid had other content, and all, when one
--- was enqueued that has ended meanwhile, or is in no place any more: then they are sent again.
+-- Looks at rows that were enqueued now, or were known, by a later statement than the insert, so that
+-- what ended until just now is seen. Refuses those whose rid had other content; and all, if one that
+-- was enqueued has ended meanwhile, or is nowhere any more: then they are sent again.
 create or replace function onceq.check_enqueued(
     p_registrant integer, p_rids text[], p_ids uuid[], p_bodies bytea[]
 ) returns void

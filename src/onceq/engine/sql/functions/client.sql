@@ -1,8 +1,8 @@
--- What operators ask of clients: who there is, and to forget who does not come back (finding 3).
+-- Operators' functions for clients: list them, and forget those that will not return (finding 3).
 -- Tables: registrant, registration, element (written), history (read). Locks: the registrant's anchor
 -- (advisory, exclusive in forget_client), then elements by seq.
 
--- Every registrant, a row a thread, or those of one name. requests: sent, and not ended. replies: not
+-- Every registrant, or those of one name, with a row for each thread. requests: sent and not ended. replies: not
 -- acknowledged. waits: a session of it waits for a reply now. The times are as far as history tells.
 create or replace function onceq.list_clients(p_name text) returns table (
     name text, thread text, state text, epoch bigint, s_rid text, s_state text, r_rid text,
@@ -30,9 +30,9 @@ language sql stable as $$
     where p_name is null or r.name = p_name collate "C" order by r.name, r.thread
 $$;
 
--- Forgets a client, or one of its threads: what it left is freed, and a tombstone stays, so that a rid
--- of it is never run twice. Refused while it is connected or has something outstanding, unless forced.
--- A row for each thread; none when there is no such client.
+-- Forgets a client, or one of its threads: what it left is freed, and a tombstone stays, so that none of
+-- its rids ever runs twice. Refused while it is connected or has something outstanding, unless forced.
+-- Returns a row for each thread; none if there is no such client.
 create or replace function onceq.forget_client(
     p_name text, p_thread text, p_forced boolean, p_timeout_s double precision
 ) returns table (thread text, epoch bigint, s_rid text, r_rid text, cancelled bigint, replies bigint,
@@ -55,7 +55,7 @@ begin
     end loop;
 end $$;
 
--- Refuses to forget a client that may still be there, or has something to come.
+-- Refuses to forget a client that may still be there, or that has something outstanding.
 create or replace function onceq.may_forget(who onceq.registrant) returns void
 language plpgsql stable as $$
 declare left_over bigint;
@@ -70,7 +70,7 @@ begin
     end if;
 end $$;
 
--- Forgets a registrant, whose anchor is locked. Its life is over, its requests are cancelled, its
+-- Forgets a registrant, whose anchor is locked. Its life is ended, its requests are cancelled, its
 -- replies, its checkpoint and its registrations go. What stays is as after a disconnect.
 create or replace function onceq.forget_registrant(
     who onceq.registrant, out epoch bigint, out s_rid text, out r_rid text, out cancelled bigint,

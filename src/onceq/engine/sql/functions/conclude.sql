@@ -2,10 +2,10 @@
 -- Tables: element, history, attempt (written), queue, registrant, server (read). Locks: the element's row, unless the
 -- caller holds it.
 
--- Concludes one element: removes it, and writes its reply, where one is owed, and its history row.
--- Where p_incarnation is given, only if that still claims it; else the caller has locked its row.
--- Answers how many there were, and the bells to ring after the commit: the caller's to ring if
--- p_rings, else their channels are notified.
+-- Concludes one element: removes it, and writes its reply, if it owes one, and its history row.
+-- If p_incarnation is given, only if that still claims it; otherwise the caller has locked its row.
+-- Returns how many there were, and the bells to ring after the commit: the caller rings them if
+-- p_rings, otherwise their channels are notified.
 create or replace function onceq.conclude_one(
     p_seq bigint, p_incarnation bigint, p_outcome onceq.outcome, p_reply bytea default null,
     p_content_type text default null, p_code text default null, p_error text default null,
@@ -53,7 +53,7 @@ begin
             case when p_incarnation is not null then transaction_timestamp() end);
 end $$;
 
--- The same for all of a batch that p_incarnation still claims, done, with one reply a seq: as sets.
+-- The same for all of a batch that p_incarnation still claims, done, with one reply for each seq: as sets.
 create or replace function onceq.conclude_batch(
     p_seqs bigint[], p_incarnation bigint, p_replies bytea[], p_content_type text,
     out concluded bigint, out bells text[], out is_volatile boolean
@@ -115,8 +115,8 @@ language sql volatile as $$
         from (select) one left join onceq.server s on s.incarnation = p_server
 $$;
 
--- Whether a server has finished others of an element's queue since the element was aborted last: then a
--- fault of the environment that befell it before and after befalls it alone.
+-- Whether a server has finished others of an element's queue since the element's last abort. If so, a
+-- fault of the environment that struck it before and after strikes only this element.
 create or replace function onceq.others_committed(e onceq.element, p_server bigint) returns boolean
 language sql stable as $$
     select exists (select from onceq.history h
@@ -124,7 +124,7 @@ language sql stable as $$
           and h.finished_at > (select max(a.ended_at) from onceq.attempt a where a.eid = e.eid))
 $$;
 
--- How often in a row an element was held when the database fell, and nothing else became of it.
+-- How often in a row an element was held when the database went down, with no other abort in between.
 create or replace function onceq.falls_in_a_row(p_eid uuid) returns bigint
 language sql stable as $$
     select count(*) from onceq.attempt where eid = p_eid and code = 'database_fell'
@@ -136,13 +136,13 @@ $$;
 --   charge       an abort of its own; the n-th fails it
 --   reject       the handler gave it up; it fails now
 --   environment  the environment failed; counted only if this server has finished others since the
---                last abort: uncharged as often as its queue's retry limit, then it runs alone and is charged
+--                last abort: uncharged up to its queue's retry limit, then it runs alone and is charged
 --   retry        the handler says that the environment failed: the same, and always counted
 --   suspect      it may have killed something: uncharged, runs alone from now on
---   fell         the database fell while it was claimed: a suspect; one that ran alone is charged
---                when the database fell as often in a row before as its queue's abort limit
+--   fell         the database went down while it was claimed: a suspect; one that ran alone is charged
+--                if the database went down as often in a row before as its queue's abort limit
 --   release      nothing is held against it
--- p_after_s: how long it then waits; null: as its queue's back-off says. The caller holds the row's lock. Returns 'failed' or 'returned'.
+-- p_after_s: how long it then waits; null: its queue's back-off. The caller holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
     e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null,
     p_after_s double precision default null
@@ -193,9 +193,9 @@ begin
     return 'returned';
 end $$;
 
--- Gives back, uncharged, what is claimed by nobody who is known: neither a session of a server nor a
--- group of Spark, as after a handler's pg_advisory_unlock_all(). Of a reply claimed_by says something
--- else, as negative claimants do. No index has it: each call looks at 2 MB of the table, by chance which.
+-- Gives back, uncharged, what an unknown holder has claimed: neither a session of a server nor a
+-- group of Spark, as after a handler's pg_advisory_unlock_all(). For a reply claimed_by means something
+-- else, as do negative claimants. There is no index on it: each call looks at a random 2 MB of the table.
 create or replace function onceq.adopt() returns integer
 language plpgsql volatile
 set enable_seqscan = off as $$
@@ -211,7 +211,7 @@ begin
               and not exists (select from onceq.server s where s.incarnation = x.claimed_by)
               and not exists (select from onceq.spark_group g where g.group_no = x.claimed_by)
             for update skip locked loop
-        -- By a later statement: who has claimed it since may have begun after the one above.
+        -- In a later statement: a new claimant may have begun after the one above.
         continue when exists (select from onceq.server s where s.incarnation = e.claimed_by)
             or exists (select from onceq.spark_group g where g.group_no = e.claimed_by);
         perform onceq.return_element(e, 'release', null, null, null);
@@ -220,7 +220,7 @@ begin
     return adopted;
 end $$;
 
--- Expires an unclaimed element whose time has come: one expired reply, in this transaction.
+-- Expires an unclaimed element whose time has run out: one expired reply, in this transaction.
 create or replace function onceq.expire_element(e onceq.element) returns void
 language plpgsql volatile as $$
 begin

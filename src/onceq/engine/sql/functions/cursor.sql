@@ -1,15 +1,15 @@
 -- The low-water marks: below its mark a fresh lane holds nothing to claim, so that claims need not
--- step over what was removed, also while an old snapshot keeps the dead in the index (ADR 10).
+-- step over what was removed, even while an old snapshot keeps the dead in the index (ADR 10).
 -- An optimisation: a mark too low costs time, one too high would hide elements. It is an UNLOGGED
 -- sequence: changed in place, and 0 again after a crash, which is safe.
 -- Tables: queue (low written), element (read), pg_locks. Locks: the queue's row, by the first mark;
--- slot 0 (advisory) before it, where marks are found broken.
+-- slot 0 (advisory) before it, if marks are found broken.
 
 -- Moves the marks of these queues, and observes for the next sweep. p_value, p_holders: what the
--- former sweep observed: a value of element's sequence, and who held the lock that an insert takes
--- before it draws its number. When all of them have ended, whatever has a number up to that value
--- has committed, or never will. Answers the observation to give to the next sweep. Each statement
--- needs a snapshot of its own: in an older one, what has committed since would be missing.
+-- previous sweep observed: a value of element's sequence, and who held the lock that an insert takes
+-- before it draws its number. Once all of them have ended, whatever has a number up to that value
+-- has committed, or never will. Returns the observation to give to the next sweep. Each statement
+-- needs a snapshot of its own: an older one would lack what has committed since.
 create or replace function onceq.sweep(
     p_queue_ids integer[], p_value bigint, p_holders text[], out value bigint, out holders text[]
 )
@@ -30,7 +30,7 @@ begin
     holders := onceq.inserters();  -- after the value, not before
 end $$;
 
--- The transactions, by virtual id, that may have drawn a number and not ended. One that is prepared
+-- The transactions, by virtual id, that may have drawn a number and have not ended. A prepared one
 -- keeps its virtual id.
 create or replace function onceq.inserters() returns text[]
 language sql volatile as $$
@@ -39,8 +39,8 @@ language sql volatile as $$
       and database = (select oid from pg_database where datname = current_database())
 $$;
 
--- Moves the marks of a queue: to the first element that nobody has claimed, as a plain read shows
--- it, locked or not, so that a claim that rolls back leaves nothing behind; past p_value never.
+-- Moves the marks of a queue to the first element that nobody has claimed, as a plain read shows
+-- it, locked or not, so that a claim that rolls back leaves nothing behind; but never past p_value.
 create or replace function onceq.advance(p_queue_id integer, p_value bigint) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $$
@@ -65,7 +65,7 @@ begin
     end loop;
 end $$;
 
--- Makes the mark of a lane; null when somebody else is about to.
+-- Makes the mark of a lane; null if somebody else is about to.
 create or replace function onceq.make_mark(p_queue_id integer, p_lane integer) returns regclass
 language plpgsql volatile as $$
 declare
@@ -76,7 +76,7 @@ begin
     if not found then
         return null;
     end if;
-    -- By a later statement than the lock: another may have just made it, and to_regclass need not know.
+    -- In a later statement than the lock: another may have just made it, and to_regclass need not know.
     mark := coalesce((select q.low[p_lane + 1] from onceq.queue q where q.queue_id = p_queue_id),
         to_regclass('onceq.' || name));
     if mark is not null then
@@ -87,8 +87,8 @@ begin
     return mark;
 end $$;
 
--- Drops the marks of queues that were destroyed a minute ago: a claim that began before may yet
--- read them.
+-- Drops the marks of queues that were destroyed at least a minute ago: a claim that began before may
+-- still read them.
 create or replace function onceq.drop_marks() returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare mark regclass;
@@ -103,10 +103,10 @@ begin
         where destroyed_at < onceq.now() - interval '1 minute' and low <> '{}';
 end $$;
 
--- Drops the UNLOGGED sequences that cannot be read. PostgreSQL (seen in 18) leaves one so that was made
--- since its last checkpoint when the power fails. Each is made again when it is needed, and absent it
--- says what it says after any crash. The lock, of slot 0 that no server has, is taken before a sequence
--- is read, which keeps others from dropping it until the transaction ends; where all is well, the
+-- Drops the UNLOGGED sequences that cannot be read. If the power fails, PostgreSQL (seen in 18) leaves
+-- one that was made since its last checkpoint like this. Each is made again when it is needed, and its absence
+-- means what any crash does. The lock, of slot 0 that no server has, is taken before a sequence
+-- is read, which keeps others from dropping it until the transaction ends; if all is well, the
 -- exception lets go of it at once.
 create or replace function onceq.drop_unreadable() returns void
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
@@ -128,7 +128,7 @@ exception when no_data_found then
     null;
 end $$;
 
--- Those of them that belong to another than the owner of the repository, and to whom.
+-- Those of them that belong to someone other than the owner of the repository, and to whom.
 create or replace function onceq.foreign_sequences() returns table (sequence regclass, owner regrole)
 language sql stable as $$
     select c.oid::regclass, c.relowner::regrole from pg_class t, pg_class c
@@ -136,7 +136,7 @@ language sql stable as $$
       and c.relkind = 'S' and c.relpersistence = 'u' and c.relowner <> t.relowner
 $$;
 
--- The sequences of this repository that a crash sets back: marks, of lanes and of what was started.
+-- The sequences of this repository that a crash resets: marks of lanes, and started markers.
 create or replace function onceq.unlogged_sequences() returns setof pg_class
 language sql stable as $$
     select c.* from pg_class c
@@ -153,8 +153,8 @@ exception when internal_error or data_corrupted then
     return false;
 end $$;
 
--- Takes back the marks above an element that this incarnation has just claimed: those of a dump are
--- of a later moment than its rows, and a restored repository is where this matters.
+-- Takes back the marks above an element that this incarnation has just claimed: in a dump they are
+-- from a later moment than its rows, so this matters in a restored repository.
 create or replace function onceq.check_marks(p_queue_id integer, p_incarnation bigint) returns void
 language plpgsql volatile as $$
 begin

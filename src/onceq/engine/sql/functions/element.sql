@@ -2,7 +2,7 @@
 -- Tables: element, history, taken, redrive, registration. Locks: elements by seq.
 
 -- Enqueues an element that owes no reply (C16). In the caller's transaction, or in one of its
--- own: then it is durable when it returns, or, on a volatile queue, soon after.
+-- own: then it is durable when this returns or, on a volatile queue, soon after.
 create or replace function onceq.enqueue(
     p_queue text, p_body bytea, p_rid text, p_priority smallint, p_not_before timestamptz,
     p_expires_at timestamptz, p_correlation_id text, p_content_type text, p_properties jsonb,
@@ -48,7 +48,7 @@ begin
     end if;
 end $$;
 
--- Enqueues many in one transaction, in the order given.
+-- Enqueues many elements in one transaction, in the order given.
 create or replace function onceq.enqueue_many(
     p_queue text, p_bodies bytea[], p_content_type text, p_own_transaction boolean
 ) returns table (eid uuid, bell text)
@@ -76,13 +76,13 @@ begin
     end if;
 end $$;
 
--- Reads an element wherever it is, dequeuing nothing; null when it is in no queue.
+-- Reads an element wherever it is, without dequeuing it; null if it is in no queue.
 create or replace function onceq.read_element(p_eid uuid) returns setof onceq.element
 language sql stable as $$ select * from onceq.element where eid = p_eid $$;
 
 -- Takes an element that this incarnation has claimed into the caller's transaction: it is
--- concluded when, and only if, that transaction commits. A kill still wins until then, and the
--- transaction then fails at its commit (G8). Rolled back, it is an abort of the element.
+-- concluded if, and only if, that transaction commits. A kill still wins until then, and the
+-- transaction then fails at its commit (G8). A rollback counts as an abort of the element.
 create or replace function onceq.take(p_seq bigint, p_incarnation bigint) returns bigint
 language plpgsql volatile as $$
 begin
@@ -99,8 +99,8 @@ begin
     return pg_current_xact_id()::text::bigint;
 end $$;
 
--- Charges an abort to an element whose transaction ended without concluding it. What it
--- concluded is gone from the queue ('lost'); what may yet commit is left alone ('running').
+-- Charges an abort to an element if its transaction ended without concluding it. If it was
+-- concluded, it is gone from the queue ('lost'); if that may yet commit, it is left alone ('running').
 create or replace function onceq.abort_taken(p_seq bigint, p_incarnation bigint, p_xid bigint)
 returns text
 language plpgsql volatile as $$
@@ -112,7 +112,7 @@ begin
         'the transaction that dequeued it was rolled back');
 end $$;
 
--- Gives the reply of an element taken in this transaction.
+-- Gives the reply to an element taken in this transaction.
 create or replace function onceq.reply_taken(
     p_seq bigint, p_incarnation bigint, p_reply bytea, p_content_type text
 ) returns boolean
@@ -154,10 +154,10 @@ do $$ begin
     end if;
 end $$;
 
--- Kills an element (G8). The decision is the lock on its row (finding 8): it wins at once
+-- Kills an element (G8). The lock on its row is the decision (finding 8): the kill wins at once
 -- against a handler that is running, and waits for a finish that has begun. KILLED leaves the
 -- cancelled reply and the history row in this transaction (finding 2). p_timeout_s bounds the
--- wait; past it an error says that nothing happened. What is in the state of a Spark query is as good
+-- wait; past it an error says that nothing happened. An element in the state of a Spark query counts
 -- as executed.
 create or replace function onceq.kill(p_eid uuid, p_timeout_s double precision) returns text
 language plpgsql volatile as $$
@@ -180,7 +180,7 @@ begin
                 else 'NOT_FOUND' end;
 end $$;
 
--- Cancels a request of a registrant by its rid, under its epoch.
+-- Cancels a request of a registrant by its rid, under the registrant's epoch.
 create or replace function onceq.cancel_request(
     p_registrant integer, p_epoch bigint, p_rid text, p_timeout_s double precision
 ) returns text
@@ -199,10 +199,10 @@ begin
     return onceq.kill(id, p_timeout_s);
 end $$;
 
--- Runs again what failed (G3): as a new request, of new rid and eid, correlated with the old and
--- linked to it; only an element that owes no reply goes back as itself, a reply that was held to its
--- client. To the queue that it failed
--- in; when history no longer tells, to the only one that has this error queue.
+-- Runs a failed request again (G3): as a new request, with a new rid and eid, correlated and linked with
+-- the old one. An element that owes no reply goes back as itself, and a held reply goes back to its
+-- client. The new request goes to the queue that the old one failed
+-- in; if history no longer tells, to the only queue that has this error queue.
 create or replace function onceq.redrive(p_eid uuid, out eid uuid, out rid text)
 language plpgsql volatile as $$
 declare
@@ -225,7 +225,7 @@ begin
         select min(queue_id) into home from onceq.queue
             where error_queue_id = e.queue_id and destroyed_at is null having count(*) = 1;
     end if;
-    -- The lock by which an enqueue keeps destroy_queue out: of the name, before the look.
+    -- The lock by which an enqueue keeps destroy_queue out: on the name, before the look.
     select name into home_name from onceq.queue where queue_id = home;
     perform pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(home_name));
     perform onceq.hold_queue(home_name) where current_setting('transaction_isolation') <> 'read committed';

@@ -1,9 +1,9 @@
 -- Requests that have ended, from history (spec C10): found by registrant, queue, outcome and time,
--- in pages by key. What an archive holds will be found through the same function.
+-- in pages by key. Those that only an archive holds are found elsewhere, in its files.
 -- Tables: history, registrant, queue, redrive, attempt (read). Locks: none.
 
--- The latest first, by (finished_at, eid); a page begins behind the key p_after_at, p_after_eid.
--- since is included, until is not; null finds any. Each way in walks an index: by rid, else by the
+-- The latest first, by (finished_at, eid); a page begins after the key p_after_at, p_after_eid.
+-- since is included, until is not; null matches anything. Each way in walks an index: by rid, else by the
 -- registrants of a name, else by queues, for each outcome apart, so that no more rows are read than
 -- p_limit for each; p_role and the other condition only filter.
 create or replace function onceq.find_requests(

@@ -1,11 +1,11 @@
 -- What a client has outstanding (spec C6, C7, C9): replies kept after their acknowledgement, the tags
--- of its threads, where a request is, and an alert when it is late.
+-- of its threads, where a request is, and an alert if it is late.
 -- Tables: element, registrant, registration, history, server, queue. Locks: the registrant's anchor
 -- (advisory, shared), then elements by seq.
 
--- Removes replies that a client has recorded; returns how many waited. The last p_keep of what was
--- ever removed stay in lane 13, in the order in which they were removed: as good as gone, but for
--- rereceive. An older one that stands in p_rids again is not touched.
+-- Removes replies that a client has recorded; returns how many were waiting. The last p_keep of all ever
+-- removed stay in lane 13, in the order in which they were removed: as good as gone, except for
+-- rereceive. An older one that is in p_rids again is not touched.
 create or replace function onceq.free_replies(p_registrant integer, p_rids text[], p_keep integer)
 returns integer
 language plpgsql volatile as $$
@@ -30,7 +30,7 @@ begin
     return freed + coalesce(kept, 0);
 end $$;
 
--- Removes of the replies that are kept all but the last p_keep.
+-- Removes all kept replies but the last p_keep.
 create or replace function onceq.trim_kept(p_reply_queue integer, p_keep integer) returns void
 language plpgsql volatile
 set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off as $$
@@ -41,8 +41,8 @@ begin
 end $$;
 
 -- The tags of every thread of a client (BHM90 5), by thread: what each sent and received last, and how
--- many of its requests have no reply that it has received with a checkpoint or acknowledged. Whoever
--- gives an epoch is refused when it is over.
+-- many of its requests have no reply that it has received with a checkpoint or acknowledged. A caller
+-- that gives an epoch is refused if that is over.
 create or replace function onceq.threads(p_name text, p_registrant integer, p_epoch bigint)
 returns table (thread text, registrant_id integer, epoch bigint, state text, s_rid text, s_state text,
     r_rid text, ckpt bytea, outstanding bigint)
@@ -59,8 +59,8 @@ begin
 end $$;
 
 -- Where a request of a client is (C9): queued, waiting, suspect, executing, replied or finished; no row
--- when it was never sent. The server is who has claimed it. begun_at: since when it executes, which is
--- when the transaction began whose started marker names it; null when it has not begun, or when this
+-- if it was never sent. The server is the one that has claimed it. begun_at: when its execution began, that is,
+-- when the transaction began whose started marker names it; null if it has not begun, or if this
 -- role may not see that server's session.
 create or replace function onceq.where_is(p_registrant integer, p_epoch bigint, p_rid text)
 returns table (rid text, state text, eid uuid, queue text, aborts smallint, sent_at timestamptz,
@@ -91,8 +91,8 @@ begin
     end if;
 end $$;
 
--- Enqueues an alert for each request of a client that has had no reply for p_late_s; of one rid when
--- p_rid is given. Exactly once for a request, as long as history is kept: the alert's eid is made of
+-- Enqueues an alert for each request of a client without a reply after p_late_s; only for p_rid, if
+-- given. Exactly once for each request, as long as history is kept: the alert's eid is made from
 -- the request's, and is looked for in history by a later statement than the insert, so that one that
 -- was dequeued until just now is seen there. Returns the rids alerted now.
 create or replace function onceq.alert_late(

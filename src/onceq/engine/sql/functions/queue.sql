@@ -28,12 +28,12 @@ begin
             execution_limit_s, body_bytes_max, tag_bytes_max, keep_body, error_queue_id, retry_limit)
         values (p_name, 'request', p_durable, p_abort_limit, p_backoff_ms, p_backoff_max_ms,
             p_execution_limit_s, p_body_bytes_max, p_tag_bytes_max, p_keep_body, error_id, p_retry_limit);
-    perform onceq.ring_each('{0}'::integer[] || array(  -- who serves this name, and found no queue, or the former
+    perform onceq.ring_each('{0}'::integer[] || array(  -- servers of this name that found no queue, or the former one
         select queue_id from onceq.queue where name = p_name collate "C" and destroyed_at is not null));
     return true;
 end $$;
 
--- Changes what is given; null leaves a setting as it is.
+-- Changes the given settings; null leaves a setting as it is.
 create or replace function onceq.alter_queue(
     p_name text, p_abort_limit integer, p_backoff_ms integer, p_backoff_max_ms integer,
     p_execution_limit_s integer, p_body_bytes_max integer, p_tag_bytes_max integer,
@@ -58,10 +58,10 @@ begin
     return true;
 end $$;
 
--- Destroys an empty queue; its error queue goes with it when it is empty and serves no other.
--- Its lock, exclusive, waits for the senders that hold it shared, and holds up those that come
--- later: for 10 s at most, as a caller's transaction may stay open. The lock of create_queue: the
--- error queue must not get another user meanwhile.
+-- Destroys an empty queue; its error queue goes with it if that is empty and serves no other queue.
+-- Its lock, exclusive, waits for the senders that hold it shared, and delays those that come
+-- later: for 10 s at most, as a caller's transaction may stay open. The lock of create_queue is taken,
+-- too: the error queue must not get another user meanwhile.
 create or replace function onceq.destroy_queue(p_name text) returns boolean
 language plpgsql volatile as $$
 declare q onceq.queue := onceq.find_queue(p_name);

@@ -2,9 +2,9 @@
 -- Tables: registrant, registration, element, history. Locks: the registrant's anchor
 -- (advisory; exclusive in register and deregister), then elements by seq.
 
--- Registers a registrant with a queue, durably, and returns what it did last there, a row a
+-- Registers a registrant with a queue, durably, and returns what it did last there, one row for each
 -- thread. p_epoch joins a life that already began (a second queue); null begins a new one, which
--- fences the former.
+-- fences the former one.
 create or replace function onceq.register(
     p_queue text, p_name text, p_thread text, p_stable boolean, p_epoch bigint
 ) returns table (registrant_id integer, epoch bigint, thread text, kind text, eid uuid, tag bytea)
@@ -76,7 +76,7 @@ begin
     end if;
 end $$;
 
--- Enqueues, tagged: the element and the record of it are one transaction.
+-- Enqueues, tagged: the element and its record are one transaction.
 create or replace function onceq.enqueue_with_tag(
     p_registrant integer, p_epoch bigint, p_queue text, p_body bytea, p_tag bytea,
     p_own_transaction boolean, out eid uuid, out bell text
@@ -91,9 +91,9 @@ begin
     perform onceq.record_operation(p_registrant, q.queue_id, 'enqueue', eid, p_tag, p_body);
 end $$;
 
--- Dequeues an element that owes no reply, outside any transaction: gone when it returns. Next of
--- the queue, or by eid; tagged when a registrant is given; no row when there is none. p_sleep: it falls
--- asleep, or does still, and then looks; it wakes when it gets something.
+-- Dequeues an element that owes no reply, outside any transaction: it is gone when this returns. The next of
+-- the queue, or by eid; tagged if a registrant is given; no row if there is none. p_sleep: it falls
+-- asleep, or stays so, and then looks; it wakes when it gets something.
 create or replace function onceq.dequeue(
     p_queue text, p_eid uuid, p_registrant integer, p_epoch bigint, p_tag bytea,
     p_sleep boolean default false
@@ -132,7 +132,7 @@ begin
     return next e;
 end $$;
 
--- The copy of the element of a registrant's last operation on a queue, whoever dequeued it since.
+-- The copy of the element of a registrant's last operation on a queue, even if dequeued since.
 create or replace function onceq.read_last(p_registrant integer, p_epoch bigint, p_queue text)
 returns table (kind text, eid uuid, tag bytea, body bytea)
 language plpgsql volatile as $$

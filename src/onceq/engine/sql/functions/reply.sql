@@ -1,17 +1,17 @@
 -- Replies received in the client's own transaction (spec C15): begun, taken, counted, held.
 -- Tables: element, registration, queue; registrant in redrive_reply. Locks: the registrant's anchor
 -- (advisory, shared; exclusive in redrive_reply), then the reply's row.
--- Of a reply, claimed_by is the run of the database in which its processing was begun, and faults
--- counts how often it was begun and did not commit.
+-- For a reply, claimed_by is the run of the database in which its processing was begun, and faults
+-- counts how often it was begun without committing.
 
--- The run of the database: another number after each start of it, and after each crash.
+-- The run of the database: a different number after each start, and after each crash.
 create or replace function onceq.database_run() returns bigint
 language plpgsql volatile as $$
 begin
     return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint + onceq.current_life();
 end $$;
 
--- The reply to a rid, locked; no row when it is not there, or was acknowledged and is only kept.
+-- The reply to a rid, locked; no row if there is none, or if it was acknowledged and is only kept.
 create or replace function onceq.lock_reply(p_registrant integer, p_rid text) returns onceq.element
 language plpgsql volatile as $$
 declare e onceq.element;
@@ -23,8 +23,8 @@ begin
 end $$;
 
 -- Notes that the processing of a reply begins, before a transaction of the client takes it. An attempt
--- that was begun and is not over in any other way died with its client, and is charged; what a crash
--- or stop of the database has cut short, nobody is (G7). False: that was one too many, and it is held.
+-- that was begun and has not ended in any other way died with its client, and is charged; one that a crash
+-- or stop of the database has cut short is not (G7). False: that was one too many, and it is held.
 -- A crash may undo the note: then nobody is to be charged either.
 create or replace function onceq.begin_reply(
     p_registrant integer, p_epoch bigint, p_rid text, p_s_rid text, p_s_no bigint
@@ -50,7 +50,7 @@ begin
     return true;
 end $$;
 
--- Takes a reply into the caller's transaction: it is received, with this checkpoint, when, and only
+-- Takes a reply into the caller's transaction: it is received, with this checkpoint, if, and only
 -- if, that commits. The anchor's lock keeps a later life from connecting before it has ended.
 create or replace function onceq.take_reply(
     p_registrant integer, p_epoch bigint, p_rid text, p_ckpt bytea, p_s_rid text, p_s_no bigint
@@ -69,8 +69,8 @@ begin
     return pg_current_xact_id()::text::bigint;
 end $$;
 
--- What became of the transaction that took a reply: 'running', or 'lost' (the reply is gone, it
--- committed), or else it is an abort: 'returned', or 'failed' when it was one too many. Without
+-- What became of the transaction that took a reply: 'running'; 'lost' (it committed, the reply is
+-- gone); otherwise it is an abort: 'returned', or 'failed' if it was one too many. Without
 -- p_counts nobody is charged: the reply was begun, and never taken.
 create or replace function onceq.settle_reply(
     p_registrant integer, p_epoch bigint, p_rid text, p_xid bigint, p_counts boolean,
@@ -94,7 +94,7 @@ begin
 end $$;
 
 -- Counts an abort of a reply's processing. The n-th, n being the abort limit of its queue, moves it
--- to that queue's error queue: it is the client's no longer, which goes on as if it had received it.
+-- to that queue's error queue: the client no longer has it, and goes on as if it had received it.
 create or replace function onceq.abort_reply(e onceq.element, p_s_rid text, p_s_no bigint) returns text
 language plpgsql volatile as $$
 declare q onceq.queue;
@@ -119,8 +119,8 @@ begin
     return 'failed';
 end $$;
 
--- Gives a held reply back to its client, as itself: it owes none. The client's present life is fenced,
--- and the next finds the reply outstanding. No row when no reply of this eid is held.
+-- Gives a held reply back to its client, as itself: a reply owes no reply. The client's present life is fenced,
+-- and the next one finds the reply outstanding. No row if no reply with this eid is held.
 create or replace function onceq.redrive_reply(p_eid uuid, out eid uuid, out rid text)
 language plpgsql volatile as $$
 declare

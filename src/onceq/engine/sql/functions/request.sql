@@ -2,8 +2,8 @@
 -- Tables: registrant, registration, element, history. Locks: the registrant's anchor
 -- (advisory; shared, but exclusive in connect and disconnect), then elements by seq.
 
--- The anchor of a registrant, made when it is not there. Looked for first: an insert that conflicts
--- uses up an id, and they are 4-byte integers, as the keys of advisory locks are.
+-- Returns the anchor of a registrant, made if there is none. It first looks for it: a conflicting insert
+-- uses up an id, and ids are 4-byte integers, like the keys of advisory locks.
 create or replace function onceq.anchor(p_name text, p_thread text) returns integer
 language plpgsql volatile as $$
 declare id integer;
@@ -19,8 +19,8 @@ begin
 end $$;
 
 -- Begins a new life of a registrant (finding 1: the exclusive lock waits for ghosts of the
--- former life) and says where that life had come to. p_keep: of the replies that it kept, so many
--- of the last stay; null leaves them.
+-- former life) and returns where that life had stopped. p_keep: how many of the last kept
+-- replies stay; null leaves them.
 create or replace function onceq.connect(
     p_name text, p_thread text, p_keep integer,
     out registrant_id integer, out epoch bigint, out reply_queue text, out was text,
@@ -33,13 +33,13 @@ begin
     perform onceq.current_life();  -- what a crash has taken is never shown
     registrant_id := onceq.anchor(p_name, p_thread);
     perform pg_advisory_xact_lock('onceq.registrant'::regclass::oid::integer, registrant_id);
-    for again in 1 .. 1000 loop  -- what a former life of it left in this session
+    for again in 1 .. 1000 loop  -- what a former life left in this session
         exit when not onceq.holds('onceq.registrant_pkey', registrant_id);
         perform onceq.clerk_wakes(registrant_id);
     end loop;
     select * into who from onceq.registrant r where r.registrant_id = connect.registrant_id;
     was := who.state;
-    perform onceq.ring_clerk(registrant_id);  -- a former life that waits elsewhere: it is over
+    perform onceq.ring_clerk(registrant_id);  -- a former life that is waiting elsewhere is over
     if who.reply_queue_id is null then
         insert into onceq.queue (name, kind) values ('reply-' || registrant_id, 'reply')
             returning queue_id into who.reply_queue_id;
@@ -56,7 +56,7 @@ begin
 end $$;
 
 -- The tags of a client, or of one of its threads (BHM90 3): what it sent last and what it received
--- last. What is kept although it was acknowledged is no longer its last send.
+-- last. A reply that is kept after its acknowledgement is no longer that of the last send.
 create or replace function onceq.session_tags(
     p_registrant integer, p_reply_queue integer,
     out s_rid text, out s_no bigint, out s_state text, out r_rid text, out ckpt bytea
@@ -95,7 +95,7 @@ begin
         order by e.send_no;
 end $$;
 
--- How many that are.
+-- Returns how many requests and replies are outstanding.
 create or replace function onceq.count_outstanding(p_registrant integer, p_epoch bigint) returns bigint
 language plpgsql volatile as $$
 begin
@@ -104,8 +104,8 @@ begin
         where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13);
 end $$;
 
--- What the end user gave with a request, as text in UTF-8: from the request or its reply, and when
--- both are gone from the record of its receive. Null when there was no end user.
+-- What the end user gave with a request, as text in UTF-8: from the request or its reply or, when
+-- both are gone, from the record of its receive. Null if there was no end user.
 create or replace function onceq.end_user_text(p_registrant integer, p_rid text, p_queue_id integer)
 returns bytea
 language plpgsql volatile as $$
@@ -130,7 +130,7 @@ begin
         (select r.reply_queue_id from onceq.registrant r where r.registrant_id = p_registrant)), 'UTF8')::jsonb;
 end $$;
 
--- Appends what the clerk received last, as the registration's tag, and deletes the row before.
+-- Appends what the clerk received last as the registration's tag, and deletes the previous row.
 create or replace function onceq.record_receive(
     p_registrant integer, p_rid text, p_send_no bigint, p_eid uuid, p_ckpt bytea,
     p_sent_rid text, p_sent_no bigint
@@ -158,7 +158,7 @@ begin
 end $$;
 
 -- Ends a session that has nothing outstanding, and leaves a tombstone (finding 3): a later
--- connect says "disconnected" with the rids, so that a lost answer to this call is harmless.
+-- connect says "disconnected" with the rids, so a lost answer to this call is harmless.
 create or replace function onceq.disconnect(
     p_registrant integer, p_epoch bigint, p_received text[], p_r_rid text, p_ckpt bytea,
     p_s_rid text, p_s_no bigint
@@ -183,7 +183,7 @@ begin
 end $$;
 
 -- What is known of a rid that was sent before, checked against the content sent now: 'queued',
--- 'replied', or 'done' when the reply is no longer kept; other content is an error (finding 3).
+-- 'replied', or 'done' if the reply is no longer kept; other content is an error (finding 3).
 create or replace function onceq.sent_before(
     p_registrant integer, p_rid text, p_sha256 bytea, out eid uuid, out state text
 )
@@ -201,7 +201,7 @@ begin
         select h.eid, h.sha256 into past
             from onceq.history h where h.rid = p_rid collate "C" and h.registrant_id = p_registrant
             order by h.finished_at limit 1;
-        -- Its reply is there, or its history, or both; the eid of the request is in the history.
+        -- There is its reply, its history, or both; the eid of the request is in the history.
         if found then
             eid := past.eid;
             known := past.sha256;
@@ -214,10 +214,10 @@ begin
 end $$;
 
 -- Sends a request: stable when it returns (G6). Removes the replies that it acknowledges (C17).
--- `state` is 'new', or of a rid sent before what `sent_before` says. Where nothing is in the way, it
--- looks, inserts, and looks into the history, each in a later statement than the locks, and the last
--- in a later one than the insert: what had the rid until just now is seen there, finished. Where
--- something is in the way, others say what. p_sleep: a new one's clerk falls asleep until its reply.
+-- `state` is 'new' or, for a rid sent before, what `sent_before` says. If nothing is in the way, this
+-- looks, inserts, and looks into history. Each is a later statement than the locks, and the last
+-- is later than the insert: whatever had the rid until just now is seen there, finished. If something
+-- is in the way, other functions say what. p_sleep: a new request's clerk falls asleep until its reply.
 create or replace function onceq.send(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea,
     p_send_no bigint, p_ack text[], p_priority smallint, p_not_before timestamptz,
@@ -295,8 +295,8 @@ begin
         pg_advisory_xact_lock_shared('onceq.queue'::regclass::oid::integer, hashtext(p_queue)));
 end $$;
 
--- Why a send wrote nothing: an error, or the answer about a rid sent before. Nothing is returned
--- when the reason is gone: the lane is in use now, or the rid is in no place any more.
+-- Returns why a send wrote nothing: an error, or the answer about a rid sent before. Returns nothing
+-- if the reason is gone: the lane is in use by now, or the rid is nowhere any more.
 create or replace function onceq.why_not_sent(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea, p_lane smallint,
     p_expires boolean, out eid uuid, out state text
@@ -337,8 +337,8 @@ begin
               and octet_length(x.body) <= q.body_bytes_max) s
         on conflict (registrant_id, rid) do nothing;
     get diagnostics sent = row_count;
-    -- Were some of these done before? Each is looked for by the index of rids: as a join, planned while
-    -- history was short, it would read all of history for each batch, ever after.
+    -- Were some of these done before? Look for each by the index of rids: a join, planned while
+    -- history was short, would read all of history for each batch from then on.
     if exists (select from unnest(p_rids) x (rid), lateral (select from onceq.history h
                    where h.rid = x.rid collate "C" and h.registrant_id = p_registrant offset 0) done) then
         delete from onceq.element e where e.eid = any (ids) and e.rid in (select h.rid from onceq.history h
@@ -349,7 +349,7 @@ begin
         p_rids, p_bodies, p_send_no, p_ack, p_content_type, p_own_transaction, ids, sent, p_keep) b;
 end $$;
 
--- Answers send_many. What its one statement did not insert, for whatever reason, is sent alone.
+-- Answers send_many. Requests that its one statement did not insert, for whatever reason, are sent alone.
 create or replace function onceq.end_send_many(
     p_registrant integer, p_epoch bigint, p_queue text, p_rids text[], p_bodies bytea[],
     p_send_no bigint, p_ack text[], p_content_type text, p_own_transaction boolean,
@@ -383,7 +383,7 @@ begin
     end if;
 end $$;
 
--- Expires the requests of a registrant whose time has come, also where no server runs.
+-- Expires the requests of a registrant whose time has run out, even if no server runs.
 create or replace function onceq.expire_requests(p_registrant integer) returns void
 language plpgsql volatile as $$
 declare
@@ -397,7 +397,7 @@ begin
     end loop;
 end $$;
 
--- In how many seconds the next request of a registrant expires that nobody has claimed; null: none does.
+-- In how many seconds a registrant's next unclaimed request expires; null: none does.
 create or replace function onceq.next_expiry(p_registrant integer, p_epoch bigint) returns double precision
 language plpgsql volatile as $$
 begin
@@ -407,9 +407,9 @@ begin
         where r.registrant_id = p_registrant and r.expires and e.role = 'request' and e.claimed_by is null);
 end $$;
 
--- The replies that wait for a registrant, oldest first, without those in p_skip, and only those whose
--- seq is greater than p_after; of one rid when p_rid is given, also when it was acknowledged and is
--- kept. With a checkpoint, the reply's rid and that checkpoint become stable first. A
+-- The replies waiting for a registrant, oldest first, without those in p_skip, and only those whose
+-- seq is greater than p_after; only that of p_rid, if given, even if it was acknowledged and is
+-- kept. With a checkpoint, the reply's rid and that checkpoint first become stable. A
 -- plain read tests the epoch in its own snapshot, so it takes no lock. p_asleep: this session is
 -- registered as asleep; p_sleep: it falls asleep now. It wakes when there is a reply.
 create or replace function onceq.receive(
@@ -465,9 +465,9 @@ begin
     end if;
 end $$;
 
--- Removes the replies that the client has recorded (C6), keeping the rid of the last as received;
--- but what was received with a checkpoint, and is removed only now or still kept, keeps that place
--- when no other checkpoint is given (G6). The last p_keep of what was ever removed stay, for rereceive.
+-- Removes the replies that the client has recorded (C6), and keeps the rid of the last as received last.
+-- But if no checkpoint is given, a reply that was received with one, and is removed only now or still
+-- kept, keeps that place (G6). The last p_keep of all that were ever removed stay, for rereceive.
 create or replace function onceq.acknowledge(
     p_registrant integer, p_epoch bigint, p_rids text[], p_ckpt bytea, p_s_rid text, p_s_no bigint,
     p_keep integer

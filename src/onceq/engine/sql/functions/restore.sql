@@ -1,9 +1,9 @@
--- Restoring from the archive (spec P4): rows of a file that are no longer in the tables go back there.
+-- Restoring from the archive (spec P4): rows of a file that are no longer in the tables go back into them.
 -- The caller has put all rows of the file into the temporary table restoring, as text where a type is
 -- the repository's own. Tables: archive, archive_file, history, attempt (write), queue, registrant
 -- (read). Locks: the row of archive.
 
--- Puts back what is missing of a file, and leaves that in restoring; how many rows.
+-- Puts back what is missing of a file, and leaves those rows in restoring; returns how many.
 create or replace function onceq.archive_restore(p_epoch bigint, p_path text) returns bigint
 language plpgsql volatile as $$
 declare
@@ -77,7 +77,7 @@ begin
     return restored;
 end $$;
 
--- Some names in restoring that nobody has here.
+-- Some names in restoring that nobody here has.
 create or replace function onceq.unknown_names() returns text
 language plpgsql volatile as $$
 declare names text;

@@ -3,13 +3,13 @@
 
 -- Claims up to p_n elements of a queue for an incarnation. p_turn counts: even turns look at
 -- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
--- having waited for a second, first on every fourth turn, and on turn -1; never where p_alone is false, nor
--- while another server holds one. Fresh lanes are read from their low-water marks on; p_everything: from the
--- beginning. p_may_lose: alone in its transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
+-- once it has waited for a second, first on every fourth turn and on turn -1; never if p_alone is false, nor
+-- while another server holds one. Fresh lanes are read from their low-water marks on; with p_everything, from the
+-- beginning. p_may_lose: if it is alone in its transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
 -- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
 -- asleep when it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy:
--- it expects nothing, and so falls asleep before it looks. A row without a seq says in its rid a bell
--- to ring after the commit: one woke, and there is more.
+-- it expects nothing, and so falls asleep before it looks. A row without a seq has in its rid a bell
+-- to ring after the commit: one session woke, and there is more.
 create or replace function onceq.claim(
     p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
     p_everything boolean default false, p_may_lose boolean default false, p_slot integer default null,
@@ -71,9 +71,9 @@ begin
     end if;
 end $$;
 
--- Whether this queue has a suspect and no other server of the repository runs one: when the database
--- goes down, the one that is held is charged, and must not be beside the one that did it. The lock,
--- until the claim commits, keeps two from claiming at once; who does not get it looks again later.
+-- Whether this queue has a suspect and no other server of the repository runs one: if the database
+-- goes down, the one that is held is charged, and must not be beside the culprit. The lock,
+-- until the claim commits, keeps two from claiming at once; whoever does not get it looks again later.
 create or replace function onceq.may_claim_suspect(p_incarnation bigint, p_queue_id integer) returns boolean
 language plpgsql volatile as $$
 begin
@@ -88,8 +88,8 @@ begin
 end $$;
 
 -- The lanes that a claim looks at, in order; minus 11: the suspects that have waited for a second.
--- Fresh ones come first on every second turn, and what is due again and suspects in turn on the others:
--- whatever there is always more of, none of them keeps another waiting.
+-- Fresh ones come first on every second turn; due ones and suspects, in turn, on the others:
+-- even if there is always more of one kind, it does not keep another waiting.
 create or replace function onceq.lanes_in_turn(
     p_lanes smallint[], p_any_late boolean, p_turn integer, p_alone boolean
 ) returns smallint[]
@@ -102,8 +102,8 @@ language sql immutable as $$
              || (case when p_alone then '{11}' else '{}' end::smallint[]) end
 $$;
 
--- Claims the next element of a lane, with p_low <= turn <= p_latest; null when there is none. What
--- has expired is not returned: it gets its expired reply here. Called by claim, under its settings.
+-- Claims the next element of a lane, with p_low <= turn <= p_latest; null if there is none. An
+-- expired one is not returned: it gets its expired reply here. Called by claim, under its settings.
 create or replace function onceq.claim_next(
     p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint
 ) returns onceq.element
@@ -124,8 +124,8 @@ begin
     return null;
 end $$;
 
--- The same for up to p_n elements, whose bodies have 16 MB, or that of the last goes beyond: a process
--- that died of what it had claimed, and not begun, would claim the same again, and nobody be charged.
+-- The same for up to p_n elements whose bodies have up to 16 MB, though the last may go beyond: a process
+-- that died of what it had claimed, and not begun, would claim the same again, with nobody charged.
 create or replace function onceq.claim_many(
     p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint, p_n integer
 ) returns setof onceq.element
@@ -157,8 +157,8 @@ begin
     end loop;
 end $$;
 
--- Removes an element just claimed that may not be given out: of an earlier life of the database, or
--- expired, with its expired reply. Whether it was one.
+-- Removes an element just claimed that may not be given out: one of an earlier life of the database, or
+-- an expired one, with its expired reply. Returns whether it was such an element.
 create or replace function onceq.dismiss(e onceq.element) returns boolean
 language plpgsql volatile as $$
 begin
@@ -182,7 +182,7 @@ begin
     end if;
 end $$;
 
--- Claims one element of a queue by its eid, if its time has come and nobody holds it.
+-- Claims one element of a queue by its eid, if it is due and nobody holds it.
 create or replace function onceq.claim_eid(p_incarnation bigint, p_queue_id integer, p_eid uuid)
 returns setof onceq.element
 language plpgsql volatile as $$
@@ -201,10 +201,10 @@ end $$;
 
 -- Finishes claimed elements: removes them, writes their replies and history, and claims the next, in
 -- the handler's transaction. The fence: only what this incarnation still holds is concluded, and at
--- least p_must of them must be. p_token was set at begin; it is gone when the handler ended the
+-- least p_must of them must be. p_token was set at begin; it is gone if the handler ended the
 -- transaction and its effects are outside (G2). p_effects: the handler may have written something,
--- so that the commit is durable even where all elements are volatile. p_sleep, p_drowsy: as claim. A row without a seq says in
--- its rid a bell to ring after the commit, or in its send_no how many were claimed no longer.
+-- so the commit is durable even if all elements are volatile. p_sleep, p_drowsy: as for claim. A row without a seq has in
+-- its rid a bell to ring after the commit, or in its send_no how many were no longer claimed.
 create or replace function onceq.finish(
     p_seqs bigint[], p_incarnation bigint, p_replies bytea[], p_content_type text, p_token text,
     p_must integer, p_effects boolean, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
@@ -221,7 +221,7 @@ begin
     if cardinality(p_seqs) = 1 then
         select * into done from onceq.conclude_one(p_seqs[1], p_incarnation, 'done', p_replies[1],
             p_content_type, p_rings => true);
-    else  -- of a batch every handler has ended: should its server die now, no one of them is charged
+    else  -- every handler of a batch has ended: if its server dies now, none of them is charged
         perform setval(('onceq.started_' || p_slot)::regclass, -p_seqs[1]);
         perform set_config('lock_timeout', '0', true);  -- that was for its parts: here nobody waits for us
         select * into done from onceq.conclude_batch(p_seqs, p_incarnation, p_replies, p_content_type);

@@ -4,7 +4,7 @@
 
 -- Takes the anchor, so that one transaction at a time acts for this server, and refuses an epoch
 -- that is over. The row is read by a later statement than the lock: its snapshot is newer. The
--- query outlives a crash of the database: what that took is gone before anything is done.
+-- query outlives a crash of the database: what the crash took is removed before anything is done.
 create or replace function onceq.spark_lock(p_server integer, p_epoch bigint) returns onceq.spark_server
 language plpgsql volatile as $$
 declare s onceq.spark_server;
@@ -24,7 +24,7 @@ end $$;
 
 -- Begins a life of the server of this name: fences the former one, and looks at what that one
 -- left behind. p_innocent: the former life says that the environment ended it. p_stateful: its query
--- keeps a state, in which what is held may be; it is held anew, for nobody could answer meanwhile.
+-- keeps a state, which may include what is held; that is held anew, for nobody could answer meanwhile.
 create or replace function onceq.spark_open(
     p_name text, p_queue text, p_hold_s double precision, p_innocent boolean, p_stateful boolean,
     out server_id integer, out epoch bigint, out queue_id integer, out query_id text, out batch_id bigint
@@ -43,7 +43,7 @@ begin
     if s.queue_id <> q.queue_id and exists (select from onceq.spark_group g where g.server_id = s.server_id) then
         raise exception 'Spark server "%" still holds requests of another queue', p_name using errcode = 'OQ007';
     end if;
-    -- For life, not for safety: it tells others that this server lives. A ghost may hold it still.
+    -- For liveness, not for safety: it tells others that this server lives. A ghost may still hold it.
     perform pg_try_advisory_lock('onceq.spark_group'::regclass::oid::integer, server_id);
     perform onceq.spark_examine(g, p_innocent) from onceq.spark_group g
         where g.server_id = s.server_id and g.held_until is null;
@@ -57,10 +57,10 @@ begin
     epoch := s.epoch + 1; queue_id := q.queue_id; query_id := s.query_id; batch_id := s.batch_id;
 end $$;
 
--- Judges a group that a former life left unfinished (G7). Not begun: nothing is held against it.
--- Begun: one of it may have ended that life, nobody knows which: it is halved, and the halves
--- run apart; only a group of one is charged. When the database itself went down, or the
--- environment is known to be at fault, nothing is charged, ten times over.
+-- Judges a group that a former life left unfinished (G7). If it was not begun, nothing is held against it.
+-- If it was, one of its requests may have ended that life, nobody knows which: it is halved, and the halves
+-- run apart; only a group of one is charged. If the database itself went down, or the
+-- environment is known to be at fault, nothing is charged, up to ten times.
 create or replace function onceq.spark_examine(g onceq.spark_group, p_innocent boolean) returns void
 language plpgsql volatile as $$
 declare
@@ -86,7 +86,7 @@ begin
     end if;
 end $$;
 
--- The seqs of a group that it still holds, in order: not killed, not taken over, not finished.
+-- The seqs of a group that it still holds, in order: not killed, taken over or finished.
 create or replace function onceq.spark_members(g onceq.spark_group) returns bigint[]
 language sql stable as $$
     select coalesce(array_agg(e.seq order by s.n), '{}')
@@ -94,7 +94,7 @@ language sql stable as $$
     join onceq.element e on e.seq = s.seq and e.claimed_by = g.group_no
 $$;
 
--- By which number history and the attempts name the server that has a group.
+-- The number by which history and the attempts name the server that has a group.
 create or replace function onceq.spark_number(g onceq.spark_group) returns bigint
 language sql stable as $$
     select s.server_no from onceq.spark_server s where s.server_id = g.server_id
@@ -110,7 +110,7 @@ begin
     update onceq.element set claimed_by = g
         where seq = any (p_seqs) and claimed_by is not distinct from p_from;
     insert into onceq.spark_group (group_no, server_id, seqs, suspect) values (g, p_server, p_seqs, p_suspect);
-    -- Two may gather for one server at once, and the later number commit first: a takeover, and a claim.
+    -- Two may gather for one server at once, a takeover and a claim, and the later number may commit first.
     update onceq.spark_server set last_group = greatest(last_group, g) where server_id = p_server;
     return g;
 end $$;
@@ -157,8 +157,8 @@ begin
     return charged;
 end $$;
 
--- The next claim group of a query that has come to p_start; p_start itself when there is none.
--- What is at or before p_start was finished or is held: what is still open there is released. A query
+-- The next claim group of a query that has reached p_start; p_start itself if there is none.
+-- What is at or before p_start was finished or is held; what is still open there is released. A query
 -- that begins, at 0, knows nothing of what was held for the state of another.
 -- p_n: most elements. p_bound: with AvailableNow, the last seq to claim; null: any.
 create or replace function onceq.spark_claim(
@@ -197,9 +197,9 @@ begin
     return onceq.spark_gather(p_server, picked, null, is_suspect);
 end $$;
 
--- The seqs to claim next, locked: what is due again, then what is fresh; by turns the one or the other
--- is taken first, so that neither keeps the other waiting. A suspect runs alone, behind all others, or,
--- having waited for a second, on every second turn.
+-- The seqs to claim next, locked: what is due again, then what is fresh; they take turns at being
+-- first, so that neither keeps the other waiting. A suspect runs alone, behind all others or,
+-- once it has waited for a second, on every second turn.
 create or replace function onceq.spark_pick(
     s onceq.spark_server, p_n integer, p_bound bigint, out picked bigint[], out is_suspect boolean
 )
@@ -235,7 +235,7 @@ begin
     end if;
 end $$;
 
--- One suspect that has waited for so long, locked; null when there is none.
+-- One suspect that has waited for this long, locked; null if there is none.
 create or replace function onceq.spark_suspect(p_queue_id integer, p_bound bigint, p_waited interval)
 returns bigint[]
 language plpgsql volatile as $$
@@ -246,7 +246,7 @@ begin
         order by turn limit 1 for update skip locked)), '{}');
 end $$;
 
--- These seqs without what has expired, which gets its expired reply here, and without what died
+-- These seqs without expired ones, which get their expired reply here, and without those that died
 -- with an earlier life of the database.
 create or replace function onceq.spark_sound(p_seqs bigint[]) returns bigint[]
 language plpgsql volatile as $$
@@ -276,8 +276,8 @@ language sql volatile as $$
 $$;
 
 -- Notes that Spark begins to run a group, before it reads any of it: the evidence for
--- spark_examine, and the group that the next commit is about. Returns the group's size. Durable, for
--- the query outlives a crash of the database, and its commit must not be about the group before.
+-- spark_examine, and the group that the next commit is about. Returns the group's size. Durable,
+-- because the query outlives a crash of the database, and its commit must not be about the previous group.
 create or replace function onceq.spark_plan(p_server integer, p_epoch bigint, p_group bigint) returns integer
 language plpgsql volatile as $$
 declare size integer;
@@ -306,7 +306,7 @@ language sql stable as $$
     where g.group_no = p_group and g.held_until is null
 $$;
 
--- The same as a query reads it; of a stateful server's group that has been committed, what it read then.
+-- The same, as a query reads it; for a stateful server's committed group, what it read then.
 create or replace function onceq.spark_read(p_group bigint, p_first integer, p_last integer)
 returns table (eid uuid, rid text, registrant text, thread text, aborts smallint, priority smallint,
                enqueued_at timestamptz, correlation_id text, content_type text, properties text, body bytea)
@@ -340,7 +340,7 @@ begin
     return removed;
 end $$;
 
--- Whether an element is claimed by a stateful server: it may be in a state already, so that no kill
+-- Whether an element is claimed by a stateful server: it may already be in a state, where no kill
 -- can undo it.
 create or replace function onceq.spark_is_in_state(e onceq.element) returns boolean
 language sql stable as $$
@@ -348,8 +348,8 @@ language sql stable as $$
         where g.group_no = e.claimed_by and s.stateful)
 $$;
 
--- Ends this life in good order: what it holds goes back, uncharged, but for what is in the state of a
--- stateful server's query. Answers how many elements.
+-- Ends this life in good order: what it holds goes back, uncharged, except what is in the state of a
+-- stateful server's query. Returns how many elements.
 create or replace function onceq.spark_close(p_server integer, p_epoch bigint) returns integer
 language plpgsql volatile as $$
 declare
@@ -363,15 +363,15 @@ begin
     return released;
 end $$;
 
--- A Spark server's sign of life: takes its life lock, should its session not hold it (a lock once more
--- held by one session is the same lock), as the former was lost, or a ghost held it at the open; and is
--- seen, so that a restart of the database, which frees all locks, makes no dead server of it.
+-- A Spark server's sign of life: takes its life lock, if its session does not hold it (taken once more
+-- by the same session it is the same lock), as when it was lost, or a ghost held it at the open; and
+-- notes the time, so that a restart of the database, which frees all locks, does not make it look dead.
 -- Takes over from Spark servers that have died: the lock of their session is free, and they have
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
--- halves what had begun. Else (null) all goes back to the queues, what had begun as suspects, if a native
--- server serves these: for Spark each suspect is a batch of its own, and a group that comes back only two.
--- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from a
--- stateful server: its state has them. What one has staged that was not seen for a day is removed.
+-- halves what had begun. Otherwise (null) all goes back to the queues, what had begun as suspects, if a
+-- native server serves these: for Spark each suspect is a batch of its own, a group that comes back only two.
+-- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from
+-- a stateful server: its state has them. What a server not seen for a day had staged is removed.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
 returns integer
 language plpgsql volatile as $$

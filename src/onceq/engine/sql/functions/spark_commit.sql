@@ -19,7 +19,7 @@ begin
     return id;
 end $$;
 
--- Removes staged rows: of these attempts.
+-- Removes the staged rows of these attempts.
 create or replace function onceq.spark_discard(p_attempts bigint[]) returns integer
 language plpgsql volatile as $$
 declare removed integer;
@@ -41,10 +41,10 @@ language sql volatile as $$
         and (a.epoch < s.epoch or (a.query_id = s.query_id and a.batch_id <= s.batch_id))))
 $$;
 
--- Commits a micro-batch. p_attempts, p_rows: the attempts that count, and the rows that they said
--- to have staged. p_tables: [{no, table, mode, columns, keys, add}]. Answers how it went:
--- 'committed'; 'void', it has a row of several requests, one of which was not to be finished: nothing
--- was applied, and it is over; 'replay', it had been before; 'old', so had a later one.
+-- Commits a micro-batch. p_attempts, p_rows: the attempts that count, and how many rows they said
+-- they staged. p_tables: [{no, table, mode, columns, keys, add}]. Returns how it went:
+-- 'committed'; 'void': it has a row of several requests, one of which was not to be finished: nothing
+-- was applied, and it is over; 'replay': it was committed before; 'old': a later one was.
 create or replace function onceq.spark_commit(
     p_server integer, p_epoch bigint, p_query text, p_batch bigint, p_attempts bigint[],
     p_rows bigint, p_tables jsonb, p_content_type text,
@@ -108,7 +108,7 @@ begin
     return 'old';
 end $$;
 
--- The staged rows must be all there: a crash of the database after the stage empties it.
+-- All the staged rows must be there: a crash of the database empties the stage.
 create or replace function onceq.spark_check_staged(p_attempts bigint[], p_rows bigint) returns void
 language plpgsql volatile as $$
 declare present bigint;
@@ -122,7 +122,7 @@ begin
     end if;
 end $$;
 
--- The eids with more than one staged reply: which is meant, nobody knows, so they fail.
+-- The eids with more than one staged reply: nobody knows which is meant, so they fail.
 create or replace function onceq.spark_doubled(p_attempts bigint[]) returns uuid[]
 language sql stable as $$
     select coalesce(array_agg(eid), '{}') from (
@@ -138,9 +138,9 @@ language sql stable as $$
 $$;
 
 -- What becomes of a batch that has rows computed from several requests, which may count only if all
--- of these end with this commit. 'gone': one is claimed no longer, so that nobody is to blame. 'failed':
--- one ends with an error, or, in p_silent, with nothing. 'whole': the rows count. What they name is
--- locked from here on, so that no kill comes in between.
+-- of these end with this commit. 'gone': one is no longer claimed, so nobody is to blame. 'failed':
+-- one ends with an error or, in p_silent, with nothing. 'whole': the rows count. What they name is
+-- locked from here on, so that no kill can come in between.
 create or replace function onceq.spark_joint(
     s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], out fate text, out silent uuid[]
 )
@@ -170,8 +170,8 @@ begin
 end $$;
 
 -- Refuses rows that name what this server cannot have read: they would be void for ever. It can have
--- read what its groups had claimed, wherever that is now, and what ended since its last claim; there
--- is a minute more, as clocks are set back. Where the group itself was taken over, nobody knows.
+-- read what its groups had claimed, wherever that is now, and what ended since its last claim; a minute
+-- is added, as clocks are set back. If the group itself was taken over, nobody knows.
 create or replace function onceq.spark_refuse_strangers(s onceq.spark_server, p_named uuid[]) returns void
 language plpgsql volatile as $$
 declare
@@ -188,7 +188,7 @@ begin
     end if;
 end $$;
 
--- Ends the planned group of a void batch: what was to be answered in it and was not is charged, all
+-- Ends the planned group of a void batch: what was to be answered in it and was not is charged, and all
 -- others go back uncharged. Returns how many were charged. A stateful server's cannot be void, as its
 -- state has it: it runs again, in halves.
 create or replace function onceq.spark_void(s onceq.spark_server, p_silent uuid[]) returns integer
@@ -255,8 +255,8 @@ begin
 end $$;
 
 -- Aborts the requests that were answered with an error, or more than once: charged, unless the
--- environment is to blame; the n-th goes to the error queue with its one failure reply, as does at
--- once what is to be rejected.
+-- environment is to blame. The n-th abort sends a request to the error queue with its one failure reply;
+-- a rejected request goes there at once.
 create or replace function onceq.spark_fail(
     s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], out failed integer, out returned integer
 )
@@ -286,8 +286,8 @@ begin
 end $$;
 
 -- Aborts requests of a group that its reader found not to be of the queue's type: charged, each with its
--- own code and text. The reader names no epoch: what it found out is so, whoever claims the request;
--- what the group no longer holds is left alone, so that this may be asked again.
+-- own code and text. The reader names no epoch: what it found is true whoever claims the request;
+-- what the group no longer holds is left alone, so this may be asked again.
 create or replace function onceq.spark_refuse(
     p_group bigint, p_eids uuid[], p_codes text[], p_errors text[]
 ) returns integer
@@ -311,7 +311,7 @@ begin
     return refused;
 end $$;
 
--- Ends the planned group: what its batch did not answer is held for a later one, or, where
+-- Ends the planned group: what its batch did not answer is held for a later one or, if
 -- nothing is held, is an abort. Returns how many were charged.
 create or replace function onceq.spark_conclude_group(s onceq.spark_server) returns integer
 language plpgsql volatile as $$
@@ -348,8 +348,8 @@ begin
         on r.eid = s.eid where s.attempt = any ($1) and s.table_no = %s) x', columns, (p_spec ->> 'no')::integer);
 end $$;
 
--- The statement that changes one of the user's tables from its rows. In the order of the keys, so that
--- two servers do not deadlock; of an upsert the request enqueued last wins.
+-- The statement that changes one of the user's tables from its rows. It goes in the order of the keys, so
+-- that two servers do not deadlock; in an upsert the request enqueued last wins.
 create or replace function onceq.spark_statement(p_spec jsonb) returns text
 language plpgsql stable as $$
 declare
@@ -373,8 +373,8 @@ begin
         end;
 end $$;
 
--- Refuses rows of which it would depend on where batches end what becomes of them: a null in a key, as
--- no null is another; and two rows of one request with the same keys, of which neither is the later.
+-- Refuses rows whose result would depend on where batches end: a null in a key, as no
+-- null equals another; and two rows of one request with the same keys, neither of which is the later one.
 create or replace function onceq.spark_check_keys(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns void
@@ -399,14 +399,14 @@ begin
     end if;
 end $$;
 
--- The names in a JSON array, each put into a format; null when there are none.
+-- The names in a JSON array, each put into a format; null if there are none.
 create or replace function onceq.spark_list(p_format text, p_names jsonb, p_between text) returns text
 language sql immutable as $$
     select string_agg(format(p_format, name), p_between order by n)
     from jsonb_array_elements_text(p_names) with ordinality x (name, n)
 $$;
 
--- The user's table of a spec, perhaps with its schema before it; every column must be there.
+-- The user's table of a spec, perhaps with its schema in front; every column must exist.
 create or replace function onceq.spark_target(p_spec jsonb) returns regclass
 language plpgsql stable as $$
 declare
@@ -426,7 +426,7 @@ begin
 end $$;
 
 -- Tries the statement of a spec with no rows, and undoes it: what fails here is wrong for every request.
--- samples: for each column a text of its values' type, as it is staged, that the column must take; or
+-- samples: for each column, a text of its values' type, as it is staged, that the column must accept; or
 -- null. Returns the statement.
 create or replace function onceq.spark_try(p_spec jsonb) returns text
 language plpgsql volatile as $$
@@ -442,7 +442,7 @@ begin
     end;
 end $$;
 
--- Refuses a column that does not take a text of this kind. What a domain checks is of single values.
+-- Refuses a column that does not accept a text of this kind. A domain's checks are about single values.
 create or replace function onceq.spark_fit(p_table regclass, p_column text, p_sample text) returns void
 language plpgsql volatile as $$
 declare kind oid := (select atttypid from pg_attribute where attrelid = p_table and attname = p_column);
@@ -460,9 +460,9 @@ exception when data_exception then
         p_column, p_table, format_type(kind, -1), p_sample using errcode = '42804';
 end $$;
 
--- Finds the requests whose staged rows the user's tables refuse, and makes of each an error of the batch
--- function, in the words of the database. In the order of the requests, each with the rows of those before
--- it, so that of numbers that overflow together the later are refused. What is wrong for all is raised.
+-- Finds the requests whose staged rows the user's tables refuse, and makes each an error of the batch
+-- function, in the words of the database. It goes in the order of the requests, each with the rows of those
+-- before it, so that if numbers overflow together, the later ones are refused. An error of all rows is raised.
 -- Returns how many requests were found.
 create or replace function onceq.spark_blame(
     p_server integer, p_epoch bigint, p_attempts bigint[], p_tables jsonb
@@ -491,7 +491,7 @@ begin
     return blamed;
 end $$;
 
--- Applies the rows of these requests, but for those that are refused: [{eid, error}].
+-- Applies the rows of these requests, except those that are refused: [{eid, error}].
 create or replace function onceq.spark_narrow(
     p_tables jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns jsonb
@@ -511,7 +511,7 @@ exception when others then
         || onceq.spark_narrow(p_tables, p_attempts, p_eids[middle + 1:], p_seqs[middle + 1:]);
 end $$;
 
--- Applies the staged rows of one user table for the requests removed. Returns how many changed.
+-- Applies the staged rows for one user table for the requests removed. Returns how many changed.
 create or replace function onceq.spark_apply(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns bigint

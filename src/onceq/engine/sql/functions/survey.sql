@@ -1,12 +1,12 @@
--- What one session of a process sees for all of them that sleep (ADR 19): the dead, what can be claimed,
--- and when the next becomes due.
+-- What one session of a process sees for all that sleep there (ADR 19): the dead, what can be claimed,
+-- and when the next element is due.
 -- Tables: queue, element (read), and those of takeover.sql and cursor.sql. Locks: theirs.
 
 -- Takes over from the missing, moves the low-water marks (p_value, p_holders: see sweep), and looks into
--- the process's queues. numbers: of these names, 0 where there is no such queue; ready: whether a claim
+-- the process's queues. numbers: of these names, 0 if there is no such queue; ready: whether a claim
 -- would find something now; stopped: whether the
--- queue is, for dequeue; due_s: in how many seconds the next becomes due. p_everything: also below the
--- marks. p_tidy: ends what a handler has left in this session.
+-- queue is stopped for dequeue; due_s: in how many seconds the next element is due. p_everything: also below
+-- the marks. p_tidy: ends what a handler has left in this session.
 create or replace function onceq.survey(
     p_process uuid, p_queues text[], p_everything boolean, p_tidy boolean, p_value bigint, p_holders text[],
     out missing integer, out numbers integer[], out ready boolean[], out stopped boolean[],
@@ -33,7 +33,7 @@ begin
         into ready, due_s, stopped from unnest(numbers) with ordinality x (id, n);
 end $$;
 
--- The numbers of queues by name, in their order; 0 of one that is not there.
+-- The numbers of queues by name, in that order; 0 for one that does not exist.
 create or replace function onceq.numbers_of(p_queues text[]) returns integer[]
 language plpgsql stable as $$
 begin
@@ -43,7 +43,7 @@ begin
 end $$;
 
 -- Whether a claim from this queue would find something now, as a plain read shows it: what another
--- transaction is just claiming is still there. Of suspects, whether one may run.
+-- transaction is just claiming is still there. For suspects, whether one may run.
 create or replace function onceq.is_ready(p_queue_id integer, p_everything boolean default false) returns boolean
 language plpgsql volatile as $$
 declare
@@ -63,7 +63,7 @@ begin
     return false;
 end $$;
 
--- In how many seconds the next element of a queue becomes due; null when none waits for its time.
+-- In how many seconds the next element of a queue is due; null if none waits for its time.
 create or replace function onceq.due_in(p_queue_id integer) returns double precision
 language plpgsql volatile as $$
 declare
@@ -77,14 +77,14 @@ begin
     return (next - now) / 1000000.0;
 end $$;
 
--- The same, of a queue by its name.
+-- The same, for a queue by its name.
 create or replace function onceq.next_due(p_queue text) returns double precision
 language plpgsql volatile as $$
 begin
     return onceq.due_in((onceq.find_queue(p_queue)).queue_id);
 end $$;
 
--- Wakes a session that has got something from this queue. Whoever wakes rings the next where there is
+-- Wakes a session that has got something from this queue. Whoever wakes rings the next one if there is
 -- more, so that a burst that rang one wakes as many as it needs: its bell, as a row without a seq.
 create or replace function onceq.wake_up_for(p_slot integer, p_asleep integer[], p_queue_id integer)
 returns setof onceq.element

@@ -3,8 +3,8 @@
 
 -- Begins an incarnation in a slot that is free and has no row; this session then holds its lock
 -- for life. p_former names this session's former incarnation, whose connection broke: the
--- process did not die, so the environment is to blame; of a process that was missing, that acquits.
--- p_identity: by which its machine tells whether it is gone; null where none can. While a ghost of it lives, which may yet
+-- process did not die, so the environment is to blame; if the process was missing, this acquits it.
+-- p_identity: by which its machine tells whether it is gone; null if none can. While a ghost of it lives, which may yet
 -- finish, or commit a claim that nobody sees, its row is left for a later take_over.
 create or replace function onceq.open_incarnation(
     p_process uuid, p_host text, p_pid integer, p_former bigint, p_identity text,
@@ -46,7 +46,7 @@ end $$;
 
 -- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
 -- While its session lives, which may be just finishing or claiming, its row is left for a later
--- take_over, to which nothing of it was started.
+-- take_over, for which it counts as having started nothing.
 create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
 language plpgsql volatile as $$
 declare
@@ -70,7 +70,7 @@ end $$;
 -- Returns what a dead incarnation holds. p_charges maps the seqs it had started to 'charge',
 -- 'suspect', 'environment' or 'fell'; what is not in it comes back uncharged; p_waits: what is in it stays claimed. Safety
 -- comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
--- wins. False when rows were left that should have come back.
+-- wins. False if rows were left that should have come back.
 create or replace function onceq.revoke(p_incarnation bigint, p_charges jsonb, p_waits boolean default false)
 returns boolean
 language plpgsql volatile as $$
@@ -96,13 +96,13 @@ begin
         and not (p_waits and p_charges ? seq::text));
 end $$;
 
--- What the last abort of an element came to.
+-- The charge of an element's last abort.
 create or replace function onceq.last_charge(p_eid uuid) returns text
 language sql volatile as $$
     select charge from onceq.attempt where eid = p_eid order by ended_at desc, record_no desc limit 1
 $$;
 
--- Notes in this session what an incarnation held, for whoever tells: what each element of it cost.
+-- Notes in this session what an incarnation held, for reporting: what each element of it cost.
 create or replace function onceq.note_taken_over(p_incarnation bigint, p_charges text[]) returns void
 language sql volatile as $$
     select set_config('onceq_setting.taken_over', (
@@ -126,8 +126,8 @@ begin
             incarnation bigint, process uuid, host text, pid integer, held integer, suspects integer, charged integer);
 end $$;
 
--- Takes over from every process that is missing: all its slots' locks are free. Of the caller's own
--- process it takes over the slots whose connections broke. How many processes were missing.
+-- Takes over from every process that is missing: all its slots' locks are free. From the caller's own
+-- process it takes over the slots whose connections broke. Returns how many processes were missing.
 create or replace function onceq.take_over(p_process uuid) returns integer
 language plpgsql volatile as $$
 declare
@@ -141,15 +141,15 @@ begin
     for other in select distinct s.process from onceq.server s where s.process <> p_process loop
         taken := taken + onceq.take_over_process(other)::integer;
     end loop;
-    perform onceq.adopt(), onceq.tidy_session() where random() < 1.0 / 32;  -- an idle session is here 20 times a second
+    perform onceq.adopt(), onceq.tidy_session() where random() < 1.0 / 32;  -- an idle process is here once a second
     perform onceq.spark_take_over(null, 60);  -- a Spark server of the same name has the first minute
     return taken;
 end $$;
 
--- Takes over from another process, if it is missing: whether it is. What it had claimed and not
--- started comes back at once. That its sessions have ended is not yet its death: what it had started
+-- Takes over from another process if it is missing; returns whether it is. What it had claimed and not
+-- started comes back at once. That its sessions have ended does not prove its death: what it had started
 -- stays claimed, and waits (G7). A life of it that comes back acquits; `judge` says that it has ended,
--- and so does a minute of waiting. When the database itself went down there is nothing to wait for.
+-- and so does a minute of waiting. If the database itself went down there is nothing to wait for.
 create or replace function onceq.take_over_process(p_process uuid) returns boolean
 language plpgsql volatile as $$
 declare
@@ -174,7 +174,7 @@ begin
 end $$;
 
 -- Takes over one slot of a missing process; its row goes when nothing is left claimed. p_waits: what
--- p_charges names waits for a verdict, and the row keeps them. After the lock, in a new statement: the
+-- p_charges names waits for a verdict, and the row keeps it. This is a new statement after the lock: the
 -- slot may have a new owner, or none, by now.
 create or replace function onceq.take_over_slot(
     p_slot integer, p_process uuid, p_charges jsonb, p_waits boolean default false
@@ -198,17 +198,17 @@ begin
     end if;
 end $$;
 
--- The processes that wait for a verdict, and by what their own machines tell whether they are gone.
+-- The processes that wait for a verdict, with the identity that their own machine can check.
 create or replace function onceq.missing() returns table (process uuid, identity text)
 language sql stable as $$
     select distinct s.process, s.identity from onceq.server s
         where s.missed_at is not null and s.identity is not null order by 1, 2
 $$;
 
--- A verdict on a process. 'ended', of whoever knows it: its supervisor, or a server of the same
--- machine; it takes effect when all its sessions have ended too. 'lives', of a server of the same
+-- A verdict on a process. 'ended' comes from its supervisor, or from a server on the same
+-- machine; it takes effect once all its sessions have ended too. 'lives' comes from a server on the same
 -- machine: the environment is to blame for what was started; not in the first second in which the
--- process is missing, as one may live while it dies. Whether anything was known of it.
+-- process is missing, as a dying one may still live. Returns whether anything was known of it.
 create or replace function onceq.judge(p_process uuid, p_verdict text) returns boolean
 language plpgsql volatile as $$
 declare class integer := 'onceq.server'::regclass::oid::integer;
@@ -226,10 +226,10 @@ begin
 end $$;
 
 -- What a dead process had started and not finished, as {seq: charge}. The marker is a sequence,
--- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. To a claim
--- from before a restart of the database that is all that is known, whatever the marker says: the
--- database fell while it was claimed (`return_element`). A negative
--- marker names the first of a batch of which none is known to have started: all of it are suspects.
+-- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. For a claim
+-- from before a restart of the database nothing more is known, whatever the marker says: the
+-- database went down while it was claimed (`return_element`). A negative
+-- marker names the first of a batch of which none is known to have started: all are suspects.
 create or replace function onceq.started_by(p_process uuid) returns jsonb
 language plpgsql volatile as $$
 declare
@@ -267,8 +267,8 @@ language sql volatile as $$
         or pg_sequence_last_value(to_regclass('onceq.started_' || s.slot)) is null
 $$;
 
--- What a live process had started when its connection broke: a fault of the environment, of all of
--- a batch of which none is known to have started; or, when the database itself went down, as above,
+-- What a live process had started when its connection broke: a fault of the environment, for all of
+-- a batch of which none is known to have started; or, if the database itself went down, as above,
 -- unless it had been missed before.
 create or replace function onceq.broken_by(p_incarnation bigint) returns jsonb
 language plpgsql volatile as $$

@@ -1,8 +1,8 @@
 -- What people and programs read: queues, requests wherever they are, servers. Read only.
 -- Tables: all (read). Locks: none.
 
--- How many elements of a queue are where. By the index of that queue alone: the planner takes the
--- whole table for one queue when one holds most of it, and would then read it once a queue.
+-- How many elements of a queue are where. It uses the index of that queue alone: if one queue holds most
+-- of the table, the planner prefers the whole table, and would then read it once for each queue.
 create or replace function onceq.count_queue(
     p_queue_id integer, out ready bigint, out claimed bigint, out waiting bigint,
     out suspect bigint, out held bigint, out oldest_at timestamptz
@@ -18,8 +18,8 @@ set enable_seqscan = off as $$
     from onceq.element where queue_id = p_queue_id
 $$;
 
--- How many requests of each queue are done a minute, by those of the last p_over_s, and the time by which
--- that is. Each is counted by the index of its queue: as a join it might read all of history.
+-- How many requests a minute each queue finished during the last p_over_s, and the present
+-- time. Each queue is counted by its index: a join might read all of history.
 create or replace function onceq.rates(p_over_s double precision)
 returns table (at timestamptz, queue text, per_minute double precision)
 language sql stable
@@ -42,8 +42,8 @@ left join onceq.queue eq on eq.queue_id = q.error_queue_id
 left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
--- A row for every place a rid can be (G4): queued, waiting, suspect, executing, replied, kept after
--- its acknowledgement, held in an error queue, or finished. A request whose reply waits has two: its history and its reply.
+-- A row for every place where a rid is (G4): queued, waiting, suspect, executing, replied, kept after
+-- its acknowledgement, held in an error queue, or finished. A request whose reply is waiting has two: its history and its reply.
 -- attempts: executions that ended and counted, the charged ones (aborts) and the one that finished it.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,
@@ -78,7 +78,7 @@ select s.slot, s.incarnation, s.process, s.host, s.pid, s.backend_pid, s.started
        (select count(*) from onceq.element e where e.claimed_by = s.incarnation) as claims
 from onceq.server s;
 
--- The places in which a rid, or an eid, is or was, the latest first; null matches everything.
+-- The places where a rid, or an eid, is or was, the latest first; null matches everything.
 create or replace function onceq.look_up(
     p_rid text, p_eid uuid, p_registrant text, p_state text, p_queue text, p_limit integer
 ) returns setof onceq.requests
