@@ -1,6 +1,6 @@
 """Bulk: submit a file of requests, collect the replies into a file (spec C11); trim history (Q17).
 
-All may be killed at any moment and run again: nothing is lost, nothing is doubled.
+Each may be killed at any moment and run again: nothing is lost, nothing is doubled.
 """
 
 from onceq.files.collect import CollectOrder, CollectSummary, collect

@@ -1,7 +1,8 @@
-"""What has ended and is in the files of an archive: found by the manifest, without Spark.
+"""Ended requests in the files of an archive: found by the manifest, without Spark.
 
-Used by the command line. Whoever also asks PostgreSQL asks it first: what is no longer there has
-long been in the manifest. A file that is not needed for an answer is not opened. Source: spec P5.
+Used by the command line. A caller that also asks PostgreSQL asks it first: what is no longer there
+has long been in the manifest. A file that is not needed for an answer is not opened. Source: spec
+P5.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _OF_ATTEMPT: Final = ["ended_at", "charge", "code", "error", "server", "host", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What is looked for in files. equal: column to value. limit: the latest; None: all."""
+    """What to look for in files. equal: column to value. limit: only the latest; None: all."""
 
     kind: Kind
     columns: list[str]
@@ -47,7 +48,7 @@ class _Wanted:
 
 
 class ArchivedRequests:
-    """The requests in an archive. redriven: tells as which requests failed ones were run again."""
+    """The requests in an archive. redriven: tells as what failed requests were run again."""
 
     def __init__(
         self, manifest: Manifest, redriven: Callable[[list[UUID]], dict[UUID, str]]
@@ -57,9 +58,9 @@ class ArchivedRequests:
         self._redriven = redriven
 
     def find(self, search: Search, eid: UUID | None = None) -> list[OldRequest]:
-        """Returns those that are wanted, the latest first; `after` does not count here.
+        """Returns the wanted requests, the latest first; `after` does not count here.
 
-        eid: that one alone. Raises MissingExtra (there are files, and no pyarrow), FileMismatch: a
+        eid: only that one. Raises MissingExtra (there are files, but no pyarrow), FileMismatch: a
         file of the manifest cannot be read.
         """
         outcome = search.get("outcome")
@@ -88,9 +89,9 @@ class ArchivedRequests:
         return self._requests(rows)
 
     def attempts(self, eid: UUID, since: dt.datetime) -> list[Attempt]:
-        """Returns how executions of a request were aborted, the first first.
+        """Returns how executions of a request were aborted, the earliest first.
 
-        since: no later than the first of them: when it was enqueued.
+        since: no later than the first of them, such as when it was enqueued.
         """
         wanted = _Wanted(
             kind=Kind.ATTEMPT, columns=_OF_ATTEMPT, equal={"eid": str(eid)}, since=since
@@ -111,7 +112,7 @@ class ArchivedRequests:
         return sorted(found, key=lambda one: one.last_us, reverse=True)
 
     def _read(self, file: ArchivedFile, wanted: _Wanted) -> list[dict[str, Any]]:
-        """Returns the rows of a file that are wanted; with a limit, the latest."""
+        """Returns the wanted rows of a file; with a limit, the latest."""
         require()
         pa: Any = importlib.import_module("pyarrow")  # an extra, and without types
         pc: Any = importlib.import_module("pyarrow.compute")

@@ -1,7 +1,7 @@
 """Collects the replies of a client into a file, each exactly once (spec C8, C11).
 
 A batch is received, written, made durable, and only then acknowledged, with a checkpoint that
-says how long the file is, in one transaction: killed at any moment and run again, the file has
+says how long the file is, in one transaction. Killed at any moment and run again, the file has
 every reply once.
 """
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 BATCH_REPLIES: Final = 2000
 FIRST_REPLIES: Final = 100
 BATCH_BYTES: Final = 8_388_608
-"""Replies and bytes of one transaction, about: as large as those before were."""
+"""Roughly how many replies and bytes go into one transaction, judging by earlier replies."""
 SUFFIXES: Final = (".csv", ".jsonl", ".ndjson", ".parquet")
 
 
@@ -47,11 +47,11 @@ def _quiet(*_: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectOrder:
-    """What is to be collected. timeout_s: how long to wait for the next reply; None: for ever.
+    """What to collect. timeout_s: how long to wait for the next reply; None: for ever.
 
     fields: of the reply, a column each (CSV, Parquet); none: the whole reply, in one column.
-    progress: called with (collected, of how many, collected). batch_replies: of one transaction;
-    None: up to BATCH_REPLIES, by their size.
+    progress: called with (collected, of how many, collected). batch_replies: in one transaction;
+    None: up to BATCH_REPLIES, depending on their size.
     """
 
     client: str
@@ -65,9 +65,9 @@ class CollectOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectSummary:
-    """What was collected by this run. outcomes: how many of each. outstanding: not yet replied.
+    """What this run collected. outcomes: how many of each. outstanding: without a reply so far.
 
-    known: whether this client ever was connected. bytes: of the file, or, of Parquet, its rows'.
+    known: whether this client ever connected. bytes: of the file or, for Parquet, of its rows.
     """
 
     client: str
@@ -112,7 +112,7 @@ class _Run:
         return self.client.perform(program.outstanding(life))
 
     def _life(self, life: Life, file: DurableFile) -> None:
-        """Collects in one life of the client; begun again when its connection is lost."""
+        """Collects in one life of the client; begins again if its connection is lost."""
         file.resume(read_checkpoint(life.ckpt))
         self.outstanding = self._count(life)
         while self.outstanding and (took := self._batch(life, file)):
@@ -142,7 +142,7 @@ def collect(
 ) -> CollectSummary:
     """Collects the replies of a client into a file; see `collect_by`.
 
-    located: a URL as `onceq.open` takes it, or what a queue manager has.
+    located: a URL as for `onceq.open`, or a queue manager's.
     """
     names.check_id("client", order.client)
     with reached(located) as there:
@@ -153,11 +153,11 @@ def collect(
 def collect_by(client: PersistentClient, order: CollectOrder, disk: Disk = DISK) -> CollectSummary:
     """Collects until nothing of the client is outstanding, or no reply came in time.
 
-    client: of the order; closed when this returns. disk: of CSV and JSON Lines.
+    client: of the order; closed when this returns. disk: for CSV and JSON Lines.
 
     Raises FileMismatch (the file is not what was collected before), IllegalState (another
     `collect` writes it), Fenced (another life of the client began), InvalidValue, MissingExtra,
-    OSError (disk full), and what a lost connection leaves when it cannot be made again. Run
+    OSError (disk full), and the error of a lost connection that cannot be made again. Run
     again, it goes on where it stopped.
     """
     began = time.monotonic()
@@ -183,7 +183,7 @@ def collect_by(client: PersistentClient, order: CollectOrder, disk: Disk = DISK)
 
 
 def _collect_parquet(order: CollectOrder, client: PersistentClient) -> _Run:
-    """Collects rows beside the file, and makes it of them when nothing is outstanding."""
+    """Collects rows beside the file, and makes the file from them once nothing is outstanding."""
     parquet.require()
     rows = order.out.with_name(f"{order.out.name}.rows.jsonl")
     run = _Run(order, client, Rows(order.fields))

@@ -1,7 +1,7 @@
-"""The steps on a disk that the output of `collect` is made of, so that a test may take their place.
+"""The disk operations under `collect` and `submit`, so that a test can replace them.
 
-Used by `onceq.files.durable`. What is written lasts from `sync` on, a name from `sync_directory`
-on: nothing else may be concluded after a power cut.
+Used by `onceq.files.durable` and `onceq.files.track`. Written data lasts from `sync` on, a name
+from `sync_directory` on: after a power cut, nothing else is certain.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Disk:
         return path.exists()
 
     def open(self, path: Path) -> int:
-        """Opens a file for reading and writing, and makes it when it is not there."""
+        """Opens a file for reading and writing, and creates it if it does not exist."""
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def lock(self, fd: int) -> bool:
@@ -42,11 +42,11 @@ class Disk:
         return os.fstat(fd).st_size
 
     def read(self, fd: int, count: int, offset: int) -> bytes:
-        """Returns at most so many bytes from there on; none at the end."""
+        """Returns at most this many bytes from the offset on; none at the end."""
         return os.pread(fd, count, offset)
 
     def write(self, fd: int, data: memoryview, offset: int) -> int:
-        """Writes from there on; returns how many bytes it were."""
+        """Writes at the offset; returns how many bytes were written."""
         return os.pwrite(fd, data, offset)
 
     def cut(self, fd: int, length: int) -> None:
@@ -54,7 +54,7 @@ class Disk:
         os.ftruncate(fd, length)
 
     def sync(self, fd: int) -> None:
-        """Makes what was written to a file last."""
+        """Makes what was written to a file durable."""
         os.fsync(fd)
 
     def rename(self, path: Path, to: Path) -> None:
@@ -70,7 +70,7 @@ class Disk:
         os.close(fd)
 
     def sync_directory(self, directory: Path) -> None:
-        """Makes the names in a directory last."""
+        """Makes the names in a directory durable."""
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)

@@ -1,12 +1,12 @@
 """The output of `collect`: a file that grows by whole batches and can be cut back to any of them.
 
-It is a testable device (BHM90 3; spec C8): what it has taken is written in a checkpoint, its
+It is a testable device (BHM90 3; spec C8). What it has taken is written in a checkpoint, its
 length and the digest of all of it, which the repository keeps and changes in the transaction
 that frees the replies. After a crash the file is cut back to the checkpoint, and the replies
 that were not freed come again.
 
-A new file grows under another name until its first batch is acknowledged: so a file under the
-name that the user gave always has a checkpoint, or is not ours and is refused.
+A new file grows under another name until its first batch is acknowledged. So a file under the
+name that the user gave always has a checkpoint; otherwise it is not ours and is refused.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_checkpoint(ckpt: bytes | None) -> Checkpoint | None:
-    """Returns a client's checkpoint when it is one of `collect`; else None."""
+    """Returns a client's checkpoint if `collect` wrote it; otherwise None."""
     try:
         return None if ckpt is None else msgspec.json.decode(ckpt, type=Checkpoint)
     except (msgspec.DecodeError, RecursionError):
@@ -47,7 +47,7 @@ def read_checkpoint(ckpt: bytes | None) -> Checkpoint | None:
 
 
 class DurableFile:
-    """A file of replies. One process at a time; IllegalState for a second."""
+    """A file of replies. For one process at a time; a second one gets IllegalState."""
 
     def __init__(self, path: Path, layout: str, disk: Disk = DISK) -> None:
         self._path = path
@@ -86,21 +86,21 @@ class DurableFile:
         self._cut(0)
 
     def append(self, data: bytes) -> None:
-        """Appends, durably when it returns."""
+        """Appends; the data is durable when this returns."""
         view = memoryview(data)
         while view:
             offset = self.length + len(data) - len(view)
             view = view[self._disk.write(self._fd, view, offset) :]
         faultpoint("file.written")
         self._disk.sync(self._fd)
-        if not self._published:  # or a power cut after the acknowledge could take the name
+        if not self._published:  # otherwise a power cut after the acknowledge could take the name
             self._disk.sync_directory(self._path.parent)
         self.length += len(data)
         self._sha256.update(data)
         faultpoint("file.durable")
 
     def checkpoint(self) -> bytes:
-        """Returns what `resume` needs to come back to here."""
+        """Returns what `resume` needs to come back to this point."""
         return msgspec.json.encode(
             Checkpoint(
                 file=str(self._path.absolute()),
@@ -119,10 +119,10 @@ class DurableFile:
             self._published = True
 
     def close(self) -> None:
-        """Closes the file, and removes one in which nothing is.
+        """Closes the file, and removes it if it is empty.
 
-        What is in a file that has no name yet may be acknowledged, also where this run never came
-        so far as to know: its process died before it gave the name.
+        What is in a file that has no name yet may be acknowledged, even if this run never got
+        far enough to know: its process died before it gave the name.
         """
         if not self._published and self._disk.size(self._fd) == 0:
             self._disk.remove(self._growing)

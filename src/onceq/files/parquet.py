@@ -1,7 +1,7 @@
-"""Parquet out of collected replies, when all of them are there.
+"""Parquet made from collected replies, once all of them are there.
 
-Parquet cannot grow: replies are collected as JSON Lines first, and become a Parquet file, under
-its own name at once and whole, at the end. Used by `collect` only.
+Parquet files cannot grow: replies are first collected as JSON Lines, and become a Parquet file,
+under its own name at once and complete, at the end. Used only by `collect`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ ROWS_AT_ONCE: Final = 10_000
 
 
 def require() -> None:
-    """Raises MissingExtra when pyarrow is not installed."""
+    """Raises MissingExtra if pyarrow is not installed."""
     if importlib.util.find_spec("pyarrow") is None:
         raise MissingExtra("Parquet needs pyarrow: pip install 'onceq[files]'")
 
 
 def convert(rows: Path, out: Path, fields: tuple[str, ...]) -> None:
-    """Makes `out` of the collected rows, whole and durable, and then removes them.
+    """Makes `out` from the collected rows, complete and durable, and then removes them.
 
-    All columns are texts but `attempts`. Killed meanwhile, it is done again from the rows.
+    All columns except `attempts` are texts. If it is killed, it is done again from the rows.
     """
     pa: Any = importlib.import_module("pyarrow")  # an extra, and without types
     parquet: Any = importlib.import_module("pyarrow.parquet")

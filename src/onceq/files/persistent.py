@@ -1,6 +1,6 @@
 """A client that survives the loss of its connection: used by submit and collect.
 
-What was under way is done again in the next life: both are made so that this doubles nothing.
+What was under way is done again in the next life; in both programs this doubles nothing.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LOST: Final = (
     errors.EmbeddedStartFailed,
 )
 WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 5.0)
-"""Between the attempts to connect again after a loss; the first connection is tried once."""
+"""Waits between attempts to connect again after a loss; the first connection is tried once."""
 
 
 class Line(Protocol):
-    """What a client needs of its connection; `Link` is one."""
+    """What a client needs from its connection; `Link` is one."""
 
     def reconnect(self) -> None:
-        """Connects when there is no connection, or it broke."""
+        """Connects if there is no connection, or it broke."""
         ...
 
     def run(self, program: Program[T]) -> T:
@@ -50,7 +50,7 @@ class Line(Protocol):
 
 @contextlib.contextmanager
 def reached(where: Located | str | None) -> Generator[Located]:
-    """Returns where a database is; of a URL, or of None, what `onceq.open` would make of it."""
+    """Returns where a database is; for a URL or None, like `onceq.open`."""
     if where is None or isinstance(where, str):
         with contextlib.closing(locate(where)) as located:
             yield located
@@ -66,7 +66,7 @@ def wait(seconds: float) -> None:
 class PersistentClient:
     """Runs Programs in lives of a client, a new one after each loss.
 
-    told: hears of losses. pause: waits so many seconds between attempts to connect again.
+    told: is told of losses. pause: waits so many seconds between attempts to connect again.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class PersistentClient:
         self._pause = pause
 
     def run(self, part: Callable[[Life], T]) -> T:
-        """Returns part(life), again in a new life when the connection is lost meanwhile.
+        """Returns part(life), run again in a new life if the connection is lost meanwhile.
 
-        Raises the last loss when WAITS_S is used up, and everything else at once.
+        Raises the last loss once WAITS_S is used up, and everything else at once.
         """
         was_connected = self._life is not None
         for wait_s in WAITS_S:

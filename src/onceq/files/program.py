@@ -1,8 +1,8 @@
 """The Programs of submit and collect: control flow only, no files, no clock.
 
-They stand on the queue manager's Ops and not on a clerk: a clerk counts what is outstanding,
-within a window; a file may have more rows than any window, and its replies are another
-program's, `collect`, to receive. Everything else is the clerk's protocol: connect fences the
+They use the queue manager's Ops directly, not a clerk. A clerk counts what is outstanding,
+within a window; a file may have more rows than any window, and its replies are for another
+program, `collect`, to receive. Everything else is the clerk's protocol: connect fences the
 former life, a rid sent again gets the same answer, a reply stays until it is acknowledged.
 """
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from onceq.model.element import Element
 
 REFUSED_ALONE = (errors.RidReused, errors.TooLarge, errors.InvalidValue)
-"""What is wrong with one row, and must not stop the others of its transaction."""
+"""Errors in one row that must not stop the others of its transaction."""
 
 
 @dataclass(slots=True)
 class Life:
     """One life of a client. send_no: of its last send. new: nobody ever connected by that name.
 
-    asleep: it is registered so, and is rung when a reply comes.
+    asleep: it is registered as asleep, and is rung when a reply comes.
     """
 
     client: str
@@ -42,7 +42,7 @@ class Life:
 
 
 def begin(client: str) -> ops.Program[Life]:
-    """Begins a new life of a client; fences the former."""
+    """Begins a new life of a client; fences the former one."""
     found = yield from ops.Connect(name=client)
     return Life(
         client=client,
@@ -56,7 +56,7 @@ def begin(client: str) -> ops.Program[Life]:
 
 
 def body_bytes_max(queue: str) -> ops.Program[int]:
-    """Returns the largest body that a queue takes. QueueNotFound; InvalidValue: no requests."""
+    """Returns the largest body that a queue takes. QueueNotFound; InvalidValue: the wrong kind."""
     info = yield from show(queue)
     if info.kind != "request":
         raise errors.InvalidValue(f"queue {queue!r} is a {info.kind} queue: it takes no requests")
@@ -64,7 +64,7 @@ def body_bytes_max(queue: str) -> ops.Program[int]:
 
 
 def refuse_changed_file(life: Life, prefix: str, sha256: str) -> ops.Program[None]:
-    """Refuses a file of which this client has submitted another content. FileMismatch."""
+    """Refuses a file if this client submitted it with other content before. FileMismatch."""
     used = yield from admin_ops.RidRange(registrant_id=life.registrant_id, prefix=prefix)
     for rid in used or ():
         before = digest_in(rid, prefix)
@@ -77,7 +77,7 @@ def refuse_changed_file(life: Life, prefix: str, sha256: str) -> ops.Program[Non
 
 
 def is_known(eid: str) -> ops.Program[bool]:
-    """Returns whether the repository knows an element, in whatever place it is or was."""
+    """Returns whether the repository knows an element, wherever it is or was."""
     found = yield from ops.LookUp(eid=UUID(eid), limit=1)
     return bool(found)
 
@@ -85,7 +85,7 @@ def is_known(eid: str) -> ops.Program[bool]:
 def send_rows(
     life: Life, queue: str, rows: list[Row], content_type: str
 ) -> ops.Program[list[ops.Sent | BadRow]]:
-    """Sends rows, in one transaction if none is refused; for each what became of it, or why not."""
+    """Sends rows, in one transaction if none is refused; returns the result of each, or why not."""
     if not rows:
         return []
     try:
@@ -110,12 +110,12 @@ def send_rows(
 
 
 def outstanding(life: Life) -> ops.Program[int]:
-    """Returns how many requests of the client have no reply, or one not yet acknowledged."""
+    """Returns how many of the client's requests have no reply, or one not yet acknowledged."""
     return (yield from ops.CountOutstanding(registrant_id=life.registrant_id, epoch=life.epoch))
 
 
 def take_replies(life: Life, limit: int, timeout_s: float | None) -> ops.Program[list[Element]]:
-    """Returns the oldest replies that wait, at most `limit`; none when none came in time."""
+    """Returns the oldest waiting replies, at most `limit`; none if none came in time."""
     op = ops.Receive(
         registrant_id=life.registrant_id,
         epoch=life.epoch,

@@ -1,9 +1,9 @@
 """Readers: CSV, JSON Lines and Parquet files as records.
 
 Used by `submit`. A row that cannot be read is a BadRow; a file that cannot be, a FileMismatch.
-Values of CSV are texts, and are sent as such: the decoder of requests makes numbers and dates of
-them by the declared type, wherever they are taken. JSON Lines are sent as they stand, byte for
-byte. Of Parquet, decimals, dates and times become texts, so that no digit is lost.
+Values of CSV are texts, and are sent as such: the decoder of requests turns them into numbers and
+dates by the declared type, wherever they are taken. JSON Lines are sent as they are, byte for
+byte. In Parquet, decimals, dates and times become texts, so that no digit is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PARQUET_ROWS: Final = 1000
 LINE_BYTES_MAX: Final = 268_435_456
-"""Of JSON Lines: the largest body that any queue takes."""
+"""The longest line of JSON Lines: the largest body that any queue takes."""
 BOM: Final = b"\xef\xbb\xbf"
 OTHER_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 
@@ -37,7 +37,7 @@ OTHER_BOMS: Final = (b"\xff\xfe", b"\xfe\xff")
 class Reader(Protocol):
     """A file open for reading. total, position: of its size, in bytes or rows, for progress.
 
-    content_type: of the bodies that its rows make.
+    content_type: of the bodies made from its rows.
     """
 
     content_type: str
@@ -85,7 +85,7 @@ def require_column(reader: Reader, column: str, path: Path) -> None:
 
 
 class _Lines:
-    """The lines of a text, which remembers those that a row was made of."""
+    """The lines of a text; it remembers those that made up a row."""
 
     def __init__(self, text: io.TextIOWrapper) -> None:
         self._text = text
@@ -100,7 +100,7 @@ class _Lines:
         return line
 
     def row(self) -> str:
-        """Returns the lines since the row before, and forgets them."""
+        """Returns the lines since the previous row, and forgets them."""
         text = "".join(self._taken)
         self._taken.clear()
         return text
@@ -138,7 +138,7 @@ class CsvReader:
         return tuple(header)
 
     def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
-        """Yields rows; blank lines are none."""
+        """Yields rows; blank lines do not count."""
         number = 0
         names = self.columns or ()
         self._lines.row()
@@ -173,12 +173,12 @@ def _csv_record(
 
 
 def _not_utf8(text: str) -> bool:
-    """Returns whether a text holds bytes that were not UTF-8, which reading let through."""
+    """Returns whether a text holds bytes that were not UTF-8, which the reading let through."""
     return not text.isascii() and any("\ud800" <= one <= "\udfff" for one in text)
 
 
 class JsonLinesReader:
-    """A file with one JSON object a line, UTF-8. The number of a row is that of its line."""
+    """A file with one JSON object on each line, UTF-8. A row's number is that of its line."""
 
     content_type: str = JSON
 
@@ -193,7 +193,7 @@ class JsonLinesReader:
         return self._file.tell()
 
     def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
-        """Yields rows; blank lines are none."""
+        """Yields rows; blank lines do not count."""
         number = 0
         while line := self._file.readline(LINE_BYTES_MAX + 2):
             number += 1
@@ -220,7 +220,7 @@ def _json_record(number: int, line: bytes) -> Record | BadRow:
 
 
 class ParquetReader:
-    """A Parquet file; a batch of rows is in memory at a time."""
+    """A Parquet file; one batch of rows is in memory at a time."""
 
     content_type: str = JSON
 

@@ -1,7 +1,7 @@
 """Replies as lines of a file: CSV, JSON Lines, and the rows of Parquet. Pure.
 
-Columns: rid, outcome, attempts, code, error, then the reply: as it is, or the fields that are
-asked for, a column each.
+Columns: rid, outcome, attempts, code, error, then the reply: as it is, or the requested
+fields, one column each.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 FIRST_COLUMNS: Final = ("rid", "outcome", "attempts", "code", "error")
 REPLY: Final = "reply"
 BASE64: Final = "base64:"
-"""Before a reply that is no text, in CSV and Parquet."""
+"""The prefix of a reply that is not text, in CSV and Parquet."""
 
 
 class Format(Protocol):
     """How replies are written."""
 
     def header(self) -> bytes:
-        """Returns what the file begins with."""
+        """Returns the beginning of the file."""
         ...
 
     def lines(self, replies: Sequence[Element]) -> bytes:
-        """Returns the replies, a line each."""
+        """Returns the replies, one on each line."""
         ...
 
 
 def first_values(reply: Element) -> dict[str, Any]:
-    """Returns what is known of every reply. attempts: see `attempts_of`."""
+    """Returns what every reply has. attempts: see `attempts_of`."""
     outcome = reply.outcome or RequestOutcome.DONE
     return {
         "rid": reply.rid,
@@ -53,7 +53,7 @@ def first_values(reply: Element) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class JsonLines:
-    """A JSON object a line; a reply that is JSON stands in it as it is, another in base64."""
+    """A JSON object on each line; a JSON reply is in it as it is, any other in base64."""
 
     def header(self) -> bytes:
         """Nothing."""
@@ -77,7 +77,7 @@ class JsonLines:
 
 @dataclass(frozen=True, slots=True)
 class Csv:
-    """CSV with a header. fields: of the reply, a column each; none: the reply, one column."""
+    """CSV with a header. fields: of the reply, one column each; none: the reply, in one column."""
 
     fields: tuple[str, ...]
 
@@ -92,7 +92,7 @@ class Csv:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What becomes Parquet: a JSON object a line, with the columns that it will have."""
+    """What becomes Parquet: a JSON object on each line, with the columns that it will have."""
 
     fields: tuple[str, ...]
 
@@ -123,13 +123,13 @@ def row(reply: Element, fields: tuple[str, ...]) -> dict[str, Any]:
 
 
 def as_json(body: bytes) -> bytes | None:
-    """Returns a body that is JSON, on one line; None for another."""
+    """Returns a JSON body on one line; None if it is not JSON."""
     try:
         msgspec.json.decode(body, type=msgspec.Raw)
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    # In JSON an end of line can only stand between tokens.
+    # In JSON an end of line can only be between tokens.
     return body.replace(b"\r", b" ").replace(b"\n", b" ").strip()
 
 

@@ -1,7 +1,7 @@
 """Rows of a file, and what makes one a request: its rid and its body. Pure.
 
 Used by the readers of the three formats and by `submit`. A row that cannot be a request is a
-value too: it goes to the rejects, and the others go on. A row remembers its source, the text that
+value too: it goes to the rejects, and the others go on. A row keeps its source, the text that
 it was read from, for the rejects.
 """
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LINE: Final = "line"
-"""What --rid says when a row is named by its place in the file."""
+"""The value of --rid if a row is named by its place in the file."""
 _NAME_BYTES_MAX: Final = 120
-"""What is left of a rid's 200 bytes for the file's name, beside digest and row number."""
+"""How many of a rid's 200 bytes are left for the file's name, beside digest and row number."""
 _NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f:]")
 _FIELD: Final = re.compile(r"at `\$\.([^.\[`]+)|required field `([^`]+)`")
 """How the decoder names a field of a row."""
@@ -44,7 +44,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be a request, and why. column: that is at fault; None: it is the row."""
+    """A row that cannot be a request, and why. column: the one at fault; None: the row is."""
 
     number: int
     reason: str
@@ -54,7 +54,7 @@ class BadRow:
     def line(self) -> bytes:
         """Returns it as a line of the rejects: a JSON object."""
         raw = self.source
-        if isinstance(raw, str):  # bytes that are no UTF-8 were let through as surrogates
+        if isinstance(raw, str):  # bytes that are not UTF-8 were let through as surrogates
             raw = raw.encode("utf-8", "surrogateescape")
         raw = raw.rstrip(b"\r\n")
         values: dict[str, Any] = {"row": self.number, "column": self.column, "reason": self.reason}
@@ -76,24 +76,24 @@ class Row:
 
 
 def file_prefix(file_name: str) -> str:
-    """Returns what the rids of a file's rows begin with: its name, cut and without ':'."""
+    """Returns the prefix of the rids of a file's rows: its name, shortened and without ':'."""
     plain = _NOT_IN_NAMES.sub("_", file_name.encode("utf-8", "replace").decode())
     return plain.encode()[:_NAME_BYTES_MAX].decode("utf-8", "ignore") + ":"
 
 
 def digest_in(rid: str, prefix: str) -> str | None:
-    """Returns the file's digest in a rid made by `line`; None when it is no such rid."""
+    """Returns the file's digest in a rid made by `line`; None if it is not such a rid."""
     found = _LINE_RID.fullmatch(rid)
     return found[2] if found and found[1] + ":" == prefix else None
 
 
 def by_line(prefix: str, sha256: str) -> Callable[[Record], str]:
-    """Returns what names a row by its file and its place there."""
+    """Returns a function that names a row by its file and its place there."""
     return lambda record: f"{prefix}{sha256}:{record.number}"
 
 
 def by_column(column: str) -> Callable[[Record], str]:
-    """Returns what names a row by the value in a column: a text or a whole number."""
+    """Returns a function that names a row by the value in a column: a text or a whole number."""
 
     def rid(record: Record) -> str:
         value = record.values.get(column)
@@ -107,9 +107,10 @@ def by_column(column: str) -> Callable[[Record], str]:
 
 
 class Checker:
-    """Makes rows of records. column: that names them; None: their place does.
+    """Makes rows from records. column: the one that names them; None: their place does.
 
-    decode: of a body, the request's value, as any server makes it; None: it is not known here.
+    decode: from a body to the request's value, as any server does; None: the type is not known
+    here.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Checker:
         self._column = column
 
     def check(self, record: Record) -> Row | BadRow:
-        """Returns the request that a record is, or why it is none."""
+        """Returns the request that a record is, or why it is not one."""
         try:
             rid = names.check_id("rid", self._rid_of(record))
         except OnceqError as error:
@@ -142,6 +143,6 @@ class Checker:
 
 
 def _field_in(reason: str) -> str | None:
-    """Returns the field that is at fault, by what the decoder said."""
+    """Returns the field at fault, according to the decoder's message."""
     found = list(_FIELD.finditer(reason))
     return (found[-1][1] or found[-1][2]) if found else None

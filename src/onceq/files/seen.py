@@ -1,6 +1,6 @@
 """The rids of a file, each with the first row that has it; on disk, as memory may be too small.
 
-Used by `submit` for rows named by a column. A temporary SQLite database of this process alone: it
+Used by `submit` if a column names the rows. A temporary SQLite database of this process alone: it
 has no name, and nothing of it outlives a run.
 """
 
@@ -16,7 +16,7 @@ CACHE_KIB: Final = 16_384
 
 
 class SeenRids:
-    """Which rids stood in the rows so far. OSError-like sqlite3.Error: the disk is full."""
+    """The rids in the rows so far. Raises sqlite3.Error, such as when the disk is full."""
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None)
@@ -25,7 +25,7 @@ class SeenRids:
         self._database.execute("create table seen (rid text primary key, row int) without rowid")
 
     def add(self, rows: Sequence[tuple[str, int]]) -> dict[int, int]:
-        """Adds (rid, number) of rows; returns, of those whose rid stood before, the first row."""
+        """Adds (rid, number) of rows; for those whose rid came before, returns the first row."""
         if not rows:
             return {}
         before = self._database.total_changes

@@ -1,8 +1,8 @@
 """Submits a file: every row one request, exactly once, however often it is run (spec C11).
 
 A row's rid comes from the row or from its place in the file, so that a second run sends the same
-rids and is answered what became of the first. What was dealt with is noted (`track`), so that a
-run after a kill need not send it again. Replies are for `collect`.
+rids and is told what became of the first. What was dealt with is noted (`track`), so that a
+run after a kill need not send it again. `collect` gets the replies.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 BATCH_ROWS: Final = 1000
 BATCH_BYTES: Final = 4_194_304
-"""Rows and bytes of one transaction, about."""
+"""Rows and bytes of one transaction, roughly."""
 _NAME_BYTES_MAX: Final = 230
-"""What is left of a file name's 255 bytes beside `.rejects.jsonl` and `.track`."""
+"""How many of a file name's 255 bytes are left beside `.rejects.jsonl` and `.track`."""
 
 
 def _quiet(*_: Any) -> None:
@@ -48,13 +48,13 @@ def _quiet(*_: Any) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitOrder:
-    """What is to be submitted. rid: a column, or `line`. client: None: `file:` and the file's name.
+    """What to submit. rid: a column, or `line`. client: None: `file:` and the file's name.
 
-    queue: by its name, or as it is declared: then a row that is not of its request type goes to the
-    rejects, and is not sent; else its server finds out.
-    rejects: where bad rows go; None: beside the file. rejects_max: with more the run stops; None:
+    queue: its name, or its declaration: then a row that is not of its request type goes to the
+    rejects, and is not sent; otherwise its server finds out.
+    rejects: where bad rows go; None: beside the file. rejects_max: the run stops at more; None:
     it goes on. progress: called with (position, total, rows): how far the file is read, in bytes
-    or rows, and how many rows are dealt with. told: hears what a person may want to know.
+    or rows, and how many rows are dealt with. told: is told what a person may want to know.
     batch_rows: of one transaction; None: BATCH_ROWS.
     """
 
@@ -75,7 +75,7 @@ class SubmitOrder:
 
     @property
     def client_name(self) -> str:
-        """The registrant that sends, and to which the replies go."""
+        """The registrant that sends and gets the replies."""
         return self.client or f"file:{file_prefix(self.path.name)[:-1]}"
 
     @property
@@ -87,11 +87,11 @@ class SubmitOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmitSummary:
-    """What became of a file's rows: sent, or known from before, or rejected.
+    """What became of a file's rows: sent, already known, or rejected.
 
     All are counted from the first row on, over the runs that it took; resumed_at: how many of them
-    were dealt with when this run began. queued, replied, done: where those stand that were known
-    from before. rejects: the file with the bad rows; None when there are none.
+    were dealt with when this run began. queued, replied, done: how many of the known rows are
+    where. rejects: the file with the bad rows; None if there are none.
     """
 
     file: str
@@ -111,7 +111,7 @@ class SubmitSummary:
 
 @dataclass(slots=True)
 class _Run:
-    """One run over a file. seen: the rids of its rows; None where their places name them."""
+    """One run over a file. seen: the rids of its rows; None if their places name them."""
 
     order: SubmitOrder
     content_type: str
@@ -123,7 +123,7 @@ class _Run:
     rows: int = 0
 
     def begin(self) -> None:
-        """Goes on where a former run stopped, if what it sent last is known to the repository."""
+        """Goes on where a former run stopped, if the repository knows what that sent last."""
         note = self.track.former()
         eid = None if note is None else note.last_eid
         if eid and not self.client.run(lambda _: self.client.perform(program.is_known(eid))):
@@ -152,7 +152,7 @@ class _Run:
         self.track.advance(batch[-1].number, [one.state for one in sent], bad, eid)
 
     def _once(self, batch: list[Row | BadRow]) -> list[Row | BadRow]:
-        """Returns a batch with what has the rid of a row before it made bad."""
+        """Returns a batch in which a row with the rid of an earlier row counts as bad."""
         if self.seen is None:
             return batch
         firsts = self.seen.add([(one.rid, one.number) for one in batch if isinstance(one, Row)])
@@ -169,7 +169,7 @@ class _Run:
         ]
 
     def refuse_many_rejects(self) -> None:
-        """Stops when more rows are bad than may be. FileMismatch."""
+        """Stops if more rows are bad than allowed. FileMismatch."""
         count, most = self.track.note.rejected, self.order.rejects_max
         if most is not None and count > most:
             raise FileMismatch(
@@ -184,7 +184,7 @@ def submit(
 ) -> SubmitSummary:
     """Submits every row of a file that is not submitted yet; see `submit_by`.
 
-    located: a URL as `onceq.open` takes it, or what a queue manager has.
+    located: a URL as for `onceq.open`, or a queue manager's.
     """
     names.check_id("client", order.client_name)
     with reached(located) as there:
@@ -195,11 +195,11 @@ def submit(
 def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -> SubmitSummary:
     """Submits every row of a file that is not submitted yet, and says what became of all.
 
-    client: of the order; closed when this returns. disk: of the rejects and the track.
+    client: of the order; closed when this returns. disk: for the rejects and the track.
 
     Raises FileMismatch (a missing column; other content than before, or changed while it was
     read; too many bad rows), QueueNotFound, QueueStopped, IllegalState (another `submit` has the
-    same rejects), MissingExtra, OSError, and what a lost connection leaves when it cannot be made
+    same rejects), MissingExtra, OSError, and the error of a lost connection that cannot be made
     again. Run again, it goes on where it stopped.
     """
     began = time.monotonic()
@@ -213,7 +213,7 @@ def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -
             readers.require_column(reader, order.rid, order.path)
         subject = f"{sha256}\0{order.queue}\0{order.client_name}\0{order.rid}"
         digest = hashlib.sha256(subject.encode()).hexdigest()
-        # Before this client's life begins, which ends that of a `submit` under way.
+        # Before this client's life begins, as that ends the life of a `submit` under way.
         track = closing.enter_context(Track(order.rejects_path, digest, disk))
         with track.kept_if_begun():
             limit = client.run(lambda life: _prepare(client, order, life, sha256))
@@ -265,7 +265,7 @@ def _decoder(queue: str | Queue[Any, Any], content_type: str) -> Callable[[bytes
 
 
 def _checked(run: _Run, reader: readers.Reader, checker: Checker) -> Iterator[Row | BadRow]:
-    """Yields the rows behind those that are dealt with; of these only the rids are still wanted."""
+    """Yields the rows after those that are dealt with; of these only the rids still matter."""
     seen = run.seen
     dealt_with: list[tuple[str, int]] = []
     for record in reader.records(0 if seen else run.first):
@@ -286,7 +286,7 @@ def _batches(rows: Iterator[Row | BadRow], most: int) -> Iterator[list[Row | Bad
 
 
 def _batch(rows: Iterator[Row | BadRow], most: int) -> list[Row | BadRow]:
-    """Returns the next rows, up to so many, or until they have BATCH_BYTES."""
+    """Returns the next rows, up to `most`, or until they have BATCH_BYTES."""
     batch: list[Row | BadRow] = []
     size = 0
     for row in itertools.islice(rows, most):

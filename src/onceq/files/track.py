@@ -1,14 +1,14 @@
 """How far a file is submitted, and the rejects so far: two files beside each other.
 
 Used by `submit`. The track is a note of how many rows are dealt with and how long the file of
-rejects was then; it is written after the commit of a batch and removed with the last row. A run
-that finds one cuts the rejects back to it and goes on behind those rows. So a kill at any moment
-leaves at most one batch that is sent again, which its rids make harmless, and whose rejects are
+rejects was then. It is written after the commit of a batch and removed with the last row. A run
+that finds one cuts the rejects back to it and goes on after those rows. So a kill at any moment
+leaves at most one batch to be sent again. Its rids make that harmless, and its rejects are
 cut off and written again: none is lost, none is doubled.
 
-Nothing rests on the track being there, or being the newest: a run without one begins with the
-first row. One that is torn, of something else, beside other rejects than its own, or ahead of the
-repository is not used. Hence it is never synced.
+Nothing depends on the track being there, or being the newest: a run without one begins with the
+first row. One that is torn, of something else, beside rejects that are not its own, or ahead of the
+repository is not used. That is why it is never synced.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ NOTE_BYTES_MAX: Final = 65_536
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """How far it is. subject: what is submitted, and as whose requests to where; a digest.
+    """How far a file is submitted. subject: a digest of what is submitted, by whom and to where.
 
-    row: the last that is dealt with. last_eid: of the last element sent; None: none yet.
+    row: the last one dealt with. last_eid: of the last element sent; None: none yet.
     states: how many rows are in each.
     """
 
@@ -51,13 +51,13 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(note: Note) -> bytes:
-    """Returns a note as a line that says of itself whether it is whole."""
+    """Returns a note as a line that shows whether it is complete."""
     text = msgspec.json.encode(note)
     return hashlib.sha256(text).hexdigest().encode() + b" " + text + b"\n"
 
 
 def decode(line: bytes) -> Note | None:
-    """Returns the note of a line; None when it is torn."""
+    """Returns the note in a line; None if it is torn."""
     digest, _, rest = line.partition(b" ")
     text = rest.partition(b"\n")[0]
     if hashlib.sha256(text).hexdigest().encode() != digest:
@@ -69,7 +69,7 @@ def decode(line: bytes) -> Note | None:
 
 
 class Track:
-    """The track beside a file of rejects. One process at a time; IllegalState for a second."""
+    """The track beside a file of rejects. For one process at a time; a second gets IllegalState."""
 
     def __init__(self, rejects: Path, subject: str, disk: Disk = DISK) -> None:
         self._path = rejects.with_name(f".{rejects.name}.track")
@@ -93,13 +93,13 @@ class Track:
         return fd
 
     def former(self) -> Note | None:
-        """Returns the note that a former run of the same left; None when there is none."""
+        """Returns the note that a former run of the same file left; None if there is none."""
         note = decode(self._disk.read(self._fd, NOTE_BYTES_MAX, 0))
         return note if note is not None and note.subject == self._subject else None
 
     @contextlib.contextmanager
     def kept_if_begun(self) -> Generator[None]:
-        """Removes the track when the block fails and no run has noted anything."""
+        """Removes the track if the block fails before any run has noted anything."""
         try:
             yield
         except BaseException:
@@ -108,7 +108,7 @@ class Track:
             raise
 
     def resume(self, note: Note | None) -> bool:
-        """Goes on from a note, or else begins anew. False: the rejects are not what it says."""
+        """Goes on from a note, or else begins anew. False: the rejects are not as it says."""
         if note is not None and self._rejects.resume(note.rejects_bytes, note.rejects_sha256):
             self.note = note
             return True
@@ -117,7 +117,7 @@ class Track:
         return note is None
 
     def advance(self, row: int, states: Sequence[str], bad: Sequence[BadRow], eid: str) -> None:
-        """Notes that the rows up to this one are dealt with. eid: of the last sent, or ""."""
+        """Notes that the rows up to this one are dealt with. eid: of the last one sent, or ""."""
         self._rejects.append(b"".join(one.line() for one in bad))
         counts = dict(self.note.states)
         for state in states:
@@ -134,7 +134,7 @@ class Track:
         _write_all(self._disk, self._fd, encode(self.note), 0)
 
     def end(self) -> None:
-        """Makes the rejects durable, or removes the file when there are none; then the track."""
+        """Makes the rejects durable, or removes the file if it has none; then removes the track."""
         self._rejects.end()
         self._disk.remove(self._path)
 
@@ -151,7 +151,7 @@ class Track:
 
 
 class _Rejects:
-    """The file with the bad rows, a line each: made when there is one."""
+    """The file with the bad rows, one on each line; made when there is one."""
 
     def __init__(self, path: Path, disk: Disk) -> None:
         self._path = path
@@ -166,7 +166,7 @@ class _Rejects:
         return self._digest.hexdigest()
 
     def resume(self, length: int, sha256: str) -> bool:
-        """Cuts the file back to this length. False, and nothing happens: it is another."""
+        """Cuts the file back to this length. False, and nothing happens: it is another file."""
         if self._fd is None and not self._disk.exists(self._path):
             return length == 0
         fd = self._opened()
@@ -191,7 +191,7 @@ class _Rejects:
             self.length += len(data)
 
     def end(self) -> None:
-        """Makes the lines last; without any, removes what an earlier run left."""
+        """Makes the lines durable; if there are none, removes what an earlier run left."""
         if self.length:
             self._disk.sync(self._opened())
             self._disk.sync_directory(self._path.parent)

@@ -1,7 +1,7 @@
-"""Trims history without Spark: what is old and archived goes from PostgreSQL.
+"""Trims history without Spark: removes old, archived rows from PostgreSQL.
 
-Used by `onceq history trim`. Where a file is not what was archived nothing is removed. It is a run
-of the archive: it fences the one before, and the next one fences it. Source: spec Q17.
+Used by `onceq history trim`. If a file is not what was archived, nothing is removed. This is a run
+of the archive: it fences the previous one, and the next one fences it. Source: spec Q17.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ SO = "nothing is trimmed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrimOrder:
-    """What is to be trimmed: what ended more than keep_days ago, 0 to 36,500.
+    """What to trim: what ended more than keep_days ago, 0 to 36,500.
 
-    unarchived: what is in no file, too, which is then nowhere. dry_run: only count.
+    unarchived: also what is in no file, which is then lost. dry_run: only count.
     """
 
     keep_days: int
@@ -52,7 +52,7 @@ class TrimOrder:
 class Trimmed:
     """What was removed, or would be, by kind. before: it had ended by then.
 
-    left: as old, and in no file yet. files: that hold it, and were read again.
+    left: equally old, but in no file yet. files: those that hold it, and were read again.
     """
 
     before: datetime
@@ -63,9 +63,9 @@ class Trimmed:
 
 
 def trim_history(order: TrimOrder, located: Located, repository: str = "onceq") -> Trimmed:
-    """Removes from PostgreSQL what is old, and in files that are what was archived.
+    """Removes old rows from PostgreSQL that are in files which are as they were archived.
 
-    What is said of a request stays for as long as it, or its reply, is in a queue, or a client's
+    The records of a request stay as long as it, or its reply, is in a queue, or a client's
     registration names it. **A rid that is trimmed is new again.** Raises IllegalState (nothing was
     ever archived), FileMismatch (a file is not what was archived), Fenced (a run of the archive
     has begun), CannotConnect, ConnectionLost, InDoubt: some may be removed, and it may be repeated.

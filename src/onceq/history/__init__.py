@@ -1,6 +1,6 @@
 """The history checker: what every process recorded, and the final state, against G1 to G8.
 
-For the simulator, for crash tests, and for programs of others: `check(events, final)` in memory,
+For the simulator, crash tests and other programs: `check(events, final)` in memory,
 `check_files(folder)` and `python -m onceq.history FOLDER` for files. Invariants: it knows
 nothing of how onceq works, only what it promises (spec 2). Never looks at a clock or a database.
 """

@@ -1,4 +1,4 @@
-"""What kills, redrives and enqueues answered, compared with what is there in the end (G3, G4, G8).
+"""The answers to kills, redrives and enqueues, compared with the final state (G3, G4, G8).
 
 Private to the checker. Called once, after the clients have told when they were acknowledged.
 """
@@ -28,7 +28,7 @@ def tell_kills(others: Others) -> None:
 
 
 def judge_kills(others: Others) -> Iterator[Violation]:
-    """Yields kills whose answer is not what came of it (G8)."""
+    """Yields kills whose answer is not what happened (G8)."""
     for kill in others.kills:
         text = _wrong_answer(kill, others.table.named(kill.eid, kill.rid))
         if text:
@@ -46,7 +46,7 @@ def _wrong_answer(kill: AnsweredKill, element: Element | None) -> str | None:
 
 
 def judge_cancelled(table: Table) -> Iterator[Violation]:
-    """Yields what was cancelled although every kill of it said that nothing happened."""
+    """Yields elements that were cancelled although all their kills said that nothing happened."""
     for element in table.elements.values():
         if element.outcome == "cancelled" and element.kills <= 0:
             yield Violation("G8", element.rid, "is cancelled, and no kill of it took effect")

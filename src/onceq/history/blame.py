@@ -1,7 +1,7 @@
-"""Which of the faults of a run could have touched an element: what excuses it, and no more (G7).
+"""Which faults of a run could have touched an element: they excuse it, and no others do (G7).
 
-Private to the checker. A fault that names a server touches what that server has executed; one that
-names a client touches no execution; any other may touch whatever ran at its time. One whose time
+Private to the checker. A fault that names a server touches what that server has executed. One that
+names a client touches no execution. Any other may touch whatever ran at its time. One whose time
 is not known (at 0) may have been at any time.
 """
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 CLIENTS = "client"
-"""The target of a fault that clients alone feel."""
+"""The target of a fault that only clients feel."""
 
 
 def name_of(actor: str) -> str:
-    """Returns the participant of an actor, as faults name it: the last word."""
+    """Returns the participant of an actor as faults name it: the last word."""
     return actor.rpartition(" ")[2]
 
 
 class Injected:
-    """The faults of a run, by whom they touched. `sort` them once, when all were added."""
+    """The faults of a run, by the participants they touched. Call `sort` once all were added."""
 
     def __init__(self) -> None:
         self._at: defaultdict[str, list[int]] = defaultdict(list)
@@ -35,7 +35,7 @@ class Injected:
         self._at[name_of(target)].append(at)
 
     def sort(self, servers: Iterable[str], clients: Iterable[str]) -> None:
-        """Drops those of clients, and puts together those that name no server."""
+        """Drops those of clients, and groups those that name no server."""
         known = {name_of(one) for one in servers}
         for name in {CLIENTS, *map(name_of, clients)} - known:
             self._at.pop(name, None)
@@ -45,7 +45,7 @@ class Injected:
             times.sort()
 
     def targets(self) -> set[str]:
-        """Returns whom faults were aimed at."""
+        """Returns the targets of the faults."""
         return set(self._at)
 
     def touching(self, actors: Iterable[str], begin: int, end: int) -> int:
@@ -56,8 +56,8 @@ class Injected:
     def unheard(self, most: int) -> int:
         """Returns how many servers may have died with an element of which they had said nothing.
 
-        Nobody tells which. It is the death within one moment, so that more than `most` for one
-        element are no chance, unless the time of the faults is not known.
+        Nobody can tell which. Such a death must fall within one instant, so more than `most` for
+        one element are not chance, unless the time of the faults is not known.
         """
         untimed = sum(bisect.bisect_right(times, 0) for times in self._at.values())
         return untimed + min(most, sum(map(len, self._at.values())) - untimed)
@@ -74,7 +74,7 @@ def _within(times: list[int], begin: int, end: int) -> int:
 class Facts:
     """What is known of a whole history, by which each part of it is judged.
 
-    faults: sorted. starts, executions: whether anybody recorded `Started`, and `Executed`.
+    faults: sorted. starts, executions: whether anybody recorded `Started` and `Executed`.
     """
 
     faults: Injected

@@ -1,8 +1,8 @@
 """The checker itself: reads the final state and the events, and asks each part for its verdict.
 
-`check` for events in memory, `check_files` for files of events, of which it never keeps more than
-the clients that share files. Invariants: linear in the number of events; each event is looked at
-by the function of its type; no order of files is assumed.
+`check` is for events in memory, `check_files` for files of events, of which it holds no more at a
+time than the clients that share files. Invariants: linear in the number of events; each event is
+handled by the function for its type; no order of files is assumed.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ Owned = defaultdict[Client, list[ev.ClientEvent]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What the check of some files came to. events: lines read; rows: of the final state.
+    """The result of checking some files. events: lines read; rows: of the final state.
 
-    acknowledged: different requests, whose send had returned or was shown to have taken effect.
+    acknowledged: different requests whose send had returned or was shown to have taken effect.
     """
 
     violations: list[Violation]
@@ -44,7 +44,7 @@ class Report:
 
 
 def check(events: Iterable[ev.Event], final: ev.FinalState) -> list[Violation]:
-    """Returns every violation found; an empty list is a history that keeps G1 to G8 (and G12)."""
+    """Returns every violation found; an empty list means that G1 to G8 (and G12) are kept."""
     checker = Checker(final)
     checker.places(final.places)
     checker.effects(final.effects)
@@ -57,7 +57,7 @@ def check(events: Iterable[ev.Event], final: ev.FinalState) -> list[Violation]:
 def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
     """Checks the files of events in a folder against the final state saved beside them.
 
-    Raises FileNotFoundError where none was saved, msgspec.DecodeError for what is no event.
+    Raises FileNotFoundError if none was saved, msgspec.DecodeError for a line that is not an event.
     """
     stored = final or ev.StoredFinal.open(folder)
     checker = Checker(stored.stated)
@@ -82,7 +82,7 @@ def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
 class Checker:
     """Judges a history, or a part of one: all that is said of the clients and elements in it.
 
-    Takes the places first, then the effects, then what is no client's, then the clients'.
+    Takes the places first, then the effects, then events that are not clients', then the clients'.
     """
 
     def __init__(self, final: ev.FinalState) -> None:
@@ -106,7 +106,7 @@ class Checker:
             self.rows += 1
 
     def take(self, events: Iterable[ev.Event], owned: Owned) -> None:
-        """Takes events: those of clients are kept for `settle`, the others are done with."""
+        """Takes events: those of clients are kept for `settle`, the others are handled at once."""
         others = self._others
         for event in events:
             taker = TAKE.get(type(event))
@@ -116,7 +116,7 @@ class Checker:
                 owned[event.client].append(event)
 
     def read(self, path: Path) -> set[Client]:
-        """Takes the events of a file that are no client's; returns whose the others are."""
+        """Takes a file's events that are not clients'; returns the clients of the others."""
         others, whose = self._others, set[Client]()
         registrant = thread = None
         for events in read(path):
@@ -146,7 +146,7 @@ class Checker:
                     own.append(event)
 
     def settle(self, owned: Owned) -> None:
-        """Judges clients, all of whose events are here."""
+        """Judges clients whose events are all here."""
         for client in list(owned):
             life = Life(client)
             life.run(owned.pop(client))
@@ -161,7 +161,7 @@ class Checker:
                     own[rid].acked_at = acked_at
 
     def verdict(self, facts: Facts | None = None) -> list[Violation]:
-        """Judges the elements, and returns all that was found. facts: None: this is the whole."""
+        """Judges the elements, and returns all that was found. facts: None: this is everything."""
         table, others, final = self._table, self._others, self._final
         answers.tell_kills(others)
         found = self._found + table.found
@@ -178,7 +178,7 @@ class Checker:
         return found
 
     def _strangers(self) -> Iterator[Violation]:
-        """Yields what is there of clients of whom nothing was recorded (G4)."""
+        """Yields what is there of clients about whom nothing was recorded (G4)."""
         table = self._table
         for client in (table.by_client.keys() | table.replies.keys()) - self._clients:
             rids = table.by_client.get(client, {}).keys() | table.replies.get(client, {}).keys()
@@ -187,7 +187,7 @@ class Checker:
 
 
 def _sharing(whose: dict[Path, set[Client]]) -> Iterator[list[Path]]:
-    """Yields the files with clients' events, those that share a client together."""
+    """Yields the files with clients' events, grouped by the clients that they share."""
     files_of: defaultdict[Client, list[Path]] = defaultdict(list)
     for path, clients in whose.items():
         for client in clients:

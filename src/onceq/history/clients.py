@@ -1,4 +1,4 @@
-"""What a client saw, compared with what is there in the end (G1, G2, G4 to G7).
+"""What a client saw, compared with the final state (G1, G2, G4 to G7).
 
 Private to the checker. Called once for each client, after its `Life` has taken all its events.
 """
@@ -46,7 +46,7 @@ def settle_silent(client: Client, table: Table) -> Iterator[Violation]:
 
 
 def _is_ordinary(request: Request, element: Element) -> bool:
-    """Returns whether a request was sent, done, told so and acknowledged: nothing to ask about."""
+    """Returns whether a request was sent, done, answered so and acknowledged: a clear case."""
     handed = request.handed
     return (
         handed is not None
@@ -118,7 +118,7 @@ def _kept(request: Request, reply: WaitingReply | None) -> Iterator[tuple[str, s
 
 
 def _replied(element: Element | None, reply: WaitingReply) -> Iterator[tuple[str, str]]:
-    """A reply is that of a request which has ended, and says what history says."""
+    """A reply belongs to a request that has ended, and says what history says."""
     if element is None or not (element.ends or element.lives):
         yield "G4", "replied to without having finished"
     elif not element.ends:

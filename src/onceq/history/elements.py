@@ -1,6 +1,6 @@
-"""What servers, senders of datagrams, killers and operators recorded, taken to the elements.
+"""What servers, senders of datagrams, killers and operators recorded, added to the elements.
 
-Private to the checker. In any order: what happened before what is told by `at`, of one machine.
+Private to the checker. In any order: `at` tells what happened before what, on one machine.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class AnsweredKill(Struct, gc=False):
 
 
 class Others:
-    """The events that are no client's.
+    """The events that are not clients'.
 
-    faults: that were injected. starts: whether anybody records `Started`. kills, redrives,
+    faults: those injected. starts: whether anybody records `Started`. kills, redrives,
     enqueued: the answers, each judged once the final state is known. killed: the rids of kills.
-    senders: who enqueued. runs: of an element that was executed more than once, by whom.
+    senders: who enqueued. runs: for an element executed more than once, who executed it.
     """
 
     def __init__(self, table: Table) -> None:
@@ -51,7 +51,7 @@ class Others:
         self._kill_begun: dict[tuple[str, str, str], int] = {}
 
     def executed(self, event: ev.Executed) -> None:
-        """An execution: how often, with which attempt, when last and last but one."""
+        """An execution: how often, with which attempt, and the times of the last two."""
         element = self.table.elements.get(event.eid)
         if element is None:
             element = self.table.element(event.eid, event.rid)
@@ -121,21 +121,21 @@ class Others:
             self.redrives.append(event)
 
     def fault(self, event: ev.Fault) -> None:
-        """A fault was injected. One that is evidence against an element excuses no other."""
+        """A fault was injected. If it is evidence against one element, it excuses no other."""
         if event.what == ev.HELD_IN_CRASH:
             self.table.element(event.target, event.rid).started += 1
         else:
             self.faults.add(event.target, event.at)
 
     def facts(self) -> Facts:
-        """What these events say, if they are all there are. Once, when all were taken."""
+        """What these events say, if they are all there are. Call it once, after all were taken."""
         table = self.table
         clients = {name for name, _ in table.by_client} | {name for name, _ in table.replies}
         self.faults.sort(self.servers, clients | self.senders)
         return Facts(faults=self.faults, starts=self.starts, executions=bool(self.servers))
 
     def nothing(self, _event: ev.Event) -> None:
-        """What is recorded for people only."""
+        """Events recorded for people only."""
 
 
 TAKE: dict[type[ev.Event], Callable[[Others, Any], None]] = {
@@ -154,4 +154,4 @@ TAKE: dict[type[ev.Event], Callable[[Others, Any], None]] = {
     ev.Ended: Others.nothing,
     ev.Effect: Others.nothing,
 }
-"""Who takes which kind of event that is no client's."""
+"""Which function takes each kind of event that is not a client's."""

@@ -1,8 +1,8 @@
 """What one client's events say: its lives, its requests, its replies (G1, G5, G6).
 
-Private to the checker. Events are taken by (epoch, at), each by the function of its type, so that
-an older life that writes late is judged as what it was. Invariant: a `Life` knows only what its
-client saw; what is there in the end is compared in `clients`.
+Private to the checker. Events are taken by (epoch, at), each by the function for its type, so that
+an older life that writes late is judged for what it was. Invariant: a `Life` knows only what its
+client saw; `clients` compares it with the final state.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class Request(Struct, gc=False):
 
 
 class Life:
-    """What a client's events say, so far.
+    """What a client's events have said so far.
 
-    stable: the rid that a connect must show; maybe: begun since, in doubt. current: sent last.
+    stable: the rid that a connect must show; maybe: begun since then, in doubt. current: sent last.
     r_known, ckpt_known: whether a connect must show `received_last` and `ckpt`. held: the reply
-    that the next send acknowledges. fresh: handed out in this epoch, and surely kept; ending: so
-    when a disconnect was begun.
+    that the next send acknowledges. fresh: handed out in this epoch, and certainly kept; ending:
+    likewise when a disconnect was begun.
     late, late_at: the last operation of the lives so far that took effect, and a time at which it
     had not yet begun.
     """
@@ -94,7 +94,7 @@ class Life:
             _TAKE[type(event)](self, event)
 
     def _life_ends(self, own: list[ev.ClientEvent]) -> None:
-        """Keeps the last operation of a life that took effect: it began after the event before."""
+        """Keeps the last operation of a life that took effect; it began after the event before."""
         for n in range(len(own) - 1, 0, -1):
             if type(own[n]) in _TOOK_EFFECT:
                 if own[n - 1].at >= self.late_at:
@@ -168,7 +168,7 @@ class Life:
     # --- send ---------------------------------------------------------------------------------
 
     def send_begun(self, event: ev.SendBegun) -> None:
-        """A send may take effect from here on, and acknowledges the reply held (C17)."""
+        """A send may take effect from now on, and acknowledges the held reply (C17)."""
         request = self.requests.get(event.rid)
         if request is None:
             request = self.requests[event.rid] = Request(event.rid)
@@ -190,7 +190,7 @@ class Life:
         self.current = rid
         if event.state != "new":
             return
-        # Of a send of many, those after it are in doubt: its client may have died recording it.
+        # In a send of many, those after it are in doubt: its client may have died recording it.
         known = self.maybe.index(rid) + 1 if rid in self.maybe else len(self.maybe)
         del self.maybe[:known]
         self.stable = rid
@@ -209,7 +209,7 @@ class Life:
     # --- receive (G1, G5) ---------------------------------------------------------------------
 
     def reply(self, event: ev.ReplyEvent) -> None:
-        """A reply answers what is outstanding, and is the same each time."""
+        """A reply answers an outstanding request, and is the same each time."""
         rid = event.rid
         request = self._request(rid)
         if not request.tries:
@@ -252,7 +252,7 @@ class Life:
             self.fresh.pop(request.rid, None)
 
     def acknowledge_begun(self, event: ev.AcknowledgeBegun) -> None:
-        """Replies may be freed from here on."""
+        """Replies may be freed from now on."""
         self.r_known = False
         for rid in event.rids:
             self._request(rid).may_be_freed = True

@@ -1,7 +1,7 @@
-"""What is there in the end, and what events say of it: one record for each element.
+"""The final state, and what events say of it: one record for each element.
 
-Private to the checker. The final state is read into it first; then servers' and killers' events
-are taken to the record of their element, in any order; then each record is judged once. It is
+Private to the checker. The final state is read into it first. Then servers' and killers' events
+are added to the record of their element, in any order. Then each record is judged once. This is
 what the checker keeps in memory, so each value is kept once.
 """
 
@@ -28,14 +28,14 @@ _WORDS_MAX = 1000
 class Element(Struct, gc=False):
     """All that is known of a request or a datagram, by its eid.
 
-    Of the final state: role ("" where it is in no place), outcome and ends (rows of history), state
+    From the final state: role ("" if it is nowhere), outcome and ends (rows of history), state
     and lives (rows of queues), held and unheld (in its error queue, and taken from there), aborts
-    (of one run), charges (of all), failed_after (so many aborts, unless it was rejected), code,
-    correlation_id, is_volatile. Of the ledger:
-    effects, with the first one's key and xid. Of events: executed, started; attempt, the highest;
-    raised, excused: aborts recorded; ran_at, ran_before: the last execution and the last but one;
+    (of one run), charges (of all), failed_after (how many aborts, unless it was rejected), code,
+    correlation_id, is_volatile. From the ledger:
+    effects, with the first one's key and xid. From events: executed, started; attempt, the highest;
+    raised, excused: aborts recorded; ran_at, ran_before: the last two executions;
     ran_first, ran_by: an execution before all others, and who ran one;
-    kills: that may have taken effect; told_at: when its end was first known to somebody;
+    kills: those that may have taken effect; told_at: when its end was first known to somebody;
     acked_at: when its send was acknowledged, if somebody killed it. void: a connect has shown that
     it was not submitted.
     """
@@ -89,7 +89,7 @@ class WaitingReply(Struct, gc=False):
 
 
 class Table:
-    """The final state by eid and by (client, rid), and what is wrong with it in itself."""
+    """The final state by eid and by (client, rid), and the errors found within it."""
 
     def __init__(self) -> None:
         self.elements: dict[str, Element] = {}
@@ -103,14 +103,14 @@ class Table:
         self._by_rid: dict[str, list[Element]] = {}
 
     def element(self, eid: str, rid: str) -> Element:
-        """Returns the record of an element, made where there was none."""
+        """Returns the record of an element, made if there is none."""
         found = self.elements.get(eid)
         if found is None:
             found = self.elements[eid] = Element(eid, rid)
         return found
 
     def named(self, eid: str, rid: str) -> Element | None:
-        """Returns the record of an eid; without one, of a rid that only one element has."""
+        """Returns the record of an eid or, without one, of a rid that only one element has."""
         if eid:
             return self.elements.get(eid)
         same = self._of_rid(rid)
@@ -178,7 +178,7 @@ class Table:
         replies[row.rid] = WaitingReply(row.eid, row.outcome, row.correlation_id)
 
     def shared(self, word: str) -> str:
-        """Returns a word that many have, kept once."""
+        """Returns a word that many records have, kept once."""
         found = self._words.get(word)
         if found is None:
             found = word
@@ -204,7 +204,7 @@ class Table:
         keys[element.eid, row.key] = keys.get((element.eid, row.key), 0) + 1
 
     def _whose(self, row: Effect) -> Element:
-        """Returns whose effect it is; of several with its rid, one that is done and has fewest."""
+        """Returns an effect's owner: of several with its rid, one that is done and has fewest."""
         same = [] if row.eid else self._of_rid(row.rid)
         if not same:
             return self.element(row.eid or f"rid {row.rid}", row.rid)
@@ -219,5 +219,5 @@ class Table:
 
 
 def _is_held_reply(row: Place) -> bool:
-    """Whether a row of an error queue is a reply whose processing failed: it says how it ended."""
+    """Whether a row of an error queue is a reply whose processing failed; it shows an end."""
     return row.role == "failed" and row.state != "finished" and row.outcome is not None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from onceq.history.table import Element, Table
 
 ENVIRONMENT_MAX = 10
-"""How often an execution may end by a fault of the environment and be charged to nobody (G7)."""
+"""How often an execution may end by a fault of the environment with nobody charged (G7)."""
 
 UNHEARD_MAX = 2
 """How often one element may be charged for a server that died before it said what it executes."""
@@ -28,7 +28,7 @@ UNHEARD_MAX = 2
 FOREVER = 2**63 - 1
 
 _PROCESSED = frozenset({"done", "dequeued"})
-"""The ends of what has taken effect."""
+"""The outcomes of what has taken effect."""
 
 Wrong = tuple[str, str]
 """A guarantee, and how it was broken."""
@@ -36,10 +36,9 @@ Wrong = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """What all elements are judged by. runs: who executed one, if several did.
+    """The facts by which all elements are judged. runs: who executed an element, if several did.
 
-    redriven: the eids of which somebody recorded a redrive; linked: those that a datagram names
-    besides.
+    redriven: the eids with a recorded redrive; linked: further ones that a datagram names.
     """
 
     final: FinalState
@@ -58,7 +57,7 @@ class Circumstances:
 
 
 def judge_all(table: Table, others: Others, final: FinalState, facts: Facts) -> Iterator[Violation]:
-    """Yields what is wrong with elements. Most are done, once, uncharged: nothing is asked."""
+    """Yields what is wrong with elements. Most are done, once, uncharged, and need no questions."""
     around = _circumstances(table, others, final, facts)
     effects = final.effects_expected if final.effects_each is None else final.effects_each
     for element in table.elements.values():

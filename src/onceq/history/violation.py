@@ -1,4 +1,4 @@
-"""What the checker finds: a guarantee that was broken, of which request, and how."""
+"""What the checker finds: a guarantee that was broken, for which request, and how."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The events of a history, the final state, and the files in which they lie.
+"""The events of a history, the final state, and the files that hold them.
 
-For crash tests, simulations and programs of others: record what each process does, say what is
+For crash tests, simulations and other programs: record what each process does, say what is
 there in the end, and let `onceq.history` judge. `at` orders events within one life of an
 actor: a step of a simulation, or nanoseconds of the machine's monotonic clock; `epoch` orders the
 lives of a registrant.

@@ -1,9 +1,9 @@
 """Files of events: how processes write down what they did, and how that is read.
 
 A process appends each event to a file of its own, by one write, so that what it did before a
-kill -9 is there afterwards. One JSON object a line: {"event": "SendOk", "at": ..., "actor": ...,
-and the fields of the class that are not their default}; bytes are base64. The final state lies
-beside them in a file of the same make. Never interprets: `onceq.history` does.
+kill -9 is there afterwards. One JSON object on each line: {"event": "SendOk", "at": ..., "actor":
+..., and the fields of the class that differ from their defaults}; bytes are base64. The final state
+is beside them in files of the same form. Never interprets: `onceq.history` does.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ def digest(content: bytes) -> str:
 
 
 class Recorder:
-    """Appends events to a file; each is there, whatever becomes of this process, on return.
+    """Appends events to a file; each one is there when `record` returns, even if this process dies.
 
-    One process, any of its threads. actor: who records, unless the event says it.
+    One process, any of its threads. actor: who records, unless the event says.
     """
 
     def __init__(self, path: Path, actor: str = "") -> None:
@@ -84,16 +84,16 @@ def read(path: Path) -> Iterator[list[Event]]:
     """Yields the events of a file piece by piece, in the order in which they were written.
 
     A last line cut off by a death is left out. Raises msgspec.DecodeError for any other that is
-    no event, with the file in its notes.
+    not an event, with the file in its notes.
     """
     return _read(path, EVENTS)
 
 
 class Lines(Generic[T]):
-    """A decoder of lines, each an object of one of some kinds."""
+    """A decoder of lines, each of them an object of one of these kinds."""
 
     def __init__(self, kinds: tuple[type[T], ...]) -> None:
-        # msgspec takes a union at run time only.
+        # msgspec takes a union only at run time.
         union: Any = Union[kinds]  # noqa: UP007 # made of a tuple, which `|` does not take
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(union)
 
@@ -103,7 +103,7 @@ class Lines(Generic[T]):
 
 
 EVENTS, PLACES, EFFECTS = Lines(KINDS), Lines((Place,)), Lines((Effect,))
-"""What lies in the files."""
+"""What the files hold."""
 
 
 def _read(path: Path, lines: Lines[T]) -> Iterator[list[T]]:
@@ -120,7 +120,7 @@ def _decoded(lines: Lines[T], whole: bytes, path: Path, end: int) -> list[T]:
 
 
 def _whole_lines(path: Path, begin: int, end: int | None) -> Iterator[tuple[bytes, int]]:
-    """Yields the lines that begin in a part of a file, many at a time, and where those read end."""
+    """Yields the lines that begin in a part of a file, many at a time, and where they end."""
     with path.open("rb") as file:
         begun = b""
         if begin:
@@ -143,7 +143,7 @@ def _whole_lines(path: Path, begin: int, end: int | None) -> Iterator[tuple[byte
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The lines that begin in a part of a file, to be read by one of several. end: not included."""
+    """The lines that begin in a part of a file, for one of several readers. end: not included."""
 
     path: str
     begin: int
@@ -151,14 +151,14 @@ class Part:
 
 
 def parts(path: Path, most_bytes: int) -> list[Part]:
-    """Returns parts of a file that are together all of it."""
+    """Returns parts of a file that together are all of it."""
     size = path.stat().st_size
     cuts = [*range(0, size, most_bytes), size]
     return [Part(str(path), low, high) for low, high in itertools.pairwise(cuts)]
 
 
 def read_part(part: Part, lines: Lines[T]) -> Iterator[tuple[list[bytes], list[T]]]:
-    """Yields lines of a part of a file as they stand, and decoded. Raises as `read` does."""
+    """Yields lines of a part of a file, as they are and decoded. Raises as `read` does."""
     path = Path(part.path)
     for whole, end in _whole_lines(path, part.begin, part.end):
         raw = [line for line in whole.split(b"\n") if line]
@@ -176,9 +176,9 @@ def save_final(final: FinalState, folder: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StoredFinal:
-    """A final state that lies in files: its rows are read when they are asked for, each time.
+    """A final state in files: its rows are read anew each time they are asked for.
 
-    stated: all of it but the rows. Raises FileNotFoundError where no final state was saved.
+    stated: everything but the rows. Raises FileNotFoundError if no final state was saved.
     """
 
     folder: Path
@@ -186,7 +186,7 @@ class StoredFinal:
 
     @classmethod
     def open(cls, folder: Path) -> StoredFinal:
-        """Reads what is stated of the final state in a folder."""
+        """Reads everything but the rows of the final state in a folder."""
         content = (folder / FINAL_NAME).read_bytes()
         return cls(folder, msgspec.json.decode(content, type=FinalState))
 

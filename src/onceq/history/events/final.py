@@ -15,8 +15,8 @@ from onceq.history.events.kinds import Effect
 class Place:
     """Where a rid is at the end: a row of the requests view. state: as in `RequestState`.
 
-    correlation_id: of a reply, the eid of the request that it answers. is_volatile: its queue was
-    not durable, so that a crash of the database may have taken it, or what became of it.
+    correlation_id: for a reply, the eid of the request that it answers. is_volatile: its queue was
+    not durable, so a crash of the database may have taken it, or what became of it.
     """
 
     registrant: str | None
@@ -37,11 +37,11 @@ class FinalState:
     """What is there in the end.
 
     places: every row of the requests view. effects: the ledger. finished: faults had stopped and
-    all had time to finish (G12). effects_expected: each 'done' has an effect; effects_each: so
-    many, where that is known. abort_limit: of the queues, None when they differ. all_recorded:
-    whoever sent, enqueued, killed or redrove has recorded it, so that what nobody recorded was
-    done by nobody. aborts_recorded: every abort is among the events. unrecorded: the registrants
-    whose requests somebody executes who records no execution (Spark's tasks). slack: how long
+    everything had time to finish (G12). effects_expected: each 'done' has an effect; effects_each:
+    how many, if known. abort_limit: of the queues, None if they differ. all_recorded:
+    whoever sent, enqueued, killed or redrove recorded it, so nobody did what nobody
+    recorded. aborts_recorded: every abort is among the events. unrecorded: the registrants
+    whose requests are executed by someone who records no execution (Spark's tasks). slack: how long
     after its event a fault may still be felt, in units of `at`.
     """
 

@@ -1,7 +1,7 @@
 """What can happen, as values: the kinds of events of a history.
 
-Recorded by processes (`files`), read by the checker (`onceq.history`). msgspec Structs, so
-that a file of them is decoded in one pass; each is told from the others by its field "event".
+Recorded by processes (`files`), read by the checker (`onceq.history`). They are msgspec Structs, so
+that a file of them is decoded in one pass; the field "event" tells them apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Client: TypeAlias = tuple[str, str]
 class Event(
     Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag_field="event", tag=True
 ):
-    """Something that happened. at, actor: filled in by the Recorder when left out."""
+    """Something that happened. at, actor: filled in by the Recorder if left out."""
 
     at: int = 0
     actor: str = ""
@@ -32,7 +32,7 @@ class ClientEvent(Event, frozen=True, kw_only=True):
 
     @property
     def client(self) -> Client:
-        """Whose event this is."""
+        """The client whose event this is."""
         return (self.registrant, self.thread)
 
 
@@ -104,7 +104,7 @@ class ReceiveBegun(ClientEvent, frozen=True, kw_only=True):
 
 
 class AcknowledgeBegun(ClientEvent, frozen=True, kw_only=True):
-    """An acknowledge is about to be called (C6): these replies may be freed from here on."""
+    """An acknowledge is about to be called (C6): these replies may be freed from now on."""
 
     rids: tuple[str, ...]
 
@@ -129,7 +129,7 @@ class Satisfied(ClientEvent, frozen=True, kw_only=True):
 class Executed(Event, frozen=True, kw_only=True):
     """A handler was called with an element.
 
-    pid, backend: by which process, in which session of PostgreSQL; 0: not noted.
+    pid, backend: the process, and its session of PostgreSQL; 0: not noted.
     """
 
     rid: str
@@ -140,7 +140,7 @@ class Executed(Event, frozen=True, kw_only=True):
 
 
 class Returned(Event, frozen=True, kw_only=True):
-    """A handler returned; whether that was committed is said elsewhere."""
+    """A handler returned; whether that was committed is recorded elsewhere."""
 
     rid: str
     eid: str
@@ -155,7 +155,7 @@ class Started(Event, frozen=True, kw_only=True):
 
 
 class Aborted(Event, frozen=True, kw_only=True):
-    """An execution ended otherwise than by a commit. code: why.
+    """An execution ended in some way other than a commit. code: why.
 
     excused: nobody is charged for it (a handler's Retry, a fault of the environment).
     """
@@ -203,9 +203,9 @@ class KillFailed(Event, frozen=True, kw_only=True):
 
 
 class Redriven(Event, frozen=True, kw_only=True):
-    """A redrive of (rid, eid) answered: as what it runs again; None: there was nothing to redrive.
+    """A redrive of (rid, eid) answered: what it runs again as; None: there was nothing to redrive.
 
-    A request runs as a new one; what owes no reply, as itself.
+    A request runs as a new one; an element that owes no reply, as itself.
     """
 
     rid: str
@@ -215,7 +215,7 @@ class Redriven(Event, frozen=True, kw_only=True):
 
 
 class Doubted(Event, frozen=True, kw_only=True):
-    """The answer to a commit was lost. what: receive, acknowledge, ..., or finish; eids: of these.
+    """The answer to a commit was lost. what: receive, acknowledge, ..., or finish; eids: of it.
 
     A send in doubt is a `SendFailed`.
     """
@@ -229,13 +229,13 @@ HELD_IN_CRASH = "held as a suspect, not begun, when the database went down"
 
 
 class Fault(Event, frozen=True, kw_only=True):
-    """A fault was injected. what: kill -9, crash, cut, ...; target: of whom, "client": of clients.
+    """A fault was injected. what: kill -9, crash, cut, ...; target: at whom, "client": at clients.
 
     A target that is an actor, or the last word of one, touches nobody else; any other may.
 
-    rid: of the element whose eid the target is, if it is one. struck: exactly whom it struck, where
-    that is known: participants by name, sessions as `backend 4711`, and ALL. until: when it was
-    over, of what lasts.
+    rid: of the element whose eid the target is, if it is one. struck: exactly whom it struck, if
+    known: participants by name, sessions as `backend 4711`, and ALL. until: when it was
+    over, if it lasted.
     """
 
     what: str
@@ -246,11 +246,11 @@ class Fault(Event, frozen=True, kw_only=True):
 
 
 ALL = "all"
-"""Whom a fault of the database strikes."""
+"""The participants that a fault of the database strikes."""
 
 
 class Ended(Event, frozen=True, kw_only=True):
-    """A process of a participant ended. how: killed, poisoned, starved; "": by itself."""
+    """A participant's process ended. how: killed, poisoned, starved; "": by itself."""
 
     target: str
     pid: int
@@ -258,9 +258,9 @@ class Ended(Event, frozen=True, kw_only=True):
 
 
 class Effect(Event, frozen=True, kw_only=True):
-    """A row of the effects ledger, as the final state has it. It has no unique key.
+    """A row of the effects ledger in the final state. The ledger has no unique key.
 
-    xid: the transaction that wrote it, where it is known: all of one element's effects have one.
+    xid: the transaction that wrote it, if known: all of one element's effects have the same.
     """
 
     key: str
@@ -298,4 +298,4 @@ KINDS: tuple[type[Event], ...] = (
     Ended,
     Effect,
 )
-"""Every kind of event that may stand in a file."""
+"""Every kind of event that a file may hold."""
