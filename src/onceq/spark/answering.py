@@ -1,7 +1,7 @@
-"""Calls a function for each request of an Arrow batch, and makes an Arrow batch of its answers.
+"""Calls a function for each request of an Arrow batch, and makes an Arrow batch from its answers.
 
-Used by `onceq.spark.handlers`; runs in Spark's Python workers. The boundary of the user's function:
-whatever it raises becomes the error of that request, and of no other.
+Used by `onceq.spark.handlers`; runs in Spark's Python workers. This is the boundary of the user's
+function: whatever it raises becomes the error of that request, and of no other.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Answers:
         return {"reply": self._encoded(row, answer.reply), **rows}
 
     def _encoded(self, row: Row, reply: Any) -> bytes | None:
-        if reply is None and row["registrant"] is None:  # of a datagram
+        if reply is None and row["registrant"] is None:  # for a datagram
             return None
         try:
             return self.queue.encode_reply(reply)
@@ -117,7 +117,7 @@ class Answers:
 def _properties(queue: str, text: str | None) -> Any:
     try:
         return None if text is None else msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:  # as a native server says it
+    except (msgspec.MsgspecError, RecursionError) as error:  # as a native server reports it
         what = f"the properties of a request in queue {queue!r}"
         raise InvalidValue(f"{what} cannot be read: {error}") from error
 
@@ -143,7 +143,7 @@ def _failure(row: Row, error: BaseException) -> Row:
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:
-    """Returns code and text of what was raised for a request, as they can be kept."""
+    """Returns code and text of what was raised for a request, in a form that can be kept."""
     code, text = type(error).__name__, said_by(error)
     if isinstance(error, HandlerFailed):
         code, text = error.code, error.text
@@ -155,7 +155,7 @@ def _plain(row: Any) -> Any:
 
 
 def _refuse_misfits(answers: Sequence[Row], name: str, kind: Any) -> None:
-    """Makes a failure of each answer whose rows for a table are not of its type."""
+    """Makes a failure of each answer whose rows for a table are not of the table's type."""
     if _misfit([row.get(name) for row in answers], kind) is None:
         return
     for row in answers:

@@ -1,6 +1,6 @@
-"""pyarrow, in one place: it has no types, so everything of it is Any here, and said to be.
+"""pyarrow, in one place: it has no types, so everything from it is Any here, explicitly.
 
-Used by the source and the sink. Loads pyarrow when it is imported, which only they do.
+Used by the source and the sink. Importing this loads pyarrow; only they do so.
 """
 
 from __future__ import annotations

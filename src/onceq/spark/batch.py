@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 __all__ = ["OnceqBatchReader"]
 
 BYTES_PER_BATCH: Final = 4 << 20
-"""As PostgreSQL sends them, or one row more: each may have a body and a reply of megabytes."""
+"""As PostgreSQL sends them, or one row more: a row may have a body and a reply of megabytes."""
 ROWS_PER_SLICE_MIN: Final = 10_000
 BLOCKS_PER_SLICE_MIN: Final = 100
-"""As many rows, about."""
+"""Roughly as many rows."""
 NO_BLOCK: Final = 2**32 - 1
-"""The block of what has none, behind all others."""
+"""The block of rows that have none, after all others."""
 _COMPARED: Final[dict[type[Filter], str]] = {
     EqualTo: "=",
     GreaterThan: ">",
@@ -59,14 +59,14 @@ _COMPARABLE: Final = (str, int, bool, bytes, bytearray, dt.datetime)
 
 @dataclass
 class KeySlice(InputPartition):
-    """The rows whose key is after `since`, and at most `until`."""
+    """The rows whose key is after `since`, up to `until`."""
 
     since: int
     until: int
 
 
 class OnceqBatchReader(DataSourceReader):
-    """Reads columns of a relation. conditions: what was pushed down, as SQL and its values."""
+    """Reads columns of a relation. conditions: those pushed down, as SQL and its values."""
 
     def __init__(self, options: ReadingOptions, names: Sequence[str]) -> None:
         self.options = options
@@ -83,7 +83,7 @@ class OnceqBatchReader(DataSourceReader):
                 self.conditions.append(condition)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Cuts the relation by its key into slices of about as many rows."""
+        """Cuts the relation by its key into slices of roughly equal numbers of rows."""
         options = self.options
         first, last = options.since, options.until
         if first is None or last is None:
@@ -136,7 +136,7 @@ def condition_of(relation: Relation, cut: KeySlice) -> tuple[str, list[Any]]:
     key = relation.key
     if relation.by_block:
         first = f"({min(cut.since + 1, NO_BLOCK)},0)"
-        if cut.until >= NO_BLOCK:  # with what a foreign table has, which stands in no block
+        if cut.until >= NO_BLOCK:  # includes rows of a foreign table, which are in no block
             return f"({key} >= %s::tid)", [first]
         return f"({key} >= %s::tid and {key} < %s::tid)", [first, f"({cut.until + 1},0)"]
     is_first = cut.since < relation.without_key <= cut.until
@@ -145,7 +145,7 @@ def condition_of(relation: Relation, cut: KeySlice) -> tuple[str, list[Any]]:
 
 
 def _condition(relation: Relation, given: Filter) -> tuple[str, list[Any]] | None:
-    """Returns a condition as SQL and its values; None when Spark is to decide it."""
+    """Returns a condition as SQL and its values; None if Spark must decide it."""
     path: tuple[str, ...] = getattr(given, "attribute", ())
     value: Any = getattr(given, "value", None)
     column = relation.column(path[0]) if len(path) == 1 else None

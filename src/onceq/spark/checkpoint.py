@@ -1,7 +1,7 @@
-"""The directory in which Spark notes how far a query has come: whose it is, and what is in it.
+"""The directory where Spark notes how far a query has come: whose it is, and what is in it.
 
-Used by `onceq.spark.server`. Spark itself writes it; of ours there is one file, which names the
-server that it belongs to: two servers in one directory stop, or delete, what is the other's.
+Used by `onceq.spark.server`. Spark itself writes it. One file in it is ours, and names the
+server that it belongs to: two servers in one directory would stop each other, or delete its notes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _OWNER: Final = "onceq-server"
 
 
 def check_checkpoint(checkpoint: str | Path) -> Path:
-    """Returns the checkpoint's directory. Raises InvalidValue: it is none of this machine."""
+    """Returns the checkpoint's directory. Raises InvalidValue: it is not on this machine."""
     if _SCHEME.match(str(checkpoint)):
         raise InvalidValue(
             f"checkpoint={str(checkpoint)!r} is a URL: give a directory of this machine; for a "
@@ -35,9 +35,9 @@ def check_checkpoint(checkpoint: str | Path) -> Path:
 
 
 def own_checkpoint(checkpoint: Path, name: str, repository: str) -> None:
-    """Notes in a checkpoint whose it is. Raises InvalidValue: another server's; EnvironmentFault.
+    """Notes a checkpoint's owner in it. Raises InvalidValue: another server's; EnvironmentFault.
 
-    name: of the server.
+    name: the server's.
     """
     mine = msgspec.json.encode({"server": name, "repository": repository}).decode()
     try:
@@ -47,7 +47,7 @@ def own_checkpoint(checkpoint: Path, name: str, repository: str) -> None:
         theirs = (checkpoint / _OWNER).read_text(errors="replace")
     except OSError as error:
         raise EnvironmentFault(f"cannot write checkpoint {checkpoint}: {error.strerror}") from error
-    if theirs not in {mine, ""}:  # empty: whoever wrote it had no space
+    if theirs not in {mine, ""}:  # empty: there was no space to write it
         raise InvalidValue(
             f"checkpoint {checkpoint} is of another Spark server, {theirs}: give each server a "
             "directory of its own"
@@ -55,9 +55,9 @@ def own_checkpoint(checkpoint: Path, name: str, repository: str) -> None:
 
 
 def has_finished_nothing(checkpoint: Path, query_id: str | None) -> bool:
-    """Returns whether no batch came to its end with this checkpoint, so that no state is in it.
+    """Returns whether no batch was completed with this checkpoint, so that it holds no state.
 
-    query_id: of the query that the registration knows to have committed the last batch.
+    query_id: the query that committed the last batch, according to the registration.
     """
     return query_id is None or (
         not any((checkpoint / "commits").glob("[0-9]*")) and _query_id(checkpoint) != query_id
@@ -65,7 +65,7 @@ def has_finished_nothing(checkpoint: Path, query_id: str | None) -> bool:
 
 
 def _query_id(checkpoint: Path) -> str | None:
-    """Returns which query a checkpoint is of; None: its file is not there, or not whole."""
+    """Returns which query a checkpoint belongs to; None: its file is missing, or not complete."""
     try:
         found = msgspec.json.decode((checkpoint / "metadata").read_bytes(), type=dict[str, str])
     except (OSError, msgspec.MsgspecError):

@@ -1,6 +1,6 @@
 """What a function for a request is given, and what it may return, as values.
 
-Public by way of `onceq.spark`. Pure: no Spark, no I/O.
+Public through `onceq.spark`. Pure: no Spark, no I/O.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ __all__ = ["Answer", "RequestContext"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:
-    """What a function for a request knows of it. attempt: 1 for the first, 2 after one abort, ...
+    """What a function for a request is told of it. attempt: 1 for the first, 2 after one abort, ...
 
-    As a native server's context, but without a connection: a function acts by what it returns.
+    Like a native server's context, but without a connection: a function acts by what it returns.
     """
 
     queue: str
@@ -37,7 +37,7 @@ class RequestContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A reply together with rows of the user's tables, by the table's name in `tables=`."""
+    """A reply together with rows for the user's tables, by the table's name in `tables=`."""
 
     reply: Any
     rows: Mapping[str, Sequence[Any]] = field(default_factory=dict[str, Any])

@@ -1,8 +1,8 @@
 """From lines of CSV, as PostgreSQL's COPY sends them, to Arrow batches, column by column.
 
 Used by the batch reader on executors; `encode` is its counterpart. Exact: times travel as
-microseconds, bytes as hexadecimal; an unquoted empty field is null, a quoted one is empty. It makes
-Python objects of bytes only.
+microseconds, bytes as hexadecimal; an unquoted empty field is null, a quoted one is empty. Only
+bytes become Python objects.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _SENT: Final[dict[str, tuple[str, Any]]] = {
     "binary": ("encode({}, 'hex')", pa.string()),
     "timestamp": ("(extract(epoch from {}) * 1000000)::bigint", pa.int64()),
 }
-"""By Spark's type: how a value is selected, and as what it is read."""
+"""For each of Spark's types: how a value is selected, and as what it is read."""
 _PARSE: Final = pcsv.ParseOptions(newlines_in_values=True, ignore_empty_lines=False)
 
 
 def selected(column: Column) -> str:
-    """Returns what selects a column in the form in which `record_batch` reads it."""
+    """Returns the SQL that selects a column in the form in which `record_batch` reads it."""
     return _SENT[column.kind][0].format(column.by)
 
 
 def record_batch(columns: Sequence[Column], lines: bytes | bytearray) -> RecordBatch:
-    """Returns whole lines, at least one, as Arrow takes them.
+    """Returns complete lines, at least one, in Arrow's form.
 
-    A line of ours stands before them, and is skipped: at the very beginning Arrow would take
-    a U+FEFF of a value for the mark of an encoding.
+    A line of ours is put before them, and skipped: at the very beginning, Arrow would take
+    a U+FEFF of a value for a byte order mark.
     """
     names = [one.name for one in columns]
     given = b"\n" + lines

@@ -2,8 +2,8 @@
 
 Used by the sink on executors. Exact: decimals, timestamps and dates travel as their full text,
 numbers in their shortest exact form, bytes as hexadecimal. An unquoted empty field is null; text
-is always quoted. It never makes a Python object of a number or a time, but in what is nested: that
-becomes JSON, as PostgreSQL's to_jsonb makes it.
+is always quoted. It never makes a Python object of a number or a time, except in nested values:
+these become JSON, as PostgreSQL's to_jsonb makes it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPTIONS = pcsv.WriteOptions(include_header=False)
 
 
 def replies(batch: RecordBatch, attempt: int) -> Lines:
-    """Returns the replies of a batch: those of REPLY_COLUMNS that it has, of rows with an eid."""
+    """Returns the replies of a batch: its columns of REPLY_COLUMNS, for rows with an eid."""
     is_answer = batch.column("eid").is_valid()
     _refuse_lost(batch.filter(pc.invert(is_answer)))
     batch = batch.filter(is_answer)
@@ -43,7 +43,7 @@ def replies(batch: RecordBatch, attempt: int) -> Lines:
 
 
 def named(batch: RecordBatch, attempt: int) -> Lines:
-    """Returns the requests from which rows were computed that are of several: column eids."""
+    """Returns the requests behind rows that were computed from several: column eids."""
     rows = batch.column("eids")
     several = pc.list_flatten(rows)
     if several.null_count:
@@ -67,7 +67,7 @@ def table_rows(batch: RecordBatch, attempt: int, tables: Sequence[str]) -> Itera
 
 
 def _with_reasons(batch: RecordBatch) -> RecordBatch:
-    """Returns the batch where what is to be aborted says why: by an error, or by a flag alone."""
+    """Returns the batch, in which each request to abort says why: by an error, or only a flag."""
     for flag in _FLAGS:
         if flag in batch.schema.names:
             names = batch.schema.names
@@ -92,7 +92,7 @@ def _fields(rows: Any) -> list[tuple[Any, Any]]:
 
 
 def _owners(batch: RecordBatch) -> Any:
-    """Returns the request by which each row is applied: its eid, or the first of its eids."""
+    """Returns the request that decides about each row: its eid, or the first of its eids."""
     owners = batch.column("eid")
     if "eids" in batch.schema.names:
         rows = batch.column("eids")
@@ -105,7 +105,7 @@ def _owners(batch: RecordBatch) -> Any:
 
 
 def _exploded(eids: Any, column: Any) -> tuple[Any, Any]:
-    """Returns eid and row of every row: of a struct, or of each struct in a list."""
+    """Returns eid and row for every row: of a struct, or of each struct in a list."""
     if pa.types.is_struct(column.type):
         present = column.is_valid()
         return eids.filter(present), column.filter(present)
@@ -116,7 +116,7 @@ def _exploded(eids: Any, column: Any) -> tuple[Any, Any]:
 
 
 def _text(column: Any, name: str) -> Any:
-    """Returns a column of which every value is exact text in CSV."""
+    """Returns a column in which every value is exact text in CSV."""
     kind = column.type
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         values = [None if value is None else "\\x" + value.hex() for value in column.to_pylist()]
@@ -139,7 +139,7 @@ def _refuse_intervals(kind: Any, name: str) -> None:
 
 
 def _plain(value: Any, kind: Any) -> Any:
-    """Returns a nested value of which JSON can hold every part: objects, exact numbers, text."""
+    """Returns a nested value in a form that JSON can hold: objects, exact numbers, text."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -156,7 +156,7 @@ def _plain(value: Any, kind: Any) -> Any:
 
 
 def _key(value: Any, kind: Any) -> str:
-    """Returns the key of a map, as the name of a member of an object is written."""
+    """Returns a map's key as the name of a member of an object is written."""
     plain = _plain(value, kind)
     return plain if isinstance(plain, str) else _JSON.encode(plain).decode().strip('"')
 

@@ -1,7 +1,7 @@
 """The batch writer of the data source `onceq`: rows of a DataFrame become elements of a queue.
 
 Used by Spark, through `onceq.spark.source`. Tasks enqueue for themselves, some thousand rows in a
-transaction; a row is known again by its rid, so that a task which is run twice, or a job that is
+transaction. A row is recognised by its rid, so a task that is run twice, or a job that is
 run again after its death, enqueues what is missing and nothing else. There is nothing to commit,
 and nothing to take back. Source: spec P3, P9.
 """
@@ -43,7 +43,7 @@ __all__ = ["OnceqBatchWriter"]
 
 ROWS: Final = 10_000
 BODIES_BYTES: Final = 8 << 20
-"""Of one transaction, about."""
+"""Limits of one transaction, roughly."""
 _WHOLE: Final = (ByteType, ShortType, IntegerType, LongType)
 COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "rid": (StringType,),
@@ -55,13 +55,13 @@ COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "content_type": (StringType,),
     "properties": (StringType,),
 }
-"""What a row may say, and in which types."""
+"""The columns that a row may have, and their types."""
 NEEDED: Final = ("rid", "body")
 
 
 @dataclass
 class Enqueued(WriterCommitMessage):
-    """What a task has enqueued: of its rows, those that were not known."""
+    """What a task has enqueued: those of its rows that were not known yet."""
 
     rows: int
     new: int
@@ -88,7 +88,7 @@ class OnceqBatchWriter(DataSourceArrowWriter):
         return Enqueued(rows, new)
 
     def op(self, chunk: RecordBatch) -> SparkEnqueue:
-        """Returns what enqueues a chunk. Raises InvalidName, InvalidValue, naming the row."""
+        """Returns the Op that enqueues a chunk. InvalidName, InvalidValue, which name the row."""
         columns = {name: _values(chunk, name) for name in COLUMNS if name in chunk.schema.names}
         check_rows(columns)
         return SparkEnqueue(
@@ -128,7 +128,7 @@ def check_columns(schema: StructType, *, is_request: bool) -> None:
 
 
 def chunks(batch: RecordBatch) -> Iterator[RecordBatch]:
-    """Cuts a batch of rows into what is enqueued in one transaction each."""
+    """Cuts a batch of rows into chunks that are enqueued in one transaction each."""
     sizes: list[int | None] = pc.binary_length(batch.column("body")).to_pylist()
     first = size = 0
     for place, more in enumerate(sizes):
@@ -141,7 +141,7 @@ def chunks(batch: RecordBatch) -> Iterator[RecordBatch]:
 
 
 def _values(chunk: RecordBatch, name: str) -> list[Any]:
-    """Returns a column as an Op takes it: texts, bytes, whole numbers."""
+    """Returns a column in an Op's form: texts, bytes, whole numbers."""
     column: Any = chunk.column(name)
     if name == "body":
         column = column.cast(pa.binary())

@@ -1,7 +1,7 @@
 """Reads from Spark's Java what is known of a failure.
 
-Used by `onceq.spark.server`. By py4j, exception by exception: what is in their texts is of others,
-but for the word of one of our own processes.
+Used by `onceq.spark.server`. It reads exception by exception, by py4j. Their texts may quote
+others, so the only words taken from them are those of our own processes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Figures for a page: what was counted or measured over time, as a picture inside the HTML.
 
-Used by who makes a page of `onceq.spark.pages`. Drawn by matplotlib, which is loaded when the first
-figure is drawn; its colours are those of the page, so that a figure is light or dark with it.
+Used to make pages with `onceq.spark.pages`. Drawn by matplotlib, which is loaded when the first
+figure is drawn. The colours are those of the page, so a figure is light or dark with it.
 Source: spec P7.
 """
 
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class Paint(enum.Enum):
-    """A colour of the page, and what stands for it while matplotlib draws."""
+    """A colour of the page, and the one that represents it while matplotlib draws."""
 
     INK = "#010201"
     SOFT = "#010202"
@@ -51,12 +51,12 @@ class Paint(enum.Enum):
 
     @property
     def on_page(self) -> str:
-        """How the page calls it."""
+        """Its name on the page."""
         return f"var(--{self.name.lower()})"
 
 
 class Scale(enum.Enum):
-    """What the numbers are: how many, from 0; or milliseconds, each decade as high as the next."""
+    """The kind of numbers: counts, from 0; or milliseconds, each decade equally high."""
 
     COUNT = enum.auto()
     DURATION_MS = enum.auto()
@@ -67,7 +67,7 @@ _ONE: Final = {"days": "a day", "hours": "an hour", "minutes": "a minute", "seco
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buckets:
-    """Spans of time of one width, one after the other. first: when the first begins."""
+    """Consecutive spans of time of one width. first: when the first begins."""
 
     first: dt.datetime
     width: dt.timedelta
@@ -75,7 +75,7 @@ class Buckets:
 
     @property
     def edges(self) -> list[dt.datetime]:
-        """Where they begin, and where the last ends."""
+        """Where they begin, and where the last one ends."""
         return [self.first + number * self.width for number in range(self.count + 1)]
 
     @property
@@ -100,7 +100,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A moment of the axis, and, where it lasted, until when. label: one or two characters."""
+    """A point on the axis and, if it lasted, until when. label: one or two characters."""
 
     label: str
     at: dt.datetime
@@ -108,12 +108,12 @@ class Mark:
 
 
 _Range: TypeAlias = tuple[float, float]
-"""The smallest and the largest that was measured."""
+"""The smallest and the largest value measured."""
 _FROM_DECADE_MS: Final = 10.0
 _SIZE_INCHES: Final = (10.0, 2.9)
 _STROKE: Final = {False: "solid", True: "dotted"}
 _DAYS: Final = ["UTC", "%Y, UTC", "%b %Y, UTC", "%d %b %Y, UTC", "%d %b %Y, UTC", "%d %b %Y, UTC"]
-"""Below an axis of years, months, days, hours, minutes and seconds: what its marks leave out."""
+"""What the labels of an axis of years, months, ... seconds leave out; it goes below the axis."""
 _SETTINGS: Final[dict[str, Any]] = {
     "svg.fonttype": "none",  # texts stay texts, in the page's font
     "svg.hashsalt": "onceq",
@@ -158,12 +158,12 @@ _SIZE: Final = re.compile(r' (?:width|height)="[^"]*pt"')
 _DRAWN: Final = re.compile(r"<svg.*</svg>", re.DOTALL)
 _PATH: Final = re.compile(r'(?<= d=")[^"]*')
 _FINE: Final = re.compile(r"(\.\d)\d+")
-"""Of a place on the page, what is less than a tenth of a point."""
+"""The digits of a position on the page that are less than a tenth of a point."""
 _METADATA: Final = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
 
 
 def require_figures() -> None:
-    """Raises MissingExtra when figures cannot be drawn, before anything is done for them."""
+    """Raises MissingExtra if figures cannot be drawn, before anything is done for them."""
     _load("")
 
 
@@ -175,7 +175,7 @@ def lines_over_time(
     caption: str,
     marks: Sequence[Mark] = (),
 ) -> Html:
-    """Returns a figure with a line for each; a bucket in which nothing was measured is a gap."""
+    """Returns a figure with a curve for each line; a bucket without a measurement is a gap."""
 
     def draw(axes: Any, edges: Any) -> _Range:
         for one in lines:
@@ -203,7 +203,7 @@ def stack_over_time(
     caption: str,
     marks: Sequence[Mark] = (),
 ) -> Html:
-    """Returns a figure of areas, each on top of the one before: together they are the whole."""
+    """Returns a figure of areas, each on top of the one before: together they are the total."""
 
     def draw(axes: Any, edges: Any) -> _Range:
         height = [0.0] * buckets.count
@@ -267,10 +267,10 @@ def _figure(
     keys: Html,
     draw: Callable[[Any, Any], _Range],
 ) -> Html:
-    """Returns a figure. draw: paints into axes between edges, and returns what it has measured."""
+    """Returns a figure. draw: paints into axes between edges, and returns the range it measured."""
     matplotlib, figures, dates = map(_load, ("", ".figure", ".dates"))
     with matplotlib.rc_context(_SETTINGS), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # the page's fonts have it
+        warnings.filterwarnings("ignore", "Glyph")  # the page's fonts have them
         figure = figures.Figure(figsize=_SIZE_INCHES, layout="constrained")
         axes = figure.subplots()
         edges = dates.date2num(axis.buckets.edges)
@@ -305,7 +305,7 @@ def _count_axis(axes: Any, _: float, largest: float) -> None:
 
 
 def _duration_axis(axes: Any, smallest: float, largest: float) -> None:
-    """From the decade of the smallest on, so that what was measured fills the figure; or from 0."""
+    """Begins at the decade of the smallest value, so that the data fills the figure; or at 0."""
     top = max(10.0, largest * 1.5)
     if smallest >= _FROM_DECADE_MS:
         bottom = 10.0 ** math.floor(math.log10(smallest))
@@ -326,7 +326,7 @@ _SCALED: Final = {
 
 
 def _inline(text: str, caption: str) -> Html:
-    """Returns what matplotlib wrote as a part of a page: in its colours, with names of its own."""
+    """Returns matplotlib's output as a part of a page: in its colours, with names of its own."""
     drawn = _METADATA.sub("", _DRAWN.findall(text)[0])
     drawn = _PATH.sub(lambda path: _FINE.sub(r"\1", path.group()), drawn)
     for paint in Paint:

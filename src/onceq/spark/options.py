@@ -1,6 +1,6 @@
 """What source and sink are told: a value, and the strings in which it travels through Spark.
 
-Spark shows options to whoever may see the query, so no password is among them: a connection string
+Spark shows options to anyone who may see the query, so they hold no password: a connection string
 with one is refused here.
 """
 
@@ -25,7 +25,7 @@ _NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
 
 
 def place_of(options: Mapping[str, str]) -> Place:
-    """Returns where a repository is, by options that hold conninfo and repository."""
+    """Returns where a repository is, from options that hold conninfo and repository."""
     return Place(
         url=options.get("url", ""),
         conninfo=options["conninfo"],
@@ -41,9 +41,9 @@ class ServingOptions:
     batch_rows: most requests in a micro-batch. partitions: most tasks that read one. idle_ms: how
     long a source with nothing to read waits before it looks again.
     content_type: of replies. stateful: the query keeps a state. token: under which its processes
-    tell what failed; empty: they do not. tables: column of the sink to change of a table.
-    requests: of which type requests are, as `handlers.told` says; empty: bodies are left to who
-    takes them.
+    report failures; empty: they do not. tables: from column of the sink to change of a table.
+    requests: the type of requests, in the form of `handlers.told`; empty: bodies are left to
+    whoever takes them.
     """
 
     place: Place
@@ -77,7 +77,7 @@ class ServingOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> ServingOptions:
-        """Returns the value of Spark's options. Raises InvalidValue when one is missing."""
+        """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
         missing = [name for name in ("conninfo", "repository", *_NUMBERS) if name not in options]
         if missing:
             raise InvalidValue(

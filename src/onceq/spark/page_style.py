@@ -1,4 +1,4 @@
-"""The style of a page: its colours, in light, dark and on paper, and how its parts are laid out.
+"""The style of a page: its colours, in light, in dark and on paper, and its layout.
 
 Used by `onceq.spark.pages` and `onceq.spark.figures`: figures are painted in these variables.
 """

@@ -1,12 +1,13 @@
-"""Pages for people: one HTML file with nothing beside it, made of sections, tables and figures.
+"""Pages for people: one self-contained HTML file made of sections, tables and figures.
 
     overview = section("Overview", tiles([("ended", 1204)]), paragraph("All that has ended."))
     busiest = table([Column("queue"), Column("ended", bar=True)], [("orders", 1204)])
     text = page("Report", "Repository onceq", [overview, section("Busiest queues", busiest)])
 
-What is no `Html` is text: it is escaped, and what cannot be seen in it is made visible, whatever it
-holds. `Html` is made here and by `onceq.spark.figures` only, never from what was read. A page
-fetches nothing and runs nothing, follows the reader's choice of light or dark, and prints. Pure.
+Anything that is not `Html` is text: it is escaped, and invisible characters in it are made visible,
+whatever it holds. Only this module and `onceq.spark.figures` make `Html`, never from data. A page
+fetches nothing and runs nothing, follows the reader's choice of light or dark, and can be printed.
+Pure.
 Source: spec P6, P7.
 """
 
@@ -37,16 +38,16 @@ __all__ = [
 ]
 
 TEXT_MAX: Final = 200
-"""Characters of a text in a table; what is longer is cut, and ends in an ellipsis."""
+"""Most characters of a text in a table; longer text is cut, and ends in an ellipsis."""
 ROWS_MAX: Final = 1_000
-"""Of a table; how many more there are is said below it."""
+"""Most rows of a table; how many more there are is said below it."""
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Kinds of characters without a picture, or that change how their neighbours are read."""
+"""Kinds of characters that are invisible, or that change how their neighbours are read."""
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 class Html(str):
-    """What is markup already: it is put into the page as it is."""
+    """Text that is already markup: it goes into the page as it is."""
 
     __slots__ = ()
 
@@ -55,8 +56,8 @@ class Html(str):
 class Column:
     """A column of a table. unit: below its name. digits: after the point of a fraction.
 
-    bar: a bar shows how large each number is beside the largest; markup has none. right: aligned as
-    numbers are, which need not be told. roomy: of texts that are not to be broken into many lines.
+    bar: a bar shows how large each number is beside the largest; markup has none. right: aligned
+    like numbers, which need not ask for it. roomy: its texts should not be broken into many lines.
     """
 
     name: str
@@ -68,7 +69,7 @@ class Column:
 
 
 def shown(value: object, digits: int = 0) -> Html:
-    """Returns a value as a person reads it: escaped, cut at TEXT_MAX. Html stays what it is."""
+    """Returns a value as a person reads it: escaped, cut at TEXT_MAX. Html stays as it is."""
     match value:
         case Html():
             return value
@@ -108,17 +109,17 @@ def paragraph(*parts: object) -> Html:
 
 
 def notice(*parts: object) -> Html:
-    """Returns a paragraph that is not overlooked."""
+    """Returns a paragraph that cannot be overlooked."""
     return Html(f'<p class="notice">{joined(_whole(part) for part in parts)}</p>')
 
 
 def _whole(part: object) -> Html:
-    """Returns what is shown, and a text without a cut: it is the page's own."""
+    """Returns what is shown, and text without a cut: it is the page's own."""
     return _text(part, len(part)) if type(part) is str else shown(part)
 
 
 def tiles(values: Iterable[tuple[str, object]]) -> Html:
-    """Returns the figures that matter most, each with its name below."""
+    """Returns the most important figures, each with its name below."""
     made = (f"<div><dt>{shown(name)}</dt><dd>{shown(value)}</dd></div>" for name, value in values)
     return Html(f'<dl class="tiles">{"".join(made)}</dl>')
 
@@ -145,7 +146,7 @@ def table(
 
 
 def _largest(values: Sequence[object]) -> float | None:
-    """Returns the largest number of a column; None: it is one of texts. Markup does not count."""
+    """Returns the largest number of a column; None if it holds texts. Markup does not count."""
     there = [value for value in values if value is not None and not isinstance(value, Html)]
     numbers = [value for value in there if isinstance(value, int | float)]
     return max(numbers, default=0) if len(numbers) == len(there) and there else None

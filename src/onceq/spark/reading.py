@@ -1,6 +1,6 @@
 """Reading a repository as tables: `spark.read.format("onceq").options(**options).load()`.
 
-Public by way of `onceq.spark`. What is read, and the strings in which that travels through Spark.
+Public through `onceq.spark`. What is read, and the strings in which that travels through Spark.
 Source: spec P3.
 """
 
@@ -53,7 +53,7 @@ class ReadingOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> ReadingOptions:
-        """Returns the value of Spark's options. Raises InvalidValue when one is missing."""
+        """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
         missing = [name for name in ("conninfo", "repository", "read") if name not in options]
         if missing:
             raise InvalidValue(
@@ -80,13 +80,13 @@ def reading(
     """Yields the options of `spark.read.format("onceq")`, for as long as the block runs.
 
     read: "history" (a row for each request that has ended), "attempts" (one for each abort),
-    "elements" (what is in the queues now, error queues and replies as well), "registrations" (of
-    each client: what it sent and received last, and its checkpoint), "servers" (sessions that serve
-    now, and Spark servers, which have a name), "redrives", or "tags" (what each client said of its
-    last send and receive when it acknowledged). With `spark.read.schema(...)`, which names some of
-    the columns and their types, the others are not fetched. partitions: most tasks that read,
-    each with a connection. local: the executors run on this machine. Conditions are only pushed
-    down where `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them Spark
+    "elements" (what is in the queues now, including error queues and replies), "registrations"
+    (what each client sent and received last, and its checkpoint), "servers" (sessions that are
+    serving now, and Spark servers, which have a name), "redrives", or "tags" (what each client said
+    of its last send and receive when it acknowledged). With `spark.read.schema(...)`, which names
+    some of the columns and their types, the others are not fetched. partitions: most tasks that
+    read, each with a connection. local: the executors run on this machine. Conditions are only
+    pushed down if `onceq.spark.session.REQUIRED_SETTINGS` are set; without the first of them Spark
     refuses the source. Raises InvalidValue, CannotConnect, SchemaMissing.
     """
     relation_of(read)

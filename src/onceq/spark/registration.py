@@ -1,9 +1,9 @@
 """Registering a Spark server: where its repository is, without a password, and a life of it.
 
-Used by `onceq.spark.Server`; by programs that build their own pipeline through `register`.
-Executors connect by what is said here, and options of Spark can be seen by many: a password in the
-URL goes to a file that only this user may read, on this machine; on a cluster it must be where
-libpq finds it on every machine (a passfile, PGPASSWORD in the executors' environment).
+Used by `onceq.spark.Server`; also, through `register`, by programs that build their own pipeline.
+Executors connect by what is given here, and many people can see Spark's options. A password in the
+URL therefore goes to a file on this machine that only this user may read; on a cluster it must be
+where libpq finds it on every machine (a passfile, PGPASSWORD in the executors' environment).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ WHERE_PASSWORDS_GO: Final = (
 
 @contextlib.contextmanager
 def reach(url: str | None, repository: str) -> Generator[Located]:
-    """Finds a repository, and keeps its embedded server in use for as long as the block runs.
+    """Finds a repository, and keeps its embedded server in use while the block runs.
 
-    Without Spark, which takes seconds to begin: what is wrong is said at once. Raises
+    Without Spark, which takes seconds to start, so that errors show at once. Raises
     CannotConnect, SchemaMissing: nothing happened.
     """
     check_repository(repository)
@@ -56,10 +56,10 @@ def reach(url: str | None, repository: str) -> Generator[Located]:
 
 @contextlib.contextmanager
 def find_place(located: Located, repository: str, *, local: bool) -> Generator[Place]:
-    """Makes of a database what Spark's processes may be told, for as long as the block runs.
+    """Yields what Spark's processes may be told of a database, while the block runs.
 
-    local: the executors run on this machine. Where they reach the database by another URL than the
-    driver, as in a network of their own, ONCEQ_EXECUTOR_URL says which. Raises InvalidValue: a
+    local: the executors run on this machine. If they reach the database by another URL than the
+    driver, as from a network of their own, ONCEQ_EXECUTOR_URL gives it. Raises InvalidValue: a
     password, and executors elsewhere.
     """
     executors = os.environ.get(EXECUTOR_URL, "")
@@ -92,7 +92,7 @@ def register(
     `spark.dataSource.register(onceq.spark.source.OnceqDataSource)`. A newer life of this name
     fences this one: its query then fails with Fenced. When the block ends, what is still claimed
     goes back to the queue, uncharged; stop the query first. Not for a query that keeps a state: its
-    requests could be killed, or taken over. `Server` has a setting for it. Raises InvalidName,
+    requests could be killed, or taken over; `Server` has a setting for that. Raises InvalidName,
     InvalidValue (a password, and executors elsewhere; a request type that workers cannot import),
     CannotConnect, SchemaMissing.
     """

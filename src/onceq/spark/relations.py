@@ -1,4 +1,4 @@
-"""What of a repository Spark can read as a table: its columns, where they come from, how it is cut.
+"""What Spark can read of a repository as a table: its columns, their sources, and its slices.
 
 Pure: SQL as text, and types. Read by `onceq.spark.batch`. Each relation is cut into slices by a
 number that its rows have in the order in which they were written. Times are exact: they travel as
@@ -42,7 +42,7 @@ class Column:
 class Relation:
     """A table to read. source: its FROM, with {schema}. key: the number that slices it.
 
-    table: of it the one that has the key. without_key: the number of rows whose key is null.
+    table: the one in source that has the key. without_key: the number of rows whose key is null.
     by_block: the key is a place on disk, and the number is its block: PostgreSQL reads only those.
     """
 
@@ -55,7 +55,7 @@ class Relation:
 
     @property
     def schema(self) -> str:
-        """The columns, as Spark takes them."""
+        """The columns, in Spark's form."""
         return ", ".join(f"{one.name} {one.kind}" for one in self.columns)
 
     def column(self, name: str) -> Column | None:
@@ -63,7 +63,7 @@ class Relation:
         return next((one for one in self.columns if one.name == name), None)
 
     def only(self, names: Sequence[str]) -> Relation:
-        """Returns the relation with these columns alone. Raises InvalidValue for what is none."""
+        """Returns the relation with only these columns. Raises InvalidValue for an unknown one."""
         known = {one.name: one for one in self.columns}
         if unknown := [name for name in names if name not in known]:
             raise InvalidValue(f"column {unknown[0]!r}: what can be read is {', '.join(known)}")
@@ -88,7 +88,7 @@ DIGEST: Final = "digest"
 
 
 def _digested(text: str) -> tuple[Column, ...]:
-    """Returns columns, and a digest of all that is in them, made by PostgreSQL."""
+    """Returns columns, and a digest of everything in them, made by PostgreSQL."""
     columns = _columns(text)
     parts = (_IN_SQL.get(one.kind, "({})::text").format(one.by) for one in columns)
     joined = ", ".join(f"coalesce({part}, chr(30))" for part in parts)
@@ -98,7 +98,7 @@ def _digested(text: str) -> tuple[Column, ...]:
 
 
 def digest_in_spark(relation: Relation) -> str:
-    """Returns what makes the same digest of the same row, in Spark's SQL."""
+    """Returns Spark SQL that makes the same digest from the same row."""
     columns = [one for one in relation.columns if one.name != DIGEST]
     parts = (_IN_SPARK.get(one.kind, "cast({} as string)").format(one.name) for one in columns)
     joined = ", ".join(f"coalesce({part}, char(30))" for part in parts)
@@ -256,7 +256,7 @@ TABLE_OF: Final = "table "
 
 
 def _ledger(table: str) -> Relation:
-    """Returns a table of the user's that notes effects. table: quoted, with its schema."""
+    """Returns a table of the user's that records effects. table: quoted, with its schema."""
     if not _QUOTED.fullmatch(table):
         raise InvalidValue(f"{table!r} is no table's name with its schema, both in quotes")
     escaped = table.replace("%", "%%")

@@ -1,7 +1,7 @@
 """Schemas: of a request's type as Spark knows it, and of what a batch function must return.
 
-Used by source, sink and server. Checks before anything runs, so that a wrong batch function is an
-error of its author and not of every request.
+Used by source, sink and server. It checks before anything runs, so that a wrong batch function is
+an error of its author and not of every request.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry", "after_s"})
 
 
 def request_schema(kind: type[Any]) -> st.StructType | None:
-    """Returns the Spark type of a request; None when it is bytes or has no such type.
+    """Returns the Spark type of a request; None if it is bytes or has no such type.
 
     Decimals are decimal(38, 18); datetimes are instants; UUIDs are strings; enumerations are
     strings or whole numbers.
@@ -54,7 +54,7 @@ def request_schema(kind: type[Any]) -> st.StructType | None:
         return None
     try:
         found = _spark_type(mi.type_info(kind))
-    except RecursionError:  # a type that holds itself
+    except RecursionError:  # a recursive type
         return None
     return found if isinstance(found, st.StructType) else None
 
@@ -100,7 +100,7 @@ def _struct(info: mi.StructType | mi.DataclassType | mi.TypedDictType) -> st.Str
 def check_sink(
     schema: st.StructType, tables: Mapping[str, TableChange]
 ) -> dict[str, tuple[str, ...]]:
-    """Checks what a batch function returns; the columns of each table's rows, by table.
+    """Checks what a batch function returns; returns the columns of each table's rows, by table.
 
     Raises InvalidValue, saying which column is wrong and what it should be.
     """

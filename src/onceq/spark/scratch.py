@@ -32,7 +32,7 @@ def claim_scratch(parent: Path | None = None) -> Path:
     """Make a scratch directory that lives as long as this process; return it.
 
     `parent` None means the temporary directory. Directories of processes that
-    have died are removed first. Raises EnvironmentFault (nothing happened) when
+    have died are removed first. Raises EnvironmentFault (nothing happened) if
     the base is another user's or cannot be written.
     """
     base = (parent or Path(tempfile.gettempdir())) / f"onceq-spark-{os.getuid()}"
@@ -86,7 +86,7 @@ def _locked(path: Path) -> Generator[None]:
 def _sweep(base: Path) -> None:
     """Remove the directories whose owner has died. The base's lock is held."""
     for abandoned in base.glob("session-*"):
-        # One that is gone by now was removed by its owner as it ended.
+        # If it is gone by now, its owner removed it as it ended.
         with contextlib.suppress(FileNotFoundError):
             descriptor = _lock(abandoned / LOCK_NAME, wait=False)
             if descriptor is not None:

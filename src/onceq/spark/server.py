@@ -1,8 +1,8 @@
 """The Spark server: a batch function over a queue, supervised, exactly once.
 
-Public as `onceq.spark.Server`. One driver serves under a name at a time; the newest wins, the older
-stops with Fenced. All truth is in PostgreSQL: the checkpoint only saves work, and one that is
-broken is deleted. It never loses a request, answers one twice, or charges one for what the
+Public as `onceq.spark.Server`. One driver at a time serves under a name; the newest wins, the older
+one stops with Fenced. All truth is in PostgreSQL: the checkpoint only saves work, and a broken
+one is deleted. It never loses a request, answers one twice, or charges one for what the
 environment did. Source: spec P1, P2, S7; spark.md.
 """
 
@@ -67,7 +67,7 @@ __all__ = ["Server"]
 
 log = logging.getLogger(__name__)
 _LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
-"""After these there is no other life."""
+"""Errors after which there is no other life."""
 
 
 @dataclass(slots=True)
@@ -90,18 +90,18 @@ class Server:
     queue: whose requests. batch: `each(function)` for a function of one request; or
     `vectorised(function, returns=...)` for one of an Arrow batch; or a function that is called once
     with a streaming DataFrame of requests (columns of `source.SOURCE_SCHEMA`; and `request`,
-    a struct, when the queue's request type has one; what is not of that type is aborted, charged,
-    and not among them) and returns one with a row for each request:
+    a struct, if the queue's request type has one; a request that is not of that type is aborted,
+    charged, and not included) and returns one with a row for each request:
       eid     of the request, as it came; null in a row of several that answers none of them
-      eids    array of strings, may be absent: all requests from which this row is computed. It
+      eids    array of strings, optional: all requests from which this row is computed. It
               counts only if they all are finished with it, else nothing of the batch does
       reply   binary; or string, or a struct, which becomes JSON; null: an empty reply
-      error   string, may be absent: not null, the request is aborted, charged; the queue's
+      error   string, optional: not null, the request is aborted, charged; the queue's
               abort_limit-th abort moves it to the error queue with its one failure reply
-      code    string, may be absent: what kind of error
-      reject  boolean, may be absent: true, the request fails at once, with or without an error
-      retry   boolean, may be absent: true, the environment is to blame, as with `onceq.Retry`
-      after_s double, may be absent: how long such a request waits; null: the queue's back-off
+      code    string, optional: what kind of error
+      reject  boolean, optional: true, the request fails at once, with or without an error
+      retry   boolean, optional: true, the environment is to blame, as with `onceq.Retry`
+      after_s double, optional: how long such a request waits; null: the queue's back-off
       and for each table of `tables` a struct, or an array of structs: its rows for this request.
     It acts only by the rows that it returns: a batch may run more than once, and only one run's
     rows count. tables: column name to insert(), upsert(...) or add(...). name: of this server, 1
@@ -123,7 +123,7 @@ class Server:
     ) -> None:
         self.queue = queue
         self.batch = batch_function(batch, queue)
-        self._requests = "" if isinstance(batch, Each) else told(queue)  # each() decodes by itself
+        self._requests = "" if isinstance(batch, Each) else told(queue)  # each() decodes itself
         self.tables = check_tables(tables or {})
         self.name = check_id("Spark server", queue.name if name is None else name)
         self.batch_rows = check_range("batch_rows", batch_rows, 1, 1_000_000)
@@ -149,17 +149,17 @@ class Server:
         checkpoint: str | Path | None = None,
         once: bool = False,
     ) -> None:
-        """Serves until stop(); a query that fails is begun again.
+        """Serves until stop(); a query that fails is started again.
 
         url: as for `onceq.open`. spark: a session of yours; None builds one, or joins the one
-        that runs here. checkpoint: a local directory for Spark's notes, deleted when it is not
+        that runs here. checkpoint: a local directory for Spark's notes, deleted if it is not
         usable; None: one that ends with this process. once: returns when everything that was
         there at the call has been answered or waits for its back-off. A batch under way at
         stop() is given up: its requests go back, uncharged.
         Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
-        (a table is not as the batch function takes it to be), InvalidValue (the function's
-        columns, its undeclared state, a checkpoint that is no local directory), FileMismatch (the
-        checkpoint that holds its state is not usable, and left alone), IllegalState (something
+        (a table is not as the batch function expects it), InvalidValue (the function's
+        columns, its undeclared state, a checkpoint that is not a local directory), FileMismatch
+        (the checkpoint that holds its state is not usable, and left alone), IllegalState (something
         else stopped its query), CannotConnect at the beginning, before Spark begins: what it held
         is back in the queue. EnvironmentFault: Spark's Java has died, or its session was stopped.
         Once it has connected, it waits for a database that is away.
@@ -175,7 +175,7 @@ class Server:
             with find_place(located, repository, local=is_local(session)) as place:
                 home = _Home(session, place, notes, once)
                 try:
-                    while not self._stop.is_set():  # until stop(), or the end of what was there
+                    while not self._stop.is_set():  # until stop(), or until what was there is done
                         if self._live(home):
                             return
                 except java_failures() as error:
@@ -187,7 +187,7 @@ class Server:
     # --- one life ---------------------------------------------------------------------------
 
     def _live(self, home: _Home) -> bool:
-        """Runs one query to its end; True when this was the last."""
+        """Runs one query to its end; True if this was the last."""
         self._lives += 1
         try:
             with self._life(home) as (driver, options):
@@ -201,7 +201,7 @@ class Server:
         return self._conclude(home, verdict, text)
 
     def _is_lost(self, home: _Home, verdict: Verdict | None) -> bool:
-        """Returns whether a state is, with a checkpoint that is not usable."""
+        """Returns whether a state is lost with an unusable checkpoint."""
         is_kept = verdict is Verdict.FORGET and self.settings.stateful
         return is_kept and not has_finished_nothing(home.checkpoint, home.query_id)
 
@@ -275,7 +275,7 @@ class Server:
     def _watch(
         self, home: _Home, driver: Steadfast, options: ServingOptions
     ) -> tuple[Verdict | None, str]:
-        """Waits for the end of a query, and shows meanwhile that this server lives."""
+        """Waits for the end of a query, and meanwhile shows that this server lives."""
         try:
             query = self._begin(home, driver, options)
         except OperatingError:
@@ -303,9 +303,9 @@ class Server:
         return None, ""
 
     def _live_on(self, driver: Steadfast, options: ServingOptions, *, was_connected: bool) -> bool:
-        """Shows that this server lives, takes over from others that do not; False: it could not.
+        """Shows that this server lives, and takes over from the dead; False: it could not.
 
-        Then the query goes on: it has connections of its own, and ends when they are of no use.
+        Then the query goes on: it has connections of its own, and ends if they do not work.
         """
         tend = SparkTakeOver(server_id=options.server_id, grace_s=self.settings.grace_s)
         try:
@@ -342,14 +342,14 @@ class Server:
             driver.perform(check)
         writer = answers.writeStream.format(name).options(**spoken)
         writer = writer.outputMode(self.settings.output_mode)
-        # Spark's default file system may be another.
+        # Spark's default file system may be a different one.
         writer = writer.option("checkpointLocation", f"file:{home.checkpoint}")
         if home.once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds").start()
 
     def source_options(self) -> dict[str, str]:
-        """Options for a data source of one's own that stands in for ours; none here."""
+        """Options for a data source of a caller's own that replaces ours; none here."""
         return {}
 
     def _source_class(self) -> Any:
@@ -357,7 +357,7 @@ class Server:
         return getattr(__import__(module, fromlist=[name]), name)
 
     def _close(self, driver: Steadfast, options: ServingOptions) -> None:
-        # Should the database be away just now, others take over what is held.
+        # If the database is away just now, others take over what is held.
         with contextlib.suppress(OperatingError):
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
 
@@ -382,7 +382,7 @@ def _failure(query: StreamingQuery, home: _Home, token: str) -> tuple[Verdict | 
 
 
 def _judge_refusal(home: _Home, driver: Steadfast) -> Verdict:
-    """Returns what a refused statement means: it is refused without a row in it, or not."""
+    """Returns what a refused statement means: whether it is refused even without any row."""
     try:
         for check in home.checks:
             driver.perform(check)

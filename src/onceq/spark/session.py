@@ -1,12 +1,12 @@
 """Building a Spark session with the settings that onceq relies on.
 
-Called by `onceq.spark.Server`, the command line and the tests; a program that
-has a session of its own need not come here, if it sets `REQUIRED_SETTINGS`.
+Called by `onceq.spark.Server`, the command line and the tests. A program that
+has a session of its own does not need it, if it sets `REQUIRED_SETTINGS`.
 
 Invariants: nothing is written into the current directory; a local session binds
-to loopback only and its Python processes run this interpreter with this
+only to loopback and its Python processes run this interpreter with this
 sys.path; the process environment is changed only while Java starts. It stops no
-session that it is not told to, and it writes no secret into a setting.
+session that it is not told to stop, and it writes no secret into a setting.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ __all__ = [
 LOCAL_MASTER = "local[2]"
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
-# What the sources and sinks need wherever the session comes from.
+# What the sources and sinks need, wherever the session comes from.
 REQUIRED_SETTINGS: Mapping[str, str] = {
     # Without it a Python reader that has pushFilters is refused.
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -71,8 +71,8 @@ LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
 }
 
-# Warnings and errors to stderr in one line each, without the notices about defaults, and without
-# that of a query that was stopped while none of its jobs ran.
+# Warnings and errors go to stderr in one line each, without notices about defaults, and without
+# that about a query that was stopped while none of its jobs ran.
 LOG4J = """\
 rootLogger.level = warn
 rootLogger.appenderRef.stderr.ref = stderr
@@ -103,10 +103,10 @@ def build_session(
     """Start Spark in this process, or join the session that runs here already.
 
     `master` None means local with two threads; `settings` win over every default.
-    Joining a running session, only settings that Spark lets change at run time
+    When it joins a running session, only settings that Spark lets change at run time
     take effect. Starting takes 4 to 10 s and about 1 GiB; the session ends with
     `stop()` or with the process. Main thread: Spark takes over SIGINT.
-    Raises MissingExtra without PySpark or Java, EnvironmentFault when Java starts
+    Raises MissingExtra without PySpark or Java, EnvironmentFault if Java starts
     but does not come up; nothing happened. Source: spark.md; spec P1.
     """
     builder = _load_builder()
@@ -151,9 +151,9 @@ def session_settings(
 
 
 def activate(session: SparkSession) -> None:
-    """Make a session the active one of this thread, in which Spark looks for Python sources.
+    """Make a session the active one of this thread, where Spark looks for Python sources.
 
-    Raises InvalidValue for one of Spark Connect: onceq looks after a query of its own process.
+    Raises InvalidValue for one of Spark Connect: onceq supervises a query of its own process.
     """
     if ".connect." in type(session).__module__:
         raise errors.InvalidValue(
@@ -169,13 +169,13 @@ def is_local(session: SparkSession) -> bool:
 
 
 def is_local_here() -> bool:
-    """Return whether the executors of the session that is active here, if any, are here too."""
+    """Return whether the executors of the session active here, if any, are also here."""
     found = importlib.import_module("pyspark.sql").SparkSession.getActiveSession()
     return found is None or is_local(found)
 
 
 def has_java(session: SparkSession) -> bool:
-    """Return whether the Java of a session is there still: it may have been killed."""
+    """Return whether the Java of a session is still there: it may have been killed."""
     # A context that was stopped has no Java, and says so by AttributeError.
     gone: tuple[type[Exception], ...] = (*java_failures(), AttributeError)
     try:
@@ -185,7 +185,7 @@ def has_java(session: SparkSession) -> bool:
 
 
 def refuse_dead(session: SparkSession, error: Exception) -> None:
-    """Raises EnvironmentFault when a session's Java is not there any more."""
+    """Raises EnvironmentFault if a session's Java is no longer there."""
     if not has_java(session):
         raise errors.EnvironmentFault(
             "Spark's Java has died (killed, or out of memory), or its session was stopped: start "
@@ -194,13 +194,13 @@ def refuse_dead(session: SparkSession, error: Exception) -> None:
 
 
 def stop_session(session: SparkSession) -> None:
-    """Stop a session, whose Java may be gone already."""
+    """Stop a session, whose Java may already be gone."""
     with contextlib.suppress(*java_failures()):
         session.stop()
 
 
 def java_failures() -> tuple[type[Exception], ...]:
-    """Return what a call of Java raises when it fails, or when there is no Java."""
+    """Return what a call of Java raises if it fails, or if there is no Java."""
     return (importlib.import_module("py4j.protocol").Py4JError, ConnectionError)
 
 
@@ -214,7 +214,7 @@ def _launch_environment(master: str, java_home: Path) -> dict[str, str]:
         changes["PYSPARK_PYTHON"] = sys.executable
         changes["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
-        # On a cluster the path of the interpreter may differ; the user's word is law.
+        # On a cluster the interpreter's path may differ; the user decides.
         changes["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return changes
 

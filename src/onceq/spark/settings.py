@@ -1,6 +1,6 @@
-"""How a Spark server goes about it, and what it has gone through.
+"""How a Spark server behaves, and what has happened to it.
 
-Public by way of `onceq.spark`. Values only.
+Public through `onceq.spark`. Values only.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ __all__ = ["ServerSettings", "SparkStatistics"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """How a Spark server goes about it.
+    """How a Spark server behaves.
 
-    partitions: most tasks that read a batch; 0: as many as Spark runs at once. trigger_ms: from
-    the start of one batch to the next, at least. idle_ms: how soon an idle server sees a request.
-    hold_s: how long a request that its batch does not answer is held for later ones; 0: it is an
-    abort at once. grace_s: how long after its death another server's requests are taken over.
-    backoff_s: before a query that failed begins again, doubled up to backoff_max_s by failures in
-    a row. output_mode: Spark's, of the batch function's result. stateful: the batch function keeps
-    a state from batch to batch (aggregation, deduplication, join of streams, transformWithState).
+    partitions: most tasks that read a batch; 0: as many as Spark runs at once. trigger_ms: the
+    least time from the start of one batch to the next. idle_ms: how soon an idle server sees a
+    request. hold_s: how long a request that its batch does not answer is held for later ones; 0:
+    that is an abort at once. grace_s: how long after its death another server's requests are taken
+    over. backoff_s: the wait before a failed query starts again, doubled up to backoff_max_s by
+    failures in a row. output_mode: Spark's, for the batch function's result. stateful: the batch
+    function keeps a state from batch to batch (aggregation, deduplication, join of streams,
+    transformWithState).
     """
 
     partitions: int = 0
@@ -48,7 +49,7 @@ class ServerSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SparkStatistics:
-    """lives: how often a query was begun. failures: by what each that failed came to."""
+    """lives: how often a query was started. failures: how many of each verdict."""
 
     lives: int
     failures: Mapping[str, int]

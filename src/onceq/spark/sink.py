@@ -1,9 +1,10 @@
 """The sink of the data source `onceq`: tasks stage rows, the driver commits them as one.
 
-Used by Spark, through `onceq.spark.source`. Every staged row names the request it was computed
-from; the commit applies it only if it removes that request in the same transaction; one of several
-requests (column eids), only if it removes them all, else nothing of the batch. Staged rows are
-keyed by attempt, so a task that is run twice counts once: the commit is told which attempts.
+Used by Spark, through `onceq.spark.source`. Every staged row names the request that it was computed
+from. The commit applies a row only if it removes that request in the same transaction; a row of
+several requests (column eids) only if it removes them all, else nothing of the batch. Staged rows
+are keyed by attempt, so a task that is run twice counts once: the commit is told which attempts
+count.
 Source: spec P1, P2; spark.md, Stream writer.
 """
 
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
 
 __all__ = ["OnceqStreamWriter", "Staged"]
 
-# Undocumented, and pinned by the canary test: how a task learns whose batch it is of.
+# Undocumented, and pinned by the canary test: how a task learns which query's batch it is in.
 _QUERY_KEY = "sql.streaming.queryId"
 _BATCH_KEY = "streaming.sql.batchId"
 _REFUSALS = (StatementRefused, InvalidValue, SchemaMissing)
 _BLAMED_MAX = 3
-"""Rows that were refused one by one may leave others that are refused together."""
+"""Rows that are refused one by one may leave others that are refused together."""
 
 
 @dataclass
@@ -67,7 +68,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
         self.columns = check_sink(schema, options.tables)
 
     def at(self, point: str) -> None:
-        """Is told where the writer has come to, one of `POINTS`: a fault point."""
+        """Is told which of `POINTS` the writer has reached: a fault point."""
         faultpoint(f"spark.{point}")
 
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
@@ -83,7 +84,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             query_id=query_id,
             batch_id=batch_id,
         )
-        # Computed before a transaction is open, which would hold back vacuum, or be lost meanwhile.
+        # Computed before a transaction is open: it would hold back vacuum, or be lost meanwhile.
         first = list(itertools.islice(iterator, 1))
         with Steadfast(of_executors(self.options.place)) as connected:
             with connected.driver().staging(op) as stage:
@@ -98,7 +99,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
         return Staged(stage.attempt, stage.rows, query_id, batch_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Commits the batch. Comes again with the same number when its end was not logged."""
+        """Commits the batch. Called again with the same number if its end was not logged."""
         with telling(self.options.token):
             self._commit(messages, batchId)
 
@@ -133,7 +134,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             with connected.driver().concluding(op):
                 self.at("concluded")
         except _REFUSALS:
-            # A state has what it was computed from already: that batch runs again, in halves.
+            # A state already holds what rows were computed from: that batch runs again, in halves.
             if self.options.stateful or not blaming or not op.tables:
                 raise
             blame = SparkBlame(

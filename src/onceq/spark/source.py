@@ -1,13 +1,13 @@
 """The data source `onceq`: a stream of claim groups of a queue's requests, its sink, and tables.
 
-Registered by `onceq.spark.Server`; a program with a pipeline of its own registers it with
+Registered by `onceq.spark.Server`. A program with a pipeline of its own registers it with
 `spark.dataSource.register(OnceqDataSource)`, and gives the options of `onceq.spark.register`.
 
-Offsets are {"claim": n}, n the number of a claim group: the database decides what a group holds,
-so that a batch read again reads only what is still its own. One process on the driver plans, and
-keeps its connection; executors connect for themselves. A connection that is lost is made again, and
-what is asked here may be asked again. Nothing else is caught: a failed call ends the query, which
-its supervisor begins again.
+Offsets are {"claim": n}, n being the number of a claim group. The database decides what a group
+holds, so a batch that is read again reads only what is still its own. One process on the driver
+plans, and keeps its connection; executors connect for themselves. A lost connection is made again,
+and what is asked here may be asked again. Nothing else is caught: a failed call ends the query,
+which its supervisor starts again.
 Source: spec P1; spark.md, Stream reader.
 """
 
@@ -75,14 +75,14 @@ class OnceqDataSource(DataSource):
         return "onceq"
 
     def schema(self) -> str | StructType:
-        """The columns of what is read: of a request, or of the relation that is named."""
+        """The columns of what is read: those of a request, or of the named relation."""
         read = self.options.get("read")
         if read is not None:
             return relation_of(read).schema
         return decoder_of(self.options.get("requests", "")).spark_schema
 
     def reader(self, schema: StructType) -> OnceqBatchReader:
-        """The reader of a relation: of these columns of it."""
+        """The reader of a relation, for these columns."""
         return OnceqBatchReader(ReadingOptions.from_spark(self.options), schema.names)
 
     def writer(
@@ -117,11 +117,11 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner = Steadfast(options.place)
 
     def at(self, point: str) -> None:
-        """Is told where the reader has come to, one of POINTS: a fault point."""
+        """Is told which of POINTS the reader has reached: a fault point."""
         faultpoint(f"spark.{point}")
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802 - Spark's name
-        """Before every claim group; the same whenever it is asked."""
+        """The offset before every claim group; always the same."""
         return {"claim": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
@@ -129,7 +129,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self.options.batch_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Takes only what has been enqueued by now."""
+        """From now on takes only what has been enqueued so far."""
         with telling(self.options.token):
             self.bound = self._planner.insist(SparkBound())
 
@@ -149,7 +149,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.at("claim")
         group = self._planner.insist(claim)
         if group == claim.start and self.bound is None:
-            # Spark would ask 90 times a second.
+            # Otherwise Spark would ask 90 times a second.
             threading.Event().wait(self.options.idle_ms / 1000)
             group = self._planner.insist(claim)
         if group != claim.start:
@@ -174,7 +174,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         place = of_executors(self.options.place)
         with telling(self.options.token), Steadfast(place) as reader:
             first, many = partition.first, _ROWS_AT_FIRST
-            while first <= partition.last:  # each turn moves it on
+            while first <= partition.last:  # each turn advances it
                 last = min(partition.last, first + many - 1)
                 rows = reader.insist(SparkRead(group=partition.group, first=first, last=last))
                 if rows:
@@ -187,7 +187,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 first = last + 1
 
     def commit(self, end: dict[str, int]) -> None:
-        """Is told, a batch later, what never comes again: a stateful server kept it until then."""
+        """Is told, a batch later, what is not read again: a stateful server kept it until then."""
         if self.options.stateful:
             options = self.options
             purge = SparkPurge(server_id=options.server_id, epoch=options.epoch, group=end["claim"])
@@ -195,10 +195,10 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._planner.insist(purge)
 
     def stop(self) -> None:
-        """Closes the connection of the process that plans."""
+        """Closes the connection of the planning process."""
         self._planner.close()
 
 
 def rows_of_a_read(size: int, rows: int) -> int:
-    """Returns how many requests to read at once, where so many had bodies of so many bytes."""
+    """Returns how many requests to read at once, given so many bytes in so many bodies."""
     return max(1, min(_ROWS_PER_READ, _BYTES_PER_READ * rows // max(1, size)))

@@ -1,7 +1,7 @@
 """How a Spark server changes the user's tables: insert, upsert, add, as values.
 
-Public by way of `onceq.spark`. Pure: no Spark, no I/O. The tables are changed by the commit of the
-micro-batch, for exactly the requests that it removes (spec P2).
+Public through `onceq.spark`. Pure: no Spark, no I/O. The commit of the micro-batch changes the
+tables, for exactly the requests that it removes (spec P2).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ RESERVED = frozenset({"eid", "eids", "reply", "error", "code", "reject", "retry"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableChange:
-    """What becomes of the rows that a batch returns for a table. Made by insert, upsert and add.
+    """What to do with the rows that a batch returns for a table. Made by insert, upsert and add.
 
-    into: the table, perhaps with its schema before it, quoted as in SQL; None: the name under
-    which the change stands in `tables=`.
+    into: the table, perhaps with its schema in front, quoted as in SQL; None: the name that
+    the change has in `tables=`.
     """
 
     mode: str
@@ -47,7 +47,7 @@ class TableChange:
             )
 
     def for_sql(self, name: str, number: int, columns: Sequence[str]) -> dict[str, Any]:
-        """Returns the change as the commit function takes it."""
+        """Returns the change in the form of the commit function."""
         return {
             "no": number,
             "table": self.into or name,
@@ -59,14 +59,14 @@ class TableChange:
 
 
 def insert(*, into: str | None = None) -> TableChange:
-    """Rows are inserted. One that a constraint refuses is an abort of its request."""
+    """Inserts the rows. If a constraint refuses one, its request is aborted."""
     return TableChange(mode="insert", into=into)
 
 
 def upsert(*keys: str, into: str | None = None) -> TableChange:
-    """Rows are inserted, or replace those with the same keys, which are unique in the table.
+    """Inserts the rows, or replaces those with the same keys, which are unique in the table.
 
-    Of rows with the same keys in a batch, that of the request enqueued last wins.
+    Among rows of a batch with the same keys, that of the request enqueued last wins.
     Raises InvalidValue without keys.
     """
     if not keys:
@@ -75,10 +75,10 @@ def upsert(*keys: str, into: str | None = None) -> TableChange:
 
 
 def add(*columns: str, keys: Sequence[str] | None = None, into: str | None = None) -> TableChange:
-    """Numbers are added to those in the table: of "customer", "cents", the cents by customer.
+    """Adds numbers to those in the table: for "customer", "cents", the cents by customer.
 
     keys: the key columns, unique in the table and not null; None: the first of `columns`. One
-    row for each request: the commit sums them over the requests that it removes, so that one that
+    row for each request: the commit sums them over the requests that it removes, so one that
     was killed or taken over meanwhile is in no sum. Raises InvalidValue.
     """
     chosen = tuple(columns[:1] if keys is None else keys)

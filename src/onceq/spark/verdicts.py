@@ -1,7 +1,7 @@
-"""What the end of a query means for its supervisor: stop, begin again, or begin from nothing.
+"""What the end of a query means for its supervisor: stop, start again, or start from nothing.
 
-Used by `onceq.spark.server`. Pure. Judged is what no value can forge: the classes of Java's
-exceptions, where they were thrown, the conditions of Spark, and the words of our own processes.
+Used by `onceq.spark.server`. Pure. It judges by what no value can forge: the classes of Java's
+exceptions, where they were thrown, Spark's conditions, and the words of our own processes.
 Texts quote what clients sent, and are never looked at.
 """
 
@@ -35,7 +35,7 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """One exception of a chain of Java's. kinds: its class, and those above it, innermost first.
+    """One exception of a chain of Java's. kinds: its class and its superclasses, innermost first.
 
     condition: Spark's own name for what happened. frames: where it was thrown, as CLASS.METHOD,
     innermost first.
@@ -46,19 +46,19 @@ class Cause:
     frames: tuple[str, ...] = ()
 
     def is_a(self, *kinds: str) -> bool:
-        """Returns whether it is of one of these classes, or of one below."""
+        """Returns whether it is of one of these classes, or of a subclass."""
         return not set(kinds).isdisjoint(self.kinds)
 
     def was_in(self, *places: str) -> bool:
-        """Returns whether one of these packages, or classes, had a part in it."""
+        """Returns whether one of these packages or classes had a part in it."""
         return any(frame.startswith(places) for frame in self.frames)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What is known of a failure. word: of our own process, if it was one. causes: outermost first.
+    """What is known of a failure. word: our own process's, if it failed. causes: outermost first.
 
-    condition: of PySpark, where the driver's Python raised it.
+    condition: PySpark's, if the driver's Python raised it.
     """
 
     word: Word | None = None
@@ -73,23 +73,23 @@ UNMENDABLE: Final = (
     errors.PostgresTooOld,
     errors.PoolerDetected,
 )
-"""What no later attempt mends."""
+"""Errors that no later attempt mends."""
 
 _OF_RELATIONS: Final = "42"
-"""SQLSTATEs of a relation, a column, a right, a constraint to conflict with; or of one row's."""
+"""SQLSTATEs about a relation, a column, a right, a constraint to conflict with; or one row."""
 _STREAMING: Final = "org.apache.spark.sql.execution.streaming."
 _READING: Final = (
     f"{_STREAMING}checkpointing.HDFSMetadataLog.applyFn",
     f"{_STREAMING}checkpointing.HDFSMetadataLog.get",
     f"{_STREAMING}runtime.StreamMetadata$.read",
 )
-"""What reads the notes of a checkpoint, in which nothing of a batch runs."""
+"""Code that reads the notes of a checkpoint, and runs nothing of a batch."""
 _STATE: Final = (
     f"{_STREAMING}state.HDFSBackedStateStoreProvider",
     f"{_STREAMING}state.RocksDB",
     f"{_STREAMING}state.StateStore$.",
 )
-"""What reads and writes a state; not what computes with it."""
+"""Code that reads and writes a state, not code that computes with it."""
 _UNUSABLE: Final = (
     "STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY",
     "STREAMING_CHECKPOINT_MISSING_METADATA_FILE",
@@ -105,7 +105,7 @@ _OF_CONTENT: Final = (
     "java.io.EOFException",
     "java.io.FileNotFoundException",
 )
-"""Files that could be read, or are not there."""
+"""Files that could be read, or do not exist."""
 _FILES: Final = (
     "java.io.FileOutputStream.",
     "java.io.RandomAccessFile.",
@@ -116,16 +116,16 @@ _FILES: Final = (
     "org.apache.hadoop.fs.",
 )
 _PYTHON: Final = ("org.apache.spark.api.python.", "org.apache.spark.sql.execution.python.")
-# A Python process of Spark that did not come up has run nothing of a batch, or of a program.
+# A Python process of Spark that did not start has run nothing of a batch or a program.
 _NOT_STARTED: Final = ("org.apache.spark.api.python.PythonWorkerFactory",)
 _NO_SOCKET: Final = "CANNOT_OPEN_SOCKET"
 _NOT_THE_PROGRAM: Final = frozenset({Verdict.FENCED, Verdict.FORGET, Verdict.ENVIRONMENT})
 
 
 def judge_beginning(evidence: Evidence) -> Verdict | None:
-    """Returns what it means that a query could not be begun; None: the program is wrong.
+    """Returns what it means that a query could not be started; None: the program is wrong.
 
-    No batch has run by then: when one of Spark's own processes died, nobody is to blame.
+    No batch has run by then: if one of Spark's own processes died, nobody is to blame.
     """
     if evidence.condition == _NO_SOCKET or any(map(_is_death_of_process, evidence.causes)):
         return Verdict.ENVIRONMENT
@@ -168,7 +168,7 @@ def _is_of_files(cause: Cause) -> bool:
 
 
 def _is_of_checkpoint(cause: Cause) -> bool:
-    """Returns whether Spark could not make sense of what stands in a checkpoint, or not there."""
+    """Returns whether Spark could not make sense of a checkpoint, or of something missing in it."""
     if cause.was_in(*_READING):
         return True
     is_named = (cause.condition or "").startswith(_UNUSABLE)

@@ -1,8 +1,9 @@
-"""What our own processes put beside the text of an error: which of ours it is, under a token.
+"""What our own processes add to the text of an error: which error of ours it is, under a token.
 
-Used by source and sink, which tell, and by the supervisor, which hears. Spark hands on the errors
-of its Python processes as text only, and that text quotes what clients sent. The token is drawn for
-one life of a server and shown to its processes alone: what stands under it no value can forge.
+Used by source and sink, which tell, and by the supervisor, which reads it. Spark passes on the
+errors of its Python processes only as text, and that text quotes what clients sent. The token is
+drawn for one life of a server and shown only to its processes, so no value can forge what is under
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TOKEN_BYTES: Final = 16
 
 
 class Word(msgspec.Struct, frozen=True, kw_only=True):
-    """An error of onceq. kind: the name of its class. sqlstate: PostgreSQL's, if it said one."""
+    """An error of onceq. kind: the name of its class. sqlstate: PostgreSQL's, if there was one."""
 
     kind: str
     text: str
@@ -38,7 +39,7 @@ def new_token() -> str:
 
 
 def word_of(error: OnceqError) -> Word:
-    """Returns what is told of an error."""
+    """Returns what is told about an error."""
     return Word(
         kind=type(error).__name__,
         text=str(error)[:ERROR_CHARS_MAX],
@@ -48,7 +49,7 @@ def word_of(error: OnceqError) -> Word:
 
 @contextlib.contextmanager
 def telling(token: str) -> Generator[None]:
-    """Puts a word beside the text of an error of onceq that ends the block; no token: nothing."""
+    """Adds a word to the text of a onceq error that ends the block; no token: nothing is added."""
     try:
         yield
     except OnceqError as error:
@@ -58,7 +59,7 @@ def telling(token: str) -> Generator[None]:
 
 
 def heard_in(text: str, token: str) -> Word | None:
-    """Returns the last word under this token in what Spark says of an error."""
+    """Returns the last word under this token in Spark's text about an error."""
     _, mark, said = text.rpartition(_mark(token))
     if not token or not mark:
         return None

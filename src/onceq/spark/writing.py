@@ -1,6 +1,6 @@
 """Enqueuing a DataFrame: `df.write.format("onceq").options(**options).mode("append").save()`.
 
-Public by way of `onceq.spark`. Where rows go and whose they are, and the strings in which that
+Public through `onceq.spark`. Where rows go and whose they are, and the strings in which that
 travels through Spark. The driver holds the registration: it begins a life of the registrant, and
 executors enqueue in that life. Source: spec P3, C6.
 """
@@ -55,7 +55,7 @@ class WritingOptions:
 
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> WritingOptions:
-        """Returns the value of Spark's options. Raises InvalidValue when one is missing."""
+        """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
         given = [name for name in _NUMBERS if name in options]
         missing = [name for name in _NEEDED if name not in options]
         missing += [name for name in _NUMBERS if given and name not in options]
@@ -82,11 +82,11 @@ def writing(
     repository: str = "onceq",
     local: bool = True,
 ) -> Generator[dict[str, str]]:
-    """Yields the options of `df.write.format("onceq")`, for as long as the block runs.
+    """Yields the options of `df.write.format("onceq")`, while the block runs.
 
     registrant: who sends the rows, as requests, and gets the replies; `onceq collect --client`, or
-    a clerk of that name, receives them afterwards. One at a time speaks for a registrant: this
-    begins a life, and fences the former. None: the rows are datagrams, which nobody answers.
+    a clerk of that name, receives them afterwards. Only one life at a time acts for a registrant:
+    this begins one, and fences the former. None: the rows are datagrams, which nobody answers.
     local: the executors run on this machine. What was written when a job fails stays; write the
     same rows again, and each is enqueued once. Raises InvalidName, CannotConnect, SchemaMissing.
     """
