@@ -1,9 +1,9 @@
-"""The archive: what has ended goes from PostgreSQL into files by day, each row exactly once.
+"""The archive: ended requests go from PostgreSQL into files by day, each row exactly once.
 
-Public by way of `onceq.spark.pipelines`. A run reads the records that are settled, writes them,
+Public through `onceq.spark.pipelines`. A run reads the records that are settled, writes them,
 reads them again, and puts the files into the manifest in the transaction that moves the position.
-A run that dies has archived what it had committed, a million records at a time; one that was
-overtaken is fenced. Only what is in files that were read again just now is ever trimmed. Source:
+If a run dies, what it had committed is archived, a million records at a time; a run that was
+overtaken is fenced. Only rows in files that were just read again are ever trimmed. Source:
 spec P4, Q17.
 """
 
@@ -52,19 +52,19 @@ __all__ = ["Archived", "archive"]
 
 SETTLE_EVERY_S: Final = 0.05
 SETTLE_WITHIN_S: Final = 10.0
-"""A run waits so long for transactions that were under way when it began."""
+"""How long a run waits for transactions that were under way when it began."""
 LOOKS: Final = 2
 RECORDS: Final = 1_000_000
-"""Of the archive, committed at a time: what a run that dies has to do again."""
+"""Records of the archive committed at a time: a run that dies repeats at most this many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archived:
-    """What a run came to. rows: archived, by kind; trimmed: removed from PostgreSQL, by kind.
+    """What a run did. rows: archived, by kind; trimmed: removed from PostgreSQL, by kind.
 
-    since, until: of the records that it read. compacted: runs that were put together. swept:
-    folders gone now, of runs that had died, and of those that were put together a day ago.
-    is_behind: transactions are open since before this run, and what was written since may wait.
+    since, until: of the records that it read. compacted: runs that were joined. swept:
+    folders removed, of runs that had died, and of those that were joined at least a day ago.
+    is_behind: transactions have been open since before this run, and may hold up later rows.
     """
 
     since: int
@@ -90,12 +90,12 @@ def archive(
     """Archives what has ended, and trims what ended more than keep_days ago.
 
     root: a directory that the driver and the executors see; the same for each run. keep_days: 0 to
-    36,500; None: nothing is trimmed. compact: 2 to 10,000: once so many runs that follow each other
-    are small, together at most 128 MB, they are put together into one, with a file a day; None:
-    none are. What transactions that have been open for longer may still write is archived by a
+    36,500; None: nothing is trimmed. compact: 2 to 10,000: once this many runs in a row
+    are small, together at most 128 MB, they are joined into one, with one file a day; None:
+    none are. What long-open transactions may still write is archived by a
     later run. Raises IllegalState (another root), Fenced (a newer run has begun), FileMismatch (a
     file is not what was archived), EnvironmentFault (Spark failed, or what was written is not what
-    was sent), CannotConnect: this run has archived what it had committed, and may be repeated.
+    was sent), CannotConnect: what this run had committed is archived, and it may be repeated.
     """
     if keep_days is not None:
         check_range("keep_days", keep_days, 0, 36_500)
@@ -155,13 +155,13 @@ class _Run:
     def _settled(self) -> tuple[int, bool]:
         """Waits until what was there at the beginning is settled, or until it has waited enough.
 
-        The first look may settle what a former run began to look at; the one after it is ours.
+        The first look may settle what a former run began to look at; the second one settles ours.
         Returns the last record to archive, and whether transactions are still in the way.
         """
         end = time.monotonic() + SETTLE_WITHIN_S
         pause = threading.Event()
         looks = 0
-        while True:  # until two looks have come to something, or the time is over
+        while True:  # until two looks have had a result, or the time is over
             found = self._driver.perform(ArchiveSettle(epoch=self._begun.epoch))
             looks += found.is_new
             if looks == LOOKS or time.monotonic() >= end:
@@ -169,7 +169,7 @@ class _Run:
             pause.wait(SETTLE_EVERY_S)
 
     def _step(self, since: int, until: int) -> None:
-        """Archives some records. What dies here has archived none of them."""
+        """Archives some records. If it dies here, none of them are archived."""
         run = uuid4()
         epoch = self._begun.epoch
         self._driver.perform(ArchivePlan(epoch=epoch, run=run))
@@ -194,7 +194,7 @@ class _Run:
         self._files += files
 
     def _trim(self, before: datetime) -> dict[str, int]:
-        """Reads the files again that hold what is to be trimmed, and trims it."""
+        """Reads again the files that hold what is to be trimmed, and trims it."""
         due = self._driver.run(trimming.due(before))
         held = self._driver.run(trimming.holding(due))
         rehash(self._session, self._root, held, "nothing is trimmed")

@@ -1,6 +1,6 @@
 """The page of an audit, for people: the verdict, what was asked, what was found, what there is.
 
-Public by way of `onceq.spark.pipelines`. Pure. Source: spec P6.
+Public through `onceq.spark.pipelines`. Pure. Source: spec P6.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ASKED: Final = (
     ("G8", "the answer of each kill is the truth", "events"),
     ("G12", "everything has ended, where all had time to", "an end"),
 )
-"""Guarantee, what is asked of it, and what that takes, of GIVEN; None: the repository alone."""
+"""For each guarantee, its questions and which of GIVEN they need; None: only the repository."""
 _PAINTS: Final = {
     "done": Paint.GREEN,
     "dequeued": Paint.BLUE,
@@ -62,9 +62,9 @@ NOT_ASKED: Final = "not asked"
 def audit_page(
     found: Audited, name: str, at: dt.datetime, *, incidents: Sequence[Incident] = ()
 ) -> str:
-    """Returns the page of an audit, a whole HTML file. name: of what was judged; at: when.
+    """Returns the page of an audit, a complete HTML file. name: of what was judged; at: when.
 
-    incidents: what befell meanwhile. InvalidValue.
+    incidents: what happened meanwhile. InvalidValue.
     """
     befell = checked(incidents)
     sections = [
@@ -100,7 +100,7 @@ def _verdict(found: Audited) -> Html:
 
 
 def _guarantees(found: Audited) -> Html:
-    """Returns what was asked, and what was not, with what that would take."""
+    """Returns what was asked, and what was not, with what it would need."""
     rows: list[tuple[object, ...]] = []
     counted: set[str] = set()
     for name, text, needs in ASKED:
@@ -120,7 +120,7 @@ def _guarantees(found: Audited) -> Html:
 
 
 def _incidents(incidents: Sequence[Incident]) -> Html:
-    """Returns what befell while that was done which is judged here."""
+    """Returns the incidents during the time that is judged here."""
     if not incidents:
         return Html("")
     columns = [Column("no."), Column("at", "UTC", right=True), Column("what", roomy=True)]
@@ -146,7 +146,7 @@ def _there(found: Audited, incidents: Sequence[Incident]) -> Html:
 
 
 def _figures(found: Audited, incidents: Sequence[Incident]) -> list[Html]:
-    """Returns what has ended over time: all of it, and what was not done."""
+    """Returns what ended over time: everything, and what was not done."""
     by_outcome: defaultdict[str, dict[dt.datetime, int]] = defaultdict(dict)
     for begins, outcome, count in _ended(found):
         by_outcome[outcome][begins] = count

@@ -1,4 +1,4 @@
-"""The verdict of an audit: parts are made and judged, and what was found is counted.
+"""The verdict of an audit: parts are made and judged, and the findings are counted.
 
 Used by `onceq.spark.pipelines.auditing`. Source: spec P6.
 """
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 __all__ = ["GIVEN", "Audited", "Evidence", "judge", "kept"]
 
 FOUND_MAX: Final = 1_000
-"""Violations that are kept as values; all of them are saved where that is asked."""
+"""Violations that are kept as values; all of them are saved if asked for."""
 PART_ROWS: Final = 200_000
-"""In a part, about: what the checker keeps of them must fit into a task's memory."""
+"""Roughly the size of a part: what the checker keeps of it must fit into a task's memory."""
 GIVEN: Final = {
     "events": "recorded events",
     "effects": "a ledger of effects",
@@ -44,21 +44,21 @@ GIVEN: Final = {
     "tags": "durable queues only",
     "an end": "a final state",
 }
-"""What may be given to be asked, in words."""
+"""What an audit may be given to ask about, in words."""
 _DAY_S: Final = 86_400
 _COUNTED: Final = ("role", "state", "outcome", "is_archived", "day")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audited:
-    """What an audit came to. violations: how many; found: the first of them, at most FOUND_MAX.
+    """The result of an audit. violations: how many; found: the first of them, at most FOUND_MAX.
 
-    places: rows in which something is or was, archived: of those; events: as recorded; effects:
-    rows of the ledger. acknowledged: different requests, of which clients recorded so. counts: of
-    the places, by role, state and outcome; days: of what has ended, by day and outcome; moments:
-    the same by finer spans of time, where all of it is of few days: seconds since 1970, outcome,
-    count; moment_s: how long each span is. volatile: queues that are not durable: of what was in
-    them less is asked. given: what there was to ask, of GIVEN. took_s: seconds.
+    places: rows in which something is or was; archived: how many of those; events: as recorded;
+    effects: rows of the ledger. acknowledged: different requests that clients recorded as such.
+    counts: of the places, by role, state and outcome; days: what has ended, by day and outcome;
+    moments: the same by finer spans of time, if all of it is within a few days: seconds since 1970,
+    outcome, count; moment_s: how long each span is. volatile: queues that are not durable: less is
+    asked of what was in them. given: which of GIVEN it had. took_s: seconds.
     """
 
     violations: int
@@ -82,7 +82,7 @@ class Audited:
 class Evidence:
     """What is judged. stated: all of the final state but its rows. by_client: as in `keyed`.
 
-    besides: violations that were found otherwise; None: none. has_effects: a ledger was given.
+    besides: violations that were found in other ways; None: none. has_effects: a ledger was given.
     """
 
     places: DataFrame
@@ -96,7 +96,7 @@ class Evidence:
 
 @contextlib.contextmanager
 def kept(frame: DataFrame) -> Generator[DataFrame]:
-    """Keeps what was read, for as long as the block runs: it is looked at several times."""
+    """Keeps what was read while the block runs: it is looked at several times."""
     held = frame.persist(StorageLevel.DISK_ONLY)
     try:
         yield held
@@ -107,7 +107,7 @@ def kept(frame: DataFrame) -> Generator[DataFrame]:
 def judge(
     session: SparkSession, evidence: Evidence, save: str | Path | None, began: float
 ) -> Audited:
-    """Judges, and saves all violations in a folder as JSON lines, where that is asked."""
+    """Judges, and saves all violations in a folder as JSON lines, if asked for."""
     is_nameless = sf.expr(f"stage in ({EFFECT}, {OTHER}) and eid is null").cast("int")
     tally = _rows(
         evidence.said.groupBy("stage", "kind", "actor").agg(
@@ -117,7 +117,7 @@ def judge(
     counted = _rows(evidence.places.groupBy(*_COUNTED).agg(*_counts()))
     places, said = sum(one["count"] for one in counted), sum(one["count"] for one in tally)
     count = max(session.sparkContext.defaultParallelism, (places + said) // PART_ROWS)
-    session.conf.set("spark.sql.shuffle.partitions", count)  # more than fit into memory are slow
+    session.conf.set("spark.sql.shuffle.partitions", count)  # larger ones are slow
     with contextlib.ExitStack() as held:
         own = keyed(evidence.places, by_client=evidence.by_client)
         parts = in_parts(
@@ -164,7 +164,7 @@ def _counts() -> list[Column]:
 
 
 def _given(evidence: Evidence, facts: Facts) -> list[str]:
-    """Returns what there was to ask, as `GIVEN` names it."""
+    """Returns what there was to ask about, in the words of `GIVEN`."""
     stated = evidence.stated
     there = {
         "events": evidence.by_client,
@@ -182,7 +182,7 @@ def _given(evidence: Evidence, facts: Facts) -> list[str]:
 def _moments(places: DataFrame, counted: list[Any]) -> tuple[list[tuple[Any, ...]], int]:
     """Returns what has ended by spans of less than a day, and how long they are, in seconds.
 
-    Nothing, where a day is short enough for all of it: the days are counted already.
+    Nothing if days are fine enough for all of it: the days are counted already.
     """
     first = min((one["first_s"] for one in counted if one["first_s"] is not None), default=None)
     if first is None:
@@ -224,7 +224,7 @@ def _summed(counted: list[Any], *names: str) -> list[tuple[Any, ...]]:
 
 
 def _facts(evidence: Evidence, tally: list[Any]) -> Facts:
-    """Returns what is known of the whole: who executes, who asks, and what was done to whom."""
+    """Returns what is known of the whole: who executes, who asks, and which faults struck whom."""
     by_kind: dict[str, set[str]] = {}
     for row in tally:
         by_kind.setdefault(row["kind"], set()).add(row["actor"] or "")
@@ -237,7 +237,7 @@ def _facts(evidence: Evidence, tally: list[Any]) -> Facts:
 
 
 def _clients(evidence: Evidence, by_kind: dict[str, set[str]], faults: Injected) -> set[str]:
-    """Returns those who ask, of those at whom a fault was aimed."""
+    """Returns the clients among the targets of faults."""
     aimed = faults.targets()
     named = sf.substring_index("registrant", " ", -1).isin(sorted(aimed))
     owners = evidence.places.where(named).select("registrant").distinct()

@@ -1,6 +1,6 @@
 """The audit: whole histories against the guarantees, live or archived, by the checker, on Spark.
 
-Public by way of `onceq.spark.pipelines`. Spark reads, finds what belongs together, and gives each
+Public through `onceq.spark.pipelines`. Spark reads, finds what belongs together, and gives each
 part to the history checker; only what needs all of a client at once is asked in SQL (`tags`).
 Never writes into the repository. Source: spec P6.
 """
@@ -36,12 +36,12 @@ LOST: Final = "nothing was judged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known besides what is in a repository. None: nothing.
+    """What is known besides the contents of a repository. None: nothing.
 
-    events: a folder of what processes have recorded, which all executors see: all that the clients
+    events: a folder of what processes recorded, which all executors see: all that the clients
     in it ever did. effects: a table to which handlers add rows, and in which nothing is changed,
-    with the eid of the request in each; effects_each: so many rows for each request that is done.
-    abort_limit: of all queues, if it never was another.
+    with the eid of the request in each; effects_each: how many rows each done request has.
+    abort_limit: of all queues, if it was never different.
     """
 
     events: str | Path | None = None
@@ -61,11 +61,11 @@ def audit(
     save: str | Path | None = None,
     spark: SparkSession | None = None,
 ) -> Audited:
-    """Judges a repository: all that has ended, archived or not, and all that stands in its queues.
+    """Judges a repository: all that has ended, archived or not, and everything in its queues.
 
-    As of one moment, whoever works meanwhile. save: a folder that is not there yet, for all
-    violations as JSON lines. Raises InvalidValue, CannotConnect, SchemaMissing, EnvironmentFault
-    (Spark failed): nothing was judged.
+    It is judged as of one moment, whoever else is working. save: a folder that does not exist yet,
+    for all violations as JSON lines. Raises InvalidValue, CannotConnect, SchemaMissing,
+    EnvironmentFault (Spark failed): nothing was judged.
     """
     began = time.monotonic()
     with contextlib.ExitStack() as held:
@@ -116,8 +116,8 @@ def audit_files(
 ) -> Audited:
     """Judges files of events by the final state saved beside them, as `check_files` does.
 
-    folder: all executors see it. Raises FileNotFoundError where no final state was saved, else as
-    `audit` does.
+    folder: all executors see it. Raises FileNotFoundError if no final state was saved, and what
+    `audit` raises.
     """
     began = time.monotonic()
     where = _folder(folder)

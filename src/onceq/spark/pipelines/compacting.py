@@ -1,9 +1,9 @@
-"""Compaction: the files of many small runs of an archive become those of one run, a file a day.
+"""Compaction: the files of many small runs of an archive become those of one run, one file a day.
 
 Used by `onceq.spark.pipelines.archiving`, within a run and under its epoch. The rows stay as they
-are: the old files are compared with the manifest, the new ones are read again, and the new take the
-place of the old in one transaction. The old stay for a day, for those who read them. Source: spec
-P4.
+are: the old files are compared with the manifest, the new ones are read again, and the new replace
+the old in one transaction. The old ones stay for a day, for those who are reading them. Source:
+spec P4.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
 __all__ = ["BYTES", "compact", "small_neighbours"]
 
 BYTES: Final = 128 << 20
-"""Runs are put together into one that has at most so many."""
+"""The most bytes of the run that small runs are joined into."""
 
 
 def compact(
     session: SparkSession, root: Path, driver: SparkDriver, epoch: int, *, least: int
 ) -> int:
-    """Puts small runs together, at least so many at a time; returns how many there were.
+    """Joins small runs, at least this many at a time; returns how many there were.
 
-    What dies here has changed nothing but what it had committed. Raises FileMismatch (a file is not
+    If this dies, nothing is changed but what it had committed. Raises FileMismatch (a file is not
     what was archived), EnvironmentFault (what was written is not what was read), Fenced.
     """
     files = driver.perform(ArchiveManifest()).files
@@ -64,9 +64,9 @@ def compact(
 
 
 def small_neighbours(files: Iterable[ArchivedFile], least: int) -> list[list[UUID]]:
-    """Returns which runs are put together: in the order of their records, up to BYTES.
+    """Returns which runs to join: in the order of their records, up to BYTES.
 
-    Fewer than `least` are left for a later run, so that no row is written anew again and again.
+    Fewer than `least` are left for a later run, so that no row is rewritten again and again.
     """
     sizes: dict[UUID, int] = {}
     for one in sorted(files, key=lambda one: one.since):
@@ -86,7 +86,7 @@ def small_neighbours(files: Iterable[ArchivedFile], least: int) -> list[list[UUI
 def _put_together(
     session: SparkSession, root: Path, old: list[ArchivedFile], run: UUID
 ) -> list[ArchivedFile]:
-    """Writes the rows of files anew, and compares what is there then."""
+    """Writes the rows of files anew, and compares the result."""
     rehash(session, root, old, "nothing is put together")
     new: list[ArchivedFile] = []
     for kind in Kind:

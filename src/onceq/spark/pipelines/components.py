@@ -1,8 +1,8 @@
-"""Which clients and elements belong together, so that each part can be judged for itself.
+"""Which clients and elements belong together, so that each part can be judged separately.
 
-Used by `onceq.spark.pipelines.auditing`. Whatever stands in a place has a key: its client, or its
-eid where it has none. Events tell by an eid, or by a rid alone, of which key they are. Where one
-tells of two keys, those are one part; there are few such, so that the driver can put them together.
+Used by `onceq.spark.pipelines.auditing`. Everything in a place has a key: its client, or its
+eid if it has none. Events tell by an eid, or by a rid alone, which key they belong to. If one
+names two keys, these are one part; there are few such, so the driver can join them.
 Source: spec P6.
 """
 
@@ -30,16 +30,16 @@ _WHOLE: Final = {"ignoreNullFields": "false"}
 def keyed(places: DataFrame, *, by_client: bool) -> DataFrame:
     """Returns places, each with its key.
 
-    by_client: there are events of clients, so that all of a client is one part; else each of its
+    by_client: there are events of clients, so all of a client is one part; otherwise each of its
     requests is one.
     """
     return places.withColumn("key", _key_of_place(by_client=by_client))
 
 
 def eids_of(own: DataFrame) -> DataFrame:
-    """Returns the key of each eid of places with their keys: asked for more than once, so keep it.
+    """Returns the key of each eid of places with their keys: asked more than once, so keep it.
 
-    Of several keys, the first and the last.
+    If there are several keys, the first and the last.
     """
     return _keys(own, "eid")
 
@@ -49,7 +49,7 @@ def in_parts(
 ) -> DataFrame:
     """Returns (stage, payload) in partitions of what belongs together, each ordered by stage.
 
-    own: places with their keys; eids: of `eids_of`. nameless: something is said by a rid alone.
+    own: places with their keys; eids: from `eids_of`. nameless: something is said by a rid alone.
     count: of partitions.
     """
     others = said.where(sf.col("stage").isin(EFFECT, OTHER))
@@ -74,7 +74,7 @@ def _told(said: DataFrame) -> DataFrame:
 
 
 def _by_rid(own: DataFrame, nameless: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Returns what is said by a rid alone, with its key; and what such a rid puts together."""
+    """Returns what is said by a rid alone, with its key; and what such a rid joins."""
     nameless = nameless.withColumn("begins", sf.col("kind") == _BEGUN)
     named = _named(own, nameless)
     rids = _keys(named, "rid", "begins")
@@ -95,25 +95,25 @@ def _of(name: str) -> Column:
 
 
 def _with_key(said: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
-    """Returns what is said with the key of whom it is said; where there is none, one of its own."""
+    """Returns what is said with the key of its subject or, if there is none, one of its own."""
     joined = said.join(keys.select("key", *names), [*names], "left")
     return joined.withColumn("key", sf.coalesce("key", _of(names[0])))
 
 
 def _keys(own: DataFrame, *names: str) -> DataFrame:
-    """Returns the key of each eid, or rid; of several, the first and the last."""
+    """Returns the key of each eid or rid; if there are several, the first and the last."""
     return own.groupBy(*names).agg(sf.min("key").alias("key"), sf.max("key").alias("last"))
 
 
 def _named(own: DataFrame, nameless: DataFrame) -> DataFrame:
-    """Returns the places of rids that are named without an eid; datagrams, where one begins so."""
+    """Returns the places of rids named without an eid; datagrams, if one begins like that."""
     wanted = nameless.select("rid", "begins").distinct()
     found = own.select("rid", "role", "key").join(wanted, "rid")
     return found.where("not begins or role = 'datagram'")
 
 
 def _shared(own: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
-    """Returns what one eid, or one rid, puts together."""
+    """Returns what one eid, or one rid, joins."""
     several = keys.where("key <> last").select(sf.col("key").alias("old"), *names)
     return own.join(sf.broadcast(several), [*names]).select("old", "key")
 
@@ -127,7 +127,7 @@ def _redriven(by_eid: DataFrame, eids: DataFrame) -> DataFrame:
 
 
 def _answering(own: DataFrame) -> DataFrame:
-    """Returns the datagrams that name what has failed: each may be its redrive."""
+    """Returns the datagrams that name a failed element: each may be its redrive."""
     failed = own.where("outcome = 'failed' and role <> 'reply'").select(
         sf.col("eid").alias("correlation_id"), sf.col("key").alias("old")
     )
@@ -137,7 +137,7 @@ def _answering(own: DataFrame) -> DataFrame:
 
 
 def roots(links: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Returns for each key that is linked one that all that hang together have in common."""
+    """Returns for each linked key one key that all connected with it have in common."""
     above: dict[str, str] = {}
 
     def root(key: str) -> str:

@@ -1,9 +1,9 @@
-"""Delta Lake tables of what is archived: each row once, whichever process dies; no Java is started.
+"""Delta Lake tables of the archive: each row once, whichever process dies, and without Java.
 
-Public by way of `onceq.spark.pipelines`. The position of the archive is the version of an
-application's transaction, which Delta commits with the rows: who comes again adds what is later,
-and of two at once one fails. Rows are chosen by their number, so that it does not matter which
-files were put together since. Source: spec P4.
+Public through `onceq.spark.pipelines`. The position in the archive is the version of an
+application's transaction, which Delta commits with the rows: the next run adds what is later,
+and if two run at once, one fails. Rows are chosen by their number, so it does not matter which
+files were joined in between. Source: spec P4.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ APPLICATION: Final = "onceq"
 DAY: Final = "day"
 NUMBER: Final = "record_no"
 ROWS_AT_ONCE: Final = 1000
-"""Of a file, read at a time: each may have a body and a reply of megabytes."""
+"""Rows of a file read at a time: each may have a body and a reply of megabytes."""
 SO: Final = "nothing of it is added to a Delta table"
 TYPES: Final = {
     "string": pa.string(),
@@ -42,19 +42,19 @@ TYPES: Final = {
     "binary": pa.binary(),
     "timestamp": pa.timestamp("us", "UTC"),
 }
-"""By Spark's type: Arrow's."""
+"""Arrow's type for each of Spark's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddedToDelta:
-    """What was added. rows: by kind. until: the last record of the archive, as it was then."""
+    """What was added. rows: by kind. until: the last record of the archive at that time."""
 
     rows: dict[str, int]
     until: int
 
 
 def require_delta() -> None:
-    """Raises MissingExtra when deltalake is not installed."""
+    """Raises MissingExtra if deltalake is not installed."""
     if importlib.util.find_spec("deltalake") is None:
         raise MissingExtra("deltalake is not installed: pip install 'onceq[delta]'")
 
@@ -65,12 +65,12 @@ def add_to_delta(
     """Adds what is archived, and not yet there, to Delta tables: `history` and `attempt`.
 
     tables: a directory of this machine, for one repository; each table in it is made with its first
-    row, and has a partition for each day, in UTC. What is added at a time is what one step of the
-    archive has archived. Raises InvalidValue (the directory is an archive's), MissingExtra,
-    IllegalState (there is no archive; a table is another repository's or archive's, or has come
-    further than it), FileMismatch (a file is not what was archived), EnvironmentFault (Delta
-    failed; perhaps as another added at the same time), CannotConnect, SchemaMissing: it may be
-    repeated. What deltalake writes is not synced: after a power cut make the tables anew.
+    row, and has a partition for each day, in UTC. It adds what one step of the
+    archive archived at a time. Raises InvalidValue (the directory is an archive's), MissingExtra,
+    IllegalState (there is no archive; a table is another repository's or archive's, or is
+    ahead of it), FileMismatch (a file is not what was archived), EnvironmentFault (Delta
+    failed, perhaps because another process added at the same time), CannotConnect, SchemaMissing:
+    it may be repeated. What deltalake writes is not synced: after a power cut make the tables anew.
     """
     require_delta()
     there = check_root(tables, "the place of Delta tables")
@@ -91,7 +91,7 @@ def add_to_delta(
 
 
 class _Table:
-    """A Delta table. owner: what it is said to be of, since it was made."""
+    """A Delta table. owner: the repository and archive that it was made for."""
 
     def __init__(self, path: Path, owner: str, kind: Kind) -> None:
         self._delta: Any = importlib.import_module("deltalake")  # an extra
@@ -102,7 +102,7 @@ class _Table:
         self._kind = kind
 
     def follow(self, manifest: Manifest) -> int:
-        """Adds what the files of its kind have of later records, step by step; how many rows."""
+        """Adds what later files of its kind hold, step by step; returns how many rows."""
         files = [one for one in manifest.files if one.kind is self._kind]
         added = 0
         while files:
@@ -116,7 +116,7 @@ class _Table:
         return added
 
     def _opened(self) -> Any:
-        """Returns the table as it is now; a write to it fails when it is not so any more."""
+        """Returns the table as it is now; a write fails if that is no longer its state."""
         table = self._delta.DeltaTable
         try:
             table.create(
@@ -131,7 +131,7 @@ class _Table:
             raise EnvironmentFault(f"{self._path} cannot be opened: {error}") from error
 
     def _position(self, table: Any, archived: int) -> int:
-        """Returns up to which record a table has all. Raises IllegalState."""
+        """Returns up to which record a table has everything. Raises IllegalState."""
         said = table.metadata().description
         if said != self._owner:
             raise IllegalState(f"{self._path} is a table of {said!r}, and not of {self._owner!r}")

@@ -1,8 +1,8 @@
-"""What is to be judged, as two tables: places, and what was said of them, by whomever.
+"""What is to be judged, as two tables: places, and what anyone said of them.
 
-Used by `onceq.spark.pipelines.auditing`. Here they are made of files of events and of a final state
-that lies beside them; `places` makes them of a repository. Lines are parsed by the same decoder as
-everywhere, in Spark's tasks. Source: spec P6.
+Used by `onceq.spark.pipelines.auditing`. Here they are made from files of events and a final state
+beside them; `places` makes them from a repository. The same decoder as everywhere parses the
+lines, in Spark's tasks. Source: spec P6.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 PLACE, EFFECT, OTHER, CLIENT, FAULT, UNUSED = range(6)
-"""In which order the checker takes what is said; a fault is known to all, the rest to nobody."""
+"""The order in which the checker takes events; everyone is told of a fault, nobody of the rest."""
 
 PLACES: Final = (
     "registrant string, thread string, rid string, eid string, role string, state string, "
@@ -97,7 +97,7 @@ _SAYS: Final[dict[type[ev.Event], Callable[[Any], Said]]] = {
     kind: _OTHERS.get(kind, _of_client if issubclass(kind, ev.ClientEvent) else _of_element)
     for kind in ev.KINDS
 }
-"""Of whom, or of what, each kind of event tells."""
+"""Whom, or what, each kind of event is about."""
 
 
 def _effect(effect: ev.Effect) -> Said:
@@ -110,7 +110,7 @@ def of_folder(session: SparkSession, folder: Path) -> DataFrame:
 
 
 def final_of_folder(session: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
-    """Returns the places, as of a repository, and the effects, of a final state in a folder."""
+    """Returns the places, like a repository's, and the effects, of a final state in a folder."""
     places = _read(session, [folder / ev.PLACES_NAME], _places, PLACES)
     places = places.selectExpr(
         "*",

@@ -1,7 +1,7 @@
 """What a report counts: a short row for each end and each abort, and the measures over them.
 
 Used by the report. The rows are written once, beside what becomes the report, and everything is
-counted from that: all of it is of one moment, and PostgreSQL is read once. Source: spec P7, Q14.
+counted from them: all of it is as of one moment, and PostgreSQL is read once. Source: spec P7, Q14.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ END_COLUMNS: Final = (
 ABORT_COLUMNS: Final = ("eid", "ended_at", "server", "host", "pid", "charge", "code")
 BY: Final = ("queue", "server", "registrant")
 ACCURACY: Final = 10_000
-"""Of a percentile: its rank is off by at most the count divided by this, rounded up; by nothing, up
-to half as many values."""
+"""Precision of a percentile: its rank is off by at most the count divided by this, rounded up, and
+by nothing for up to half as many values."""
 _RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TEXT_CHARACTERS: Final = 200
 _ROLES: Final = ("request", "datagram")
-"""Whoever takes a held element out of an error queue ends no request: that had failed before."""
+"""Taking a held element out of an error queue ends no request: that had failed before."""
 _PROCESS: Final = ("server", "host", "pid", "name")
 _TIMES: Final = {
     "waiting": ("enqueued_at", "started_at"),
@@ -68,7 +68,7 @@ _TIMES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """What ended from `since` on, and before `until`; None: without a bound."""
+    """What ended from `since` on, and before `until`; None: unbounded."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -85,20 +85,20 @@ class Span:
             )
 
     def of(self, rows: DataFrame, column: str) -> DataFrame:
-        """Returns the rows whose moment lies in it."""
+        """Returns the rows whose time is within it."""
         kept = self.before(rows, column)
         return kept if self.since is None else kept.where(sf.col(column) >= sf.lit(self.since))
 
     def before(self, rows: DataFrame, column: str) -> DataFrame:
-        """Returns the rows whose moment lies before its end."""
+        """Returns the rows whose time is before its end."""
         return rows if self.until is None else rows.where(sf.col(column) < sf.lit(self.until))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """Rows of ends, and of aborts with whose they were; `at` is when, of both.
+    """Rows of ends, and of aborts with their owners; `at` is the time of both.
 
-    processes: host and pid of servers, of those that had an abort or that serve now; the name of
+    processes: host and pid of servers that had an abort or that serve now; the name of
     Spark servers.
     """
 
@@ -117,7 +117,7 @@ class Records:
 
 
 def gather(records: Records, folder: Path, span: Span) -> Facts:
-    """Reads all that has ended, once, and writes what is counted of it into a folder."""
+    """Reads everything that has ended, once, and writes what is counted of it into a folder."""
     history, attempts = records.history, records.attempts
     earlier = _kept(span.before(attempts.select(*ABORT_COLUMNS), "ended_at"), folder / "attempts")
     touched = earlier.select("eid").distinct().withColumn("is_touched", sf.lit(1))
@@ -136,7 +136,7 @@ def gather(records: Records, folder: Path, span: Span) -> Facts:
 
 
 def _ends(rows: DataFrame) -> DataFrame:
-    """Returns what is counted of ends. eid: only where there was an abort, to be found by it."""
+    """Returns what is counted of ends. eid: only if there was an abort, which is found by it."""
     is_touched = sf.expr("aborts > 0 or is_touched is not null")
     is_well = sf.col("outcome").isin(RequestOutcome.DONE.value, RequestOutcome.DEQUEUED.value)
     times = (_milliseconds(begin, end).alias(f"{name}_ms") for name, (begin, end) in _TIMES.items())
@@ -156,7 +156,7 @@ def _ends(rows: DataFrame) -> DataFrame:
 
 
 def _milliseconds(begin: str, end: str) -> Column:
-    """Returns a span; a clock that was set back makes none of less than 0."""
+    """Returns a length of time; if a clock was set back, it is not less than 0."""
     span = (sf.unix_micros(end) - sf.unix_micros(begin)) / 1000
     return sf.when(span.isNotNull(), sf.greatest(sf.lit(0.0), span))
 
@@ -179,7 +179,7 @@ def _kept(rows: DataFrame, folder: Path) -> DataFrame:
 
 
 def spread(rows: DataFrame) -> DataFrame:
-    """Returns each row for each of its groups, and that for its hour and for its day.
+    """Returns each row once for each of its groups, both for its hour and for its day.
 
     Adds span ("hour", "day"), starts_at, by ("all" and those of BY) and name.
     """
@@ -191,7 +191,7 @@ def spread(rows: DataFrame) -> DataFrame:
 
 
 def grouped(rows: DataFrame, *, everything: bool = False) -> DataFrame:
-    """Returns each row for each of its groups: adds by and name. everything: "all" is one, too."""
+    """Returns each row once for each group: adds by and name. everything: "all" is one, too."""
     groups = [sf.struct(sf.lit(one).alias("by"), sf.col(one).alias("name")) for one in BY]
     whole = sf.struct(sf.lit("all").alias("by"), sf.lit(None).cast("string").alias("name"))
     return rows.select("*", sf.inline(sf.array(*([whole] if everything else []), *groups)))

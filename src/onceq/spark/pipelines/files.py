@@ -1,7 +1,7 @@
-"""The files of an archive: written by a run, read again, and found by the manifest alone.
+"""The files of an archive: written by a run, read again, and found only by the manifest.
 
-Used by `onceq.spark.pipelines`. A file is no part of the archive before it is in the manifest: what
-a run has left that died before is swept. The root is a directory that the driver and all executors
+Used by `onceq.spark.pipelines`. A file belongs to the archive once it is in the manifest; files of
+a run that died before that are swept. The root is a directory that the driver and all executors
 see under the same path. Source: spec P4.
 """
 
@@ -45,7 +45,7 @@ __all__ = [
 
 OF_KIND: Final[dict[Kind, Relation]] = {Kind.HISTORY: HISTORY, Kind.ATTEMPT: ATTEMPTS}
 _SORTED: Final = {Kind.HISTORY: ("rid", "registrant"), Kind.ATTEMPT: ("eid",)}
-"""Within a file, so that a look-up of one reads a small part of it."""
+"""The order within a file, so that looking up one row reads a small part of it."""
 _PARQUET: Final[Any] = importlib.import_module("pyarrow.parquet")  # without types
 _HASHED: Final = "path string, bytes bigint, sha256 string"
 RUN: Final = "run="
@@ -54,10 +54,10 @@ _PATTERN: Final = re.compile(r"[][{}*?\\]")
 
 
 def check_root(root: str | Path, use: str = "the archive") -> Path:
-    """Returns the root, which exists then, and lasts. Raises InvalidValue, when it is no directory.
+    """Returns the root, which then exists durably. Raises InvalidValue if it is not a directory.
 
-    use: what it is for. As Spark reads paths, some characters are patterns: a root that has them is
-    refused.
+    use: what it is for. When Spark reads paths, some characters are patterns: a root that has them
+    is refused.
     """
     if _SCHEME.match(str(root)):
         raise InvalidValue(f"{root}: {use} is a directory that all of Spark's machines see")
@@ -75,9 +75,9 @@ def check_root(root: str | Path, use: str = "the archive") -> Path:
 
 
 def write_files(rows: DataFrame, root: Path, kind: Kind, run: UUID) -> list[ArchivedFile]:
-    """Writes rows below the root by the day of their end, reads them again, and says what is there.
+    """Writes rows below the root by the day of their end, reads them again, describes the files.
 
-    Raises EnvironmentFault, when what is read is not what PostgreSQL sent.
+    Raises EnvironmentFault if what is read is not what PostgreSQL sent.
     """
     folder = _folder(root, kind, run)
     dated = rows.withColumn("day", sf.to_date(ENDED[kind]))
@@ -92,7 +92,7 @@ def write_files(rows: DataFrame, root: Path, kind: Kind, run: UUID) -> list[Arch
 
 
 def _read_again(session: SparkSession, folder: Path, kind: Kind) -> list[Any]:
-    """Returns a row a file of what is in it."""
+    """Returns one row for each file, with its contents summed up."""
     relation = OF_KIND[kind]
     wrong = sf.expr(f"not ({DIGEST} <=> {digest_in_spark(relation)})")
     ended = sf.unix_micros(ENDED[kind])
@@ -131,9 +131,9 @@ def _described(row: Any, kind: Kind, root: Path, hashed: dict[str, Any]) -> Arch
 
 
 def rehash(session: SparkSession, root: Path, files: Sequence[ArchivedFile], so: str) -> None:
-    """Reads files again. Raises FileMismatch, when one is not what the manifest says.
+    """Reads files again. Raises FileMismatch if one is not what the manifest says.
 
-    so: what follows of that.
+    so: what follows from that, for the error.
     """
     wanted = {one.path: one for one in files}
     for row in _hash(session, root, sorted(wanted)):
@@ -141,7 +141,7 @@ def rehash(session: SparkSession, root: Path, files: Sequence[ArchivedFile], so:
 
 
 def _hash(session: SparkSession, root: Path, paths: Sequence[str]) -> list[Any]:
-    """Returns path, size and digest of files, each of them durable then; on the executors."""
+    """Returns path, size and digest of files, each then durable; on the executors."""
     if not paths:
         return []
     place = str(root)
@@ -159,7 +159,7 @@ def _hash(session: SparkSession, root: Path, paths: Sequence[str]) -> list[Any]:
 
 
 def check_file(path: Path, file: ArchivedFile, so: str) -> None:
-    """Raises FileMismatch, when a file here is not what the manifest says. so: what follows."""
+    """Raises FileMismatch if a file here is not what the manifest says. so: what follows."""
     try:
         with path.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -170,9 +170,9 @@ def check_file(path: Path, file: ArchivedFile, so: str) -> None:
 
 
 def check_shape(root: Path, file: ArchivedFile) -> None:
-    """Raises FileMismatch, when a file has not the bytes and the rows that the manifest says.
+    """Raises FileMismatch unless a file has the bytes and the rows that the manifest says.
 
-    It reads the end of the file alone: `rehash` and `check_file` read all of it.
+    It reads only the end of the file: `rehash` and `check_file` read all of it.
     """
     path = root / file.path
     try:
@@ -192,9 +192,9 @@ def check_shape(root: Path, file: ArchivedFile) -> None:
 def read_files(
     session: SparkSession, root: Path, kind: Kind, files: Iterable[ArchivedFile]
 ) -> DataFrame:
-    """Returns what is in files of a kind, by the columns of its relation.
+    """Returns the contents of files of a kind, in the columns of its relation.
 
-    Raises FileMismatch, when one is not there, or has not the bytes and rows that it had.
+    Raises FileMismatch if one does not exist, or does not have the bytes and rows that it had.
     """
     schema = OF_KIND[kind].schema
     wanted = [one for one in files if one.kind is kind]
@@ -209,7 +209,7 @@ def read_files(
 
 
 def sweep(root: Path, dead: Iterable[UUID]) -> int:
-    """Removes the folders of runs that died; how many there were."""
+    """Removes the folders of runs that died; returns how many there were."""
     folders = [_folder(root, kind, run) for run in dead for kind in Kind]
     left = [folder for folder in folders if folder.exists()]
     for folder in left:
@@ -222,5 +222,5 @@ def _folder(root: Path, kind: Kind, run: UUID) -> Path:
 
 
 def spoken(path: Path) -> str:
-    """Returns a path as Spark takes it, whatever its default file system is."""
+    """Returns a path in a form that Spark takes, whatever its default file system is."""
     return f"file:{path}"

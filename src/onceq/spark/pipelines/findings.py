@@ -1,6 +1,6 @@
 """What a report's page shows: some hundred rows, however long the history is.
 
-Used by the report. Everything is counted by Spark; what comes to the driver is bounded by the
+Used by the report. Spark counts everything; what comes to the driver is bounded by the
 numbers below, and what is left out is summed. Source: spec P7.
 """
 
@@ -29,11 +29,11 @@ __all__ = ["BUCKETS_MAX", "DAYS", "TOP", "Findings", "Row", "choose_buckets", "f
 
 Row = dict[str, Any]
 BUCKETS_MAX: Final = 400
-"""Of the axis of time: its unit is the finest of WIDTHS that needs no more."""
+"""Most buckets on the axis of time: its unit is the finest of WIDTHS that needs no more."""
 TOP: Final = 10
-"""Of queues, of servers, of clients, of codes: the first so many; the others are summed."""
+"""How many queues, servers, clients and codes are shown; the others are summed."""
 DAYS: Final = 31
-"""The last so many days are a table of the page."""
+"""How many of the last days are a table of the page."""
 CHARGES: Final = ("charge", "reject", "environment", "suspect")
 WIDTHS: Final = tuple(
     dt.timedelta(**one)
@@ -53,7 +53,7 @@ WIDTHS: Final = tuple(
     )
 )
 MONDAY: Final = dt.datetime(1970, 1, 5, tzinfo=dt.UTC)
-"""Buckets begin so many widths from here."""
+"""Buckets begin a whole number of widths from here."""
 _CODE_CHARACTERS: Final = 200
 _REST: Final = TOP + 1
 
@@ -62,13 +62,14 @@ _REST: Final = TOP + 1
 class Findings:
     """What the page shows. made_at: when it was counted.
 
-    ends: the first and the last moment. buckets: between them; None when nothing has ended, and
-    then all is empty.
-    overall: the measures of all. series: those of each bucket, by its number. aborted: by bucket
-    and charge, how many. busiest: by queue, server, registrant the first TOP, and, where there are
-    more, a row of the others whose `others` says how many they are. failures: by outcome and code,
-    of what did not end well; aborts: by charge and code. incidents: what the report was told of;
-    in_flight: the measures of what was under way during each, by its number, 0 for none.
+    ends: the first and the last time. buckets: between them; None if nothing has ended, and
+    then everything is empty.
+    overall: the measures of everything. series: those of each bucket, by its number. aborted: how
+    many, by bucket and charge. busiest: by queue, server and registrant, the first TOP and, if
+    there are more, a row of the others whose `others` says how many they are. failures: what did
+    not end well, by outcome and code; aborts: by charge and code. incidents: those that the report
+    was told of; in_flight: the measures of what was under way during each, by its number, 0 for
+    none.
     """
 
     made_at: dt.datetime
@@ -86,7 +87,7 @@ class Findings:
 
 
 def find(facts: Facts, days: DataFrame, incidents: Sequence[Incident] = ()) -> Findings:
-    """Counts what the page shows. days: the rows of the table of ends that are of a day and all."""
+    """Counts what the page shows. days: the rows of the table of ends for days and everything."""
     made_at, ends = _moments(facts)
     if ends is None:
         return Findings(made_at=made_at, incidents=incidents)
@@ -122,12 +123,12 @@ def _in_flight(facts: Facts, incidents: Sequence[Incident]) -> dict[int, Row]:
 
 
 def _rows(frame: DataFrame, most: int) -> list[Row]:
-    """Returns rows, and never more than so many."""
+    """Returns rows, and never more than `most`."""
     return [row.asDict() for row in frame.limit(most).collect()]
 
 
 def _moments(facts: Facts) -> tuple[dt.datetime, tuple[dt.datetime, dt.datetime] | None]:
-    """Returns when it is, and the first and the last moment of all ends and aborts."""
+    """Returns the present time, and the first and the last time of all ends and aborts."""
     moments = facts.ends.select("at").union(facts.aborts.select("at"))
     micros, now = sf.unix_micros("at"), sf.unix_micros(sf.current_timestamp())
     bounds = moments.agg(sf.min(micros).alias("first"), sf.max(micros).alias("last"))
@@ -141,9 +142,9 @@ def _moment(micros: int) -> dt.datetime:
 
 
 def choose_buckets(ends: tuple[dt.datetime, dt.datetime]) -> Buckets:
-    """Returns the axis of time from the first to the last moment: at most BUCKETS_MAX buckets.
+    """Returns the axis of time from the first to the last time: at most BUCKETS_MAX buckets.
 
-    Where 52 weeks are too fine, they are as many times 52 weeks as it needs.
+    If 52 weeks are too fine, each bucket is a multiple of 52 weeks.
     """
     first, last = (moment - MONDAY for moment in ends)
     widest = WIDTHS[-1] * (1 + (last - first) // WIDTHS[-1] // (BUCKETS_MAX - 1))

@@ -1,7 +1,7 @@
-"""Incidents: what befell a system from outside, and what its requests had of it.
+"""Incidents: what happened to a system from outside, and how that affected its requests.
 
-Public by way of `onceq.spark.pipelines`. Given to a report and to the page of an audit, as nothing
-in a repository tells of a kill -9. Source: spec P7, Q14.
+Public through `onceq.spark.pipelines`. Given to a report and to the page of an audit, because
+nothing in a repository tells of a kill -9. Source: spec P7, Q14.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["INCIDENTS_MAX", "Incident", "checked", "in_flight", "marks", "told"]
 
 INCIDENTS_MAX: Final = 200
 _NONE: Final = 0
-"""The number of what was in flight during no incident; they are numbered from 1."""
+"""The number for what was in flight during no incident; incidents are numbered from 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that befell: a kill, a crash, a cut. what: for people. at: with a time zone.
+    """Something from outside: a kill, a crash, a cut. what: for people. at: with a time zone.
 
-    over_at: when the work went on; None: it is not known, or it did not.
+    over_at: when the work went on; None: not known, or it did not.
     """
 
     what: str
@@ -40,7 +40,7 @@ class Incident:
 
 
 def checked(incidents: Sequence[Incident]) -> list[Incident]:
-    """Returns incidents by time. InvalidValue: more than INCIDENTS_MAX, or a time that is none."""
+    """Returns incidents by time. InvalidValue: more than INCIDENTS_MAX, or an invalid time."""
     if len(incidents) > INCIDENTS_MAX:
         raise InvalidValue(
             f"there are {len(incidents)} incidents: at most {INCIDENTS_MAX} are shown"
@@ -54,7 +54,7 @@ def checked(incidents: Sequence[Incident]) -> list[Incident]:
 
 
 def marks(incidents: Sequence[Incident]) -> list[Mark]:
-    """Returns what stands in figures for incidents: their numbers."""
+    """Returns the marks of incidents in figures: their numbers."""
     return [
         Mark(label=str(number), at=one.at, until=one.over_at)
         for number, one in enumerate(incidents, 1)
@@ -64,7 +64,7 @@ def marks(incidents: Sequence[Incident]) -> list[Mark]:
 def in_flight(ends: DataFrame, incidents: Sequence[Incident]) -> DataFrame:
     """Returns ends, once for each incident during which they were under way, by its number.
 
-    Those that were under way during none have the number 0. ends: with `at` and `total_ms`.
+    Those under way during no incident have the number 0. ends: with `at` and `total_ms`.
     """
     spark: Any = ends.sparkSession  # its types are partial
     rows = [

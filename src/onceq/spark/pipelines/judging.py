@@ -1,7 +1,7 @@
-"""The judgement of parts: each of them by the one checker, in a task of its own.
+"""The judgement of parts: the one checker judges each of them, in a task of its own.
 
 Used by `onceq.spark.pipelines.auditing`. A part holds all that is said of the clients and elements
-in it; what is known of the whole is given to each (`Facts`). Source: spec P6.
+in it; each is given what is known of the whole (`Facts`). Source: spec P6.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _judge(stated: FinalState, facts: Facts, batches: Iterator[Any]) -> Iterator
 
 
 def _runs(batches: Iterator[Any]) -> Iterator[tuple[int, bytes]]:
-    """Yields what follows each other of one stage, as lines."""
+    """Yields consecutive rows of one stage together, as lines."""
     for batch in batches:
         stages, payloads = batch.column("stage").to_pylist(), batch.column("payload").to_pylist()
         for stage, rows in itertools.groupby(zip(stages, payloads, strict=True), itemgetter(0)):

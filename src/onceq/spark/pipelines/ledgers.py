@@ -1,4 +1,4 @@
-"""Clients' ledgers as a table: from columns that name rids, or from what ledgers keep.
+"""Clients' ledgers as a table: from columns that name rids, or from what ledgers store.
 
 Used by `onceq.spark.pipelines.recovering`. Source: BN09 figure 4.6; spec C4, P8.
 """
@@ -26,12 +26,12 @@ __all__ = ["CLIENT", "ENTRY", "entries_of"]
 CLIENT: Final = ("registrant", "thread")
 ENTRY: Final = ("last_request", "last_enqueued", "last_dequeued")
 KEPT: Final = ("owner", "entry", "digest")
-"""What a table `onceq_ledger` has."""
+"""The columns of a table `onceq_ledger`."""
 _SCHEMA: Final = f"{', '.join(f'{name} string' for name in (*CLIENT, *ENTRY))}, is_torn boolean"
 
 
 def entries_of(session: SparkSession, ledgers: DataFrame | None, repository_id: str) -> DataFrame:
-    """Returns a row for each ledger. is_torn: what it keeps is not what was written.
+    """Returns a row for each ledger. is_torn: what it holds is not what was written.
 
     Raises InvalidValue: there are other columns. A ledger of another repository fails the query.
     """
@@ -59,7 +59,7 @@ def entries_of(session: SparkSession, ledgers: DataFrame | None, repository_id: 
 
 
 def _decoding(repository_id: str) -> Callable[[Iterator[RecordBatch]], Iterator[RecordBatch]]:
-    """Returns what decodes ledgers, on executors."""
+    """Returns a function that decodes ledgers, on executors."""
 
     def decoded(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:

@@ -1,8 +1,8 @@
 """What a repository says of itself, as the tables that are judged: its places, and what was said.
 
 Used by `onceq.spark.pipelines.auditing`. Everything is read as of one moment: the tables on one
-snapshot, and of the archive the files that were in the manifest then. Aborts and redrives are told
-as events, a table of the user's as the ledger of effects. Never writes. Source: spec P6.
+snapshot, and the archive's files that were in the manifest then. Aborts and redrives become
+events, and a table of the user's becomes the ledger of effects. Never writes. Source: spec P6.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ case when role = 'reply' then 'replied' when role = 'failed' then 'held'
 """
 _JUDGED: Final = [one.split()[0] for one in PLACES.split(", ")]
 _BESIDES: Final = ["day", "ended_s", "send_no", "record_no", "is_archived"]
-"""What is counted, or asked by `tags`: day, as text, and second of its end."""
+"""What is counted, or asked by `tags`: the day (as text) and the second of its end."""
 _SAID: Final = [one.split()[0] for one in SAID.split(", ")]
 _CHARGED: Final = ("charge", "reject")
 _VOLATILE: Final = "select distinct name from {schema}.queue where not durable"
@@ -52,7 +52,7 @@ _MANY: Final = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A repository as of one moment: of a snapshot that the caller holds, and of this manifest.
+    """A repository as of one moment: with a snapshot that the caller holds, and this manifest.
 
     volatile: the names of queues that are, or were, not durable.
     """
@@ -65,14 +65,14 @@ class Repository:
 
     @staticmethod
     def volatile_queues(driver: SparkDriver) -> frozenset[str]:
-        """Returns the names of queues that are not durable, or were not."""
+        """Returns the names of queues that are, or were, not durable."""
         found = driver.rows(_VOLATILE, [], _MANY)
         return frozenset(name for rows in found for (name,) in rows)
 
     # --- places -------------------------------------------------------------------------------
 
     def places(self) -> DataFrame:
-        """Returns every place, each row of it once; besides what is judged, what is counted."""
+        """Returns every place, each row once; with what is judged, and what is counted."""
         tables = self._table("history", _HISTORY, since=self.manifest.archived)
         files = self._files(Kind.HISTORY).select(*_HISTORY)
         ended = files.withColumn("is_archived", sf.expr("true")).unionByName(
@@ -116,7 +116,7 @@ class Repository:
         )
 
     def redrives(self, places: DataFrame) -> DataFrame:
-        """Returns the redrives of what owed a reply."""
+        """Returns the redrives of elements that owed a reply."""
         redrives = self._table("redrives", ["old_eid", "new_eid", "new_rid"])
         old = places.where("state = 'finished'").select(sf.col("eid").alias("old_eid"), "rid")
         return _said(
@@ -132,8 +132,8 @@ class Repository:
     def effects(self, driver: SparkDriver, table: str) -> DataFrame:
         """Returns the ledger of effects: a table with an eid. Raises InvalidValue.
 
-        What it has of rid, key and xid is read as well; without a key, each row is an effect of
-        its own.
+        Its columns rid, key and xid are read too, if it has them; without a key, each row is an
+        effect of its own.
         """
         quoted, columns = driver.find_table(table)
         if "eid" not in columns:

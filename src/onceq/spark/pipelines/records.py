@@ -1,6 +1,6 @@
-"""All that has ended, as a table: what the archive's files hold, and what PostgreSQL holds besides.
+"""All that has ended, as a table: what the archive's files hold, and what else PostgreSQL holds.
 
-Public by way of `onceq.spark.pipelines`. A row is in files or behind the archive's position, never
+Public through `onceq.spark.pipelines`. A row is in files or after the archive's position, never
 both. Never writes. Source: spec P3, P5.
 """
 
@@ -41,11 +41,11 @@ def records(
     repository: str = "onceq",
     columns: Sequence[str] | None = None,
 ) -> Generator[DataFrame]:
-    """Yields all records of a kind, archived or not, for as long as the block runs.
+    """Yields all records of a kind, archived or not, while the block runs.
 
     columns: those that are read; None: all, bodies and replies too.
-    Each once: `records(...).join(rids, "rid")` looks millions of requests up. What an archive that
-    runs meanwhile archives and trims at once is missed: keep what is younger than a query lasts.
+    Each once: `records(...).join(rids, "rid")` looks up millions of requests. It misses what an
+    archive running at the same time archives and trims: keep rows for longer than a query lasts.
     Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises InvalidValue, CannotConnect,
     SchemaMissing, FileMismatch (a file of the archive is missing, or not what was archived).
     """
@@ -64,9 +64,9 @@ def records(
 def archived_files(
     kind: Kind = Kind.HISTORY, url: str | None = None, *, repository: str = "onceq"
 ) -> list[str]:
-    """Returns the files that hold what is archived of a kind, as Spark takes them: read no others.
+    """Returns the files with all that is archived of a kind, in Spark's form: read no others.
 
-    For who reads the archive by itself; what is not archived yet is not in them. Raises
+    For those who read the archive by themselves; what is not archived yet is not in them. Raises
     IllegalState (there is no archive), CannotConnect, SchemaMissing.
     """
     with (

@@ -1,10 +1,10 @@
 """Bulk recovery: where the last request of each client stands, and which requests are stuck.
 
-Public by way of `onceq.spark.pipelines`. The clients' own ledgers are joined with what the
-repository has: registrations, queues, and history, archived or not. What follows from it is decided
-by the function that a clerk's `recover` asks (`onceq.model.recovery.decide`), so both say the same.
-Queues are read before history: what leaves the one is then found in the other. Never writes; to be
-acted upon by the clients themselves. Source: spec P8, C3.
+Public through `onceq.spark.pipelines`. The clients' own ledgers are joined with what the
+repository has: registrations, queues, and history, archived or not. The conclusion is drawn
+by the function that a clerk's `recover` uses (`onceq.model.recovery.decide`), so both say the same.
+Queues are read before history: what leaves one is then found in the other. Never writes: the
+clients themselves act upon it. Source: spec P8, C3.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _STUCK: Final = {
     "executing for long": "is_claimed and since <= {late}",
     "waiting for long": "role in ('request', 'datagram') and since <= {late}",
 }
-"""Why an element is stuck: the first that fits. since: it was enqueued, or may be run."""
+"""Why an element is stuck: the first that fits. since: it was enqueued, or became due."""
 CLIENTS: Final = (
     "registrant string, thread string, state string, rid string, next_step string,"
     " rests_on string, was string, outstanding bigint, r_rid string, ckpt binary,"
@@ -80,10 +80,10 @@ _ARROW: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """A row for each client, with its state (A to E) and what it is to do; and what is stuck.
+    """A row for each client, with its state (A to E) and what it should do; and what is stuck.
 
-    Two DataFrames, to be used in the block of `recovery`. outstanding: how many requests of the
-    client are not acknowledged. state A with no rid: there never was a request.
+    Two DataFrames, for use in the block of `recovery`. outstanding: how many requests of the
+    client are not acknowledged. State A without a rid: there never was a request.
     """
 
     clients: DataFrame
@@ -102,10 +102,10 @@ def recovery(
     """Yields where the last request of each client stands, and what is stuck, while the block runs.
 
     ledgers: a row for each client that keeps one: registrant, thread (may be missing),
-    last_request, last_enqueued, last_dequeued, which are rids; or owner, entry and digest, as the
-    tables `onceq_ledger` have them. They must not be newer than this call. Of a client without a
-    ledger the registration alone tells. stuck_after_s: since when a request, or a reply that nobody
-    collects, counts as stuck. Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises
+    last_request, last_enqueued, last_dequeued, which are rids; or owner, entry and digest, as in
+    the tables `onceq_ledger`. They must not be newer than this call. For a client without a
+    ledger only the registration tells. stuck_after_s: how long until a request, or a reply that
+    nobody collects, counts as stuck. Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises
     InvalidValue (other columns, two ledgers of a client), CannotConnect, SchemaMissing.
     """
     check_range("stuck_after_s", stuck_after_s, 0, STUCK_AFTER_S_MAX)
@@ -184,14 +184,14 @@ def _places(entries: DataFrame, seen: _Seen) -> DataFrame:
 
 
 def _judged(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
-    """Yields what is concluded of each client; on executors."""
+    """Yields the conclusion about each client; on executors."""
     for batch in batches:
         rows: list[dict[str, Any]] = batch.to_pylist()
         yield pa.RecordBatch.from_pylist([conclude(row) for row in rows], schema=_ARROW)
 
 
 def conclude(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the conclusion for one client, of all that was seen of it."""
+    """Returns the conclusion about one client, from all that was seen of it."""
     tags = Tags(
         was=row["was"] or "new", s_rid=row["s_rid"], s_state=row["s_state"], r_rid=row["r_rid"]
     )
@@ -230,7 +230,7 @@ def _verdict(row: Mapping[str, Any], tags: Tags) -> Verdict:
 def _place(found: set[str], rid: str, tags: Tags) -> Place:
     """Returns where a rid was when the queues were read; history was read later.
 
-    What the registration names, and no queue has, is finished, also without history.
+    A rid that the registration names, and no queue has, is finished, even without history.
     """
     if "queued" in found:
         return Place.REQUEST

@@ -1,9 +1,9 @@
-"""What is made anew as a whole: written aside, and then put where the former one was.
+"""A folder that is always replaced as a whole: written aside, then put in the old one's place.
 
 Used by pipelines whose result is a folder. `latest` below its root is a link to the folder of the
-run that ended last. The link is replaced by one rename, so that whoever follows it finds the former
-result or the new one, both whole. What a run has left that died, the next one removes. Source: spec
-P7.
+run that ended last. The link is replaced by one rename, so whoever follows it finds the former
+result or the new one, both complete. The next run removes what a run that died has left. Source:
+spec P7.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _OURS: Final = re.compile(r"run-[0-9a-f]{32}")
 
 @contextlib.contextmanager
 def replacing(root: Path) -> Generator[Path]:
-    """Yields a new folder below the root, which becomes `latest` when the block ends well.
+    """Yields a new folder below the root, which becomes `latest` if the block succeeds.
 
-    Raises IllegalState, when another run writes there; InvalidValue, when `latest` is not ours.
+    Raises IllegalState if another run writes there; InvalidValue if `latest` is not ours.
     """
     with _locked(root):
         _sweep(root)
@@ -70,7 +70,7 @@ def _lock(fd: int, root: Path) -> None:
 
 
 def _sweep(root: Path) -> None:
-    """Removes the folders of runs, but for the one that is the latest."""
+    """Removes the folders of runs, except the latest one."""
     latest = _latest(root / LATEST)
     for one in root.iterdir():
         if _OURS.fullmatch(one.name) and one.name != latest and one.is_dir():
@@ -87,7 +87,7 @@ def _latest(link: Path) -> str | None:
 
 
 def _settle(folder: Path) -> None:
-    """Makes all that is in a folder last."""
+    """Makes everything in a folder durable."""
     for above, _, names in os.walk(folder):
         for name in names:
             with (Path(above) / name).open("rb") as file:

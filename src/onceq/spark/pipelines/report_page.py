@@ -93,7 +93,7 @@ def _minute(moment: dt.datetime) -> str:
 
 
 def duration(milliseconds: float | None) -> str | None:
-    """Returns a span of time as a person says it, in the largest unit that it has one of."""
+    """Returns a length of time as a person says it, in the largest unit that fits into it."""
     if milliseconds is None:
         return None
     size, unit = next((one for one in _UNITS if milliseconds >= one[0]), _UNITS[-1])
@@ -139,7 +139,7 @@ def _overview(found: Findings, buckets: Buckets) -> Html:
 
 
 def _incidents(found: Findings, _: Buckets) -> Html:
-    """Returns what befell, and how long that took which was under way meanwhile."""
+    """Returns the incidents, and how long the requests under way at the time took."""
     if not found.incidents:
         return Html("")
     columns = [Column("no."), Column("at", right=True), Column("what", roomy=True)]
@@ -165,7 +165,7 @@ def _held(found: Findings, number: int) -> tuple[object, ...]:
 
 
 def _of(found: Findings, buckets: Buckets, name: str) -> list[float | None]:
-    """Returns a measure of each bucket."""
+    """Returns a measure for each bucket."""
     return [found.series.get(number, {}).get(name) for number in range(buckets.count)]
 
 

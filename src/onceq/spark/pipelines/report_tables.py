@@ -1,6 +1,7 @@
-"""The tables of a report: what each column holds, in which unit, and what may be in it.
+"""The tables of a report: what each column holds, in which unit, and its possible values.
 
-Pure: read by who writes them, by the page that explains them, and by the tests. Source: spec P7.
+Pure: read by the code that writes them, by the page that explains them, and by the tests. Source:
+spec P7.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ MEASURES: Final = {
         }.items()
     },
 }
-"""By name: unit and meaning, in the order of the columns."""
+"""Unit and meaning by name, in the order of the columns."""
 ENDS: Final = {**GROUPS, **MEASURES}
 ABORTS: Final = {
     **GROUPS,
@@ -57,4 +58,4 @@ TABLES: Final = {
     "ends": ("what ended, in each hour and on each day", ENDS),
     "aborts": ("executions that were aborted, in each hour and on each day", ABORTS),
 }
-"""By the name of the folder: what it holds, and its columns."""
+"""What each table holds, and its columns, by the name of its folder."""

@@ -1,8 +1,8 @@
 """The report: load, waiting and service times, aborts, failures and recoveries, as tables and page.
 
-Public by way of `onceq.spark.pipelines`. Everything is counted by Spark, over what is live and what
-is archived; what comes to the driver is bounded (`findings`). A run writes aside, and its result
-takes the place of the former one by a rename: a run that dies leaves the former result whole.
+Public through `onceq.spark.pipelines`. Spark counts everything, live and archived; what comes to
+the driver is bounded (`findings`). A run writes aside, and its result replaces the former
+one by a rename: a run that dies leaves the former result whole.
 Source: spec P7, Q14.
 """
 
@@ -59,7 +59,7 @@ _ABORTS: Final = (*GROUPS, "charge", "code")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reported:
-    """What a report came to. page: the file to open. tables: their folders, by name.
+    """The result of a report. page: the file to open. tables: their folders, by name.
 
     ended, aborts: how many of each it counts.
     """
@@ -83,9 +83,10 @@ def report(
 
     out: a directory that the driver and the executors see. Its `latest` leads to the result, a page
     `report.html` and the tables `ends` and `aborts` in Parquet; the former result is removed once
-    the new one has taken its place. incidents: what befell, shown on the axis of time with what it
-    meant. Raises InvalidValue, IllegalState (another run writes there), EnvironmentFault (Spark
-    failed), MissingExtra (matplotlib), CannotConnect, SchemaMissing: the former result is there.
+    the new one has replaced it. incidents: what happened, shown on the axis of time with its
+    effects. Raises InvalidValue, IllegalState (another run writes there), EnvironmentFault (Spark
+    failed), MissingExtra (matplotlib), CannotConnect, SchemaMissing: the former result is still
+    there.
     """
     befell = checked(incidents)
     require_figures()
@@ -125,7 +126,7 @@ def _read(session: SparkSession, url: str | None, repository: str) -> Generator[
 
 
 def _write_tables(facts: Facts, folder: Path) -> DataFrame:
-    """Writes the tables; the rows of days, of everything."""
+    """Writes the tables; returns the rows for days, of everything."""
     ends = measured(spread(facts.ends), *GROUPS)
     aborts = spread(facts.aborts).groupBy(*_ABORTS).agg(sf.count("*").alias("aborts"))
     for name, table in (("ends", ends), ("aborts", aborts)):

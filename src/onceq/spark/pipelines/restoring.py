@@ -1,8 +1,8 @@
 """Restoring: what was archived and trimmed goes back into PostgreSQL as it was, for some days.
 
-Public by way of `onceq.spark.pipelines`. Needs no Spark session: a file at a time is read here, and
-put back in one transaction, which also compares each row. It is a run of the archive: it fences the
-one before, and the next one fences it. Source: spec P4, C10.
+Public through `onceq.spark.pipelines`. Needs no Spark session: files are read here one at a time,
+and each is put back in one transaction, which also compares each row. It is a run of the archive:
+it fences the previous one, and the next one fences it. Source: spec P4, C10.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ __all__ = ["Restored", "restore"]
 
 SO: Final = "nothing of it is restored"
 ROWS_AT_ONCE: Final = 250
-"""Read of a file at a time: each may have a body and a reply of megabytes."""
+"""Rows of a file read at a time: each may have a body and a reply of megabytes."""
 SHAPE: Final = "select {columns} from {source}"
 WRONG: Final = """
 select count(*) from pg_temp.restoring s where 1 <> (
     select count(*) from {source} where {alias}.eid = s.eid::uuid and {digest} = s.digest
 )
 """
-"""How many rows are not in the tables once, by all that is in them."""
+"""A query for how many rows, by all that is in them, are not in the tables exactly once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restored:
-    """What was put back. files: that were read; rows: those that had been trimmed, by kind."""
+    """What was put back. files: those read; rows: those that had been trimmed, by kind."""
 
     files: int
     rows: dict[str, int]
@@ -51,10 +51,10 @@ class Restored:
 def restore(
     url: str | None = None, *, since: date, until: date, repository: str = "onceq"
 ) -> Restored:
-    """Puts back into PostgreSQL what ended from the day `since` to the one before `until`, in UTC.
+    """Puts back into PostgreSQL what ended from the day `since` to the day before `until`, in UTC.
 
-    Rows that are still there stay. Each comes back with its number, so that it is not archived
-    again; the next run that trims removes it again if it is too old for that. A row goes to the
+    Rows that are still there stay. Each comes back with its number, so it is not archived
+    again; the next run that trims removes it again if it is too old. A row goes to the
     registrant of its name, and to the queue that had its name then. Raises IllegalState (there is
     no archive; a row names a queue or registrant that is not here), FileMismatch (a file is not
     what was archived), EnvironmentFault (a row is not as it was), Fenced (a newer run has begun),
@@ -95,7 +95,7 @@ def _restore_file(driver: SparkDriver, epoch: int, root: Path, file: ArchivedFil
 
 
 def rows_of(path: Path, file: ArchivedFile, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yields the rows of a file. Raises FileMismatch, when it is not what the manifest says."""
+    """Yields the rows of a file. Raises FileMismatch if it is not what the manifest says."""
     parquet: Any = importlib.import_module("pyarrow.parquet")
     check_file(path, file, SO)
     try:

@@ -1,4 +1,4 @@
-"""A session of a pipeline's own, beside that of the caller, whose settings stay as they are.
+"""A session of a pipeline's own, beside the caller's, whose settings stay as they are.
 
 Used by the pipelines that write. Source: spec P4, P7.
 """
@@ -26,25 +26,25 @@ SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
 SETTINGS: Final = {
     **REQUIRED_SETTINGS,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.sql.debug.maxToStringFields": "1000",  # or it warns that a plan is too long to be shown
+    "spark.sql.debug.maxToStringFields": "1000",  # or it warns that a plan is too long to show
 }
 
 
 @contextlib.contextmanager
 def own_session(given: SparkSession, lost: str) -> Generator[SparkSession]:
-    """Yields a session with settings of its own: a day is one of UTC.
+    """Yields a session with settings of its own: its days are UTC.
 
-    lost: what did not come about when Spark fails; it is said by the EnvironmentFault raised then.
+    lost: what did not happen if Spark fails; the EnvironmentFault says so.
     """
     try:
         own = given.newSession()
         for name, value in SETTINGS.items():
             own.conf.set(name, value)
-        activate(own)  # or Spark finds that a session has the source, and refuses it to another
+        activate(own)  # otherwise Spark finds the source in one session and refuses it to others
         own.dataSource.register(OnceqDataSource)
         yield own
     except SPARK_FAILED as error:
         raise EnvironmentFault(f"Spark failed, and {lost}: {error}") from error
     finally:
-        with contextlib.suppress(*SPARK_FAILED):  # said already, or by the next who asks
+        with contextlib.suppress(*SPARK_FAILED):  # already reported, or the next call reports it
             activate(given)

@@ -1,8 +1,8 @@
-"""What clients were told last, against what is there: the rules that need all of a client at once.
+"""What clients were told last, compared with what is there: rules that need all of a client.
 
 Used by `onceq.spark.pipelines.auditing`. Whoever acknowledges a reply says which request it sent
-last; its own later send acknowledges too. So the reply to what a client sent last of all is gone
-only where its registration knows of that send. Source: spec G5, G6, P6.
+last; its own later send acknowledges too. So the reply to a client's last request of all is gone
+only if its registration knows of that send. Source: spec G5, G6, P6.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def unknown_to_tags(places: DataFrame, tags: DataFrame) -> DataFrame:
 
 
 def _nowhere(own: DataFrame, tags: DataFrame) -> DataFrame:
-    """What a connect would show, and is in no place (G6)."""
+    """Requests that a connect would show but that are nowhere (G6)."""
     shown = sf.expr("stack(2, 'sent', sent_rid, 'received', received_rid) as (what, rid)")
     named = tags.select(*_WHO, shown).where("rid is not null")
     known = named.join(own.select(*_WHO, "rid"), [*_WHO, "rid"]).distinct()
@@ -38,7 +38,7 @@ def _nowhere(own: DataFrame, tags: DataFrame) -> DataFrame:
 
 
 def _gone(own: DataFrame, tags: DataFrame) -> DataFrame:
-    """The last of a client's requests has ended, its reply is gone, and nobody says so (G5)."""
+    """A client's last request has ended, its reply is gone, and nobody says so (G5)."""
     last = (
         own.where("send_no is not null")
         .groupBy(*_WHO)

@@ -1,7 +1,7 @@
 """Rows that have not ended, by history and by the archive: what a bulk enqueue may still send.
 
-Public by way of `onceq.spark.pipelines`. A queue manager knows a rid by queues and history; what
-was trimmed, only the archive knows. Never writes. Source: spec P3, finding 3.
+Public through `onceq.spark.pipelines`. A queue manager knows a rid by queues and history; only
+the archive knows what was trimmed. Never writes. Source: spec P3, finding 3.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def unsent(
     registrant: str | None,
     repository: str = "onceq",
 ) -> Generator[DataFrame]:
-    """Yields the rows whose rid has not ended, archived or not, for as long as the block runs.
+    """Yields the rows whose rid has not ended, archived or not, while the block runs.
 
-    To be written in the block, as `onceq.spark.writing` says, with the same queue and registrant.
-    What is trimmed meanwhile is missed when it was not archived before: keep what is younger than
+    Write them in the block, as `onceq.spark.writing` says, with the same queue and registrant.
+    It misses what is trimmed meanwhile if it was not archived before: keep history for longer than
     the block lasts. Content is not compared. Sets `onceq.spark.session.REQUIRED_SETTINGS`.
     Raises InvalidValue, CannotConnect, SchemaMissing.
     """
