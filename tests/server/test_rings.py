@@ -20,7 +20,7 @@ import onceq
 from onceq.clerk import receiving
 from onceq.engine.driver import connect
 from onceq.engine.spark_driver import SparkDriver
-from onceq.errors import Fenced, Reject
+from onceq.errors import Fenced, Reject, ReplyHeld
 from onceq.model import ops
 from onceq.model.element import Charge
 from onceq.model.spark_ops import SparkClaim, SparkClose, SparkEnqueue, SparkOpen
@@ -272,7 +272,27 @@ def fence(scene: Scene) -> None:
         pass
 
 
-CLERK_WAYS = (reject, kill, expire, fence)
+def redrive_reply(scene: Scene) -> None:
+    (held,) = scene.qm.lookup("0", state="held")
+    assert scene.qm.redrive(held.eid) == (held.eid, "0")
+
+
+def hold_a_reply(scene: Scene) -> None:
+    """A former life of the client receives in vain, until its reply is held."""
+    with scene.qm.clerk("till", RAW) as clerk, connect(scene.conninfo) as connection:
+        scene.qm.alter(onceq.AlterQueue(queue="reply-1", abort_limit=1))
+        clerk.send("0", b"x")
+        scene.life.run(scene.life.claim_one("raw"), b"x")
+        connection.autocommit = False
+        clerk.receive(timeout_s=LIMIT_S, connection=connection)
+        connection.rollback()
+        with pytest.raises(ReplyHeld):
+            clerk.receive(timeout_s=LIMIT_S, connection=connection)
+        clerk.disconnect()
+
+
+CLERK_WAYS = (reject, kill, expire, fence, redrive_reply)
+FENCES = {fence, redrive_reply}
 
 
 @pytest.mark.parametrize("way", CLERK_WAYS, ids=lambda way: way.__name__)
@@ -280,6 +300,8 @@ def test_what_ends_a_request_rings_the_clerk_that_waits_for_it(
     scene: Scene, way: Callable[[Scene], None]
 ) -> None:
     scene.qm.declare(RAW)
+    if way is redrive_reply:
+        hold_a_reply(scene)
     link, wakes, session = sleeping_clerk(scene.conninfo, scene.repository)
     scene.until.callback(link.close)
     receive = receiving.receive(session, ckpt=None, rid=None, limit=1, timeout_s=LIMIT_S)
@@ -289,7 +311,7 @@ def test_what_ends_a_request_rings_the_clerk_that_waits_for_it(
     wait_until(lambda: wakes.polled >= 3)  # the next wait is a long one
     way(scene)
     acted = time.monotonic()
-    if way is fence:
+    if way in FENCES:
         with pytest.raises(Fenced):
             waiting.result()
     else:
