@@ -130,7 +130,8 @@ class OnErrorLate(Event):
 class TookOver(Event):
     """A session has ended, and its claims are taken back: uncharged, as suspects, or charged.
 
-    of_...: the session that ended. Logged by whoever took over: another server or the supervisor.
+    of_...: whose it was. Told by whoever took it back: another server, or the supervisor. Of what
+    a Spark server held nothing is charged; suspects: what it had begun.
     """
 
     level: ClassVar[int] = logging.WARNING
@@ -138,6 +139,7 @@ class TookOver(Event):
     of_process: UUID | None
     of_host: str | None
     of_pid: int | None
+    of_spark_server: str | None
     returned: int
     suspects: int
     charged: int

@@ -23,6 +23,8 @@ def hang(request: str, context: onceq.Context) -> str:
         context.connection.execute("select pg_sleep(%s)", [FOR_EVER_S])
     if request == "c":
         ctypes.PyDLL(None).sleep(FOR_EVER_S)
+    if request == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
     return f"{request} {os.getpid()}"
 
 
@@ -35,7 +37,14 @@ def wait(request: str, _: onceq.Context) -> str:
     return "well"
 
 
-server = onceq.Server([QUICK.handled_by(hang), LONG.handled_by(wait)], concurrency=2)
+def tell(abort: onceq.Abort) -> None:
+    """Notes what it is told, for the test."""
+    words = (abort.rid, abort.attempt, abort.code, abort.charge.value, abort.failed)
+    with Path(os.environ["ONCEQ_TEST_TOLD"]).open("a", encoding="utf-8") as told:
+        told.write(" ".join(map(str, words)) + f" {type(abort.exception).__name__}\n")
+
+
+server = onceq.Server([QUICK.handled_by(hang), LONG.handled_by(wait)], concurrency=2, on_error=tell)
 batches = onceq.Server([QUICK.handled_by(hang, batch=3)], concurrency=1)
 
 _DIES = os.environ.get("ONCEQ_TEST_DIES")

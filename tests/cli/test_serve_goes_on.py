@@ -22,14 +22,48 @@ from tests.parts import LIMIT_S, wait_until
 APP = "tests.cli.serve_hung_app"
 
 
-@emits(telemetry.HandlerHangs)
+@pytest.fixture(autouse=True)
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of what the server's `on_error` is told."""
+    monkeypatch.setenv("ONCEQ_TEST_TOLD", str(tmp_path / "told"))
+    return tmp_path / "told"
+
+
+def wait_told(told: Path, lines: list[str]) -> None:
+    """Waits until `on_error` was told this, and nothing else."""
+    wait_until(lambda: told.exists() and len(told.read_text("utf-8").splitlines()) >= len(lines))
+    assert told.read_text("utf-8").splitlines() == lines
+
+
+@emits(telemetry.Aborted, telemetry.TookOver)
+def test_a_death_is_told_to_on_error_in_the_next_process(
+    cli: Cli, qm: onceq.QueueManager, told: Path, events: Events
+) -> None:
+    """The supervisor knows of it and has no `on_error`; the log has it once."""
+    qm.declare(QUICK)
+    with service(cli, f"{APP}:server") as running, qm.clerk("till", QUICK) as clerk:
+        clerk.send("dies", "die")
+        assert clerk.receive(timeout_s=LIMIT_S).code == "server_died"
+        wait_told(
+            told,
+            [f"dies {n} server_died charge {n == 2} HandlerFailed" for n in (1, 2)],
+        )
+        assert running.stop() == 0
+    events.read(running.log)
+    aborted = [(one["rid"], one["attempt"], one["fate"]) for one in events.of(telemetry.Aborted)]
+    assert aborted == [("dies", 1, "returned"), ("dies", 2, "failed")]
+    assert sum(one["charged"] for one in events.of(telemetry.TookOver)) == 2
+
+
+@emits(telemetry.HandlerHangs, telemetry.Aborted)
 @pytest.mark.parametrize("where", ["python", "sql", "c"])
 def test_a_handler_that_hangs_is_charged_and_nothing_beside_it(
-    cli: Cli, qm: onceq.QueueManager, tmp_path: Path, events: Events, where: str
+    cli: Cli, qm: onceq.QueueManager, told: Path, events: Events, where: str
 ) -> None:
+    """And told, in the next process: to the log once, and to `on_error`."""
     qm.declare(QUICK)
     qm.declare(LONG)
-    mine = tmp_path / "long"
+    mine = told.with_name("long")
     with (
         service(cli, f"{APP}:server") as running,
         qm.clerk("long", LONG) as long,
@@ -51,6 +85,7 @@ def test_a_handler_that_hangs_is_charged_and_nothing_beside_it(
         assert {one.aborts for one in qm.lookup("innocent")} == {0}
         clerk.send("next", "well")
         assert clerk.receive(timeout_s=LIMIT_S).value.startswith("well")
+        wait_told(told, [f"hangs {n} hung charge {n == 2} HandlerFailed" for n in (1, 2)])
         assert running.stop() == 0
         assert running.wait_for("stopped")["restarts"] == 2
     assert [one["event"] for one in running.seen].count("hung") == 2
@@ -60,6 +95,8 @@ def test_a_handler_that_hangs_is_charged_and_nothing_beside_it(
         for one in events.of(telemetry.HandlerHangs)
     ]
     assert hangs == [("quick", "hangs", 1, "charge"), ("quick", "hangs", 2, "charge")]
+    aborted = [(one["rid"], one["attempt"], one["fate"]) for one in events.of(telemetry.Aborted)]
+    assert aborted == [("hangs", 1, "returned"), ("hangs", 2, "failed")]
 
 
 def test_of_a_batch_the_one_that_hangs_is_found(cli: Cli, qm: onceq.QueueManager) -> None:

@@ -19,9 +19,10 @@ from onceq.engine.waiting import LONGEST_RUNG_S
 from onceq.errors import ReceiveTimeout
 from onceq.model import ops
 from onceq.model.element import RequestOutcome
-from onceq.server.program import SURVEY_EVERY_S
+from onceq.server.program import SURVEY_EVERY_S, SURVEY_SOON_S
 from tests.lives import living
 from tests.parts import LIMIT_S, Background, plain, scalar, serving, wait_blocked, wait_until
+from tests.server.holder import HELD, holding
 from tests.server.test_bells import change_bells, dead_bell, listening
 
 if TYPE_CHECKING:
@@ -41,6 +42,10 @@ def echo(request: bytes, _: onceq.Context) -> bytes:
 
 
 async def echo_async(request: bytes, _: onceq.AsyncContext) -> bytes:
+    return request
+
+
+def plainly(request: str, _: onceq.Context) -> str:
     return request
 
 
@@ -177,6 +182,28 @@ def test_what_a_dead_session_had_claimed_is_taken_over_in_time(
             wait_settled(server, 2)
             life.driver.connection.close()
             wait_until(lambda: server.statistics().done == 1, timeout_s=2.0)
+
+
+def test_what_a_killed_process_had_begun_is_taken_over_without_polling(
+    qm: onceq.QueueManager, conninfo: str, repository: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of another process: kill -9. How soon: `python -m bench recovery`, recovery/idle."""
+    qm.declare(HELD)
+    qm.enqueue(HELD, "x")
+    with (
+        holding(conninfo, repository) as dying,
+        serving(conninfo, repository, HELD.handled_by(plainly), concurrency=2) as server,
+        counted(monkeypatch) as statements,
+    ):
+        wait_settled(server, 2)
+        before = statements.copy()
+        dying.kill()
+        killed = time.monotonic()
+        wait_until(lambda: server.statistics().done == 1)
+        took_s = time.monotonic() - killed
+        made = statements - before
+    assert made["Survey"] <= 2 + took_s / SURVEY_SOON_S
+    assert made["Claim"] <= 4
 
 
 def test_what_comes_while_it_falls_asleep_is_seen_by_its_second_look(

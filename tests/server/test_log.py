@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import tempfile
 import threading
@@ -9,20 +10,23 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 import onceq
 from onceq import telemetry
+from onceq.engine.identity import own_identity
 from onceq.engine.locate import locate
 from onceq.model import ops
 from onceq.server import processes, reporting
 from onceq.testing.proxy import Cut, Proxy, Side
 from tests.events import emits
-from tests.lives import living
-from tests.parts import LIMIT_S, linked, plain, serving, wait_until
+from tests.lives import Life, living
+from tests.parts import LIMIT_S, driving, linked, plain, serving, wait_until
 
 if TYPE_CHECKING:
+    from onceq.model.element import Element
     from tests.events import Events
 
 RAW = onceq.Queue("raw", str, str, abort_limit=3, backoff_ms=1)
@@ -126,7 +130,7 @@ def test_a_request_that_is_killed_while_it_runs_is_a_lost_claim(
     assert not events.of(telemetry.Aborted)
 
 
-@emits(telemetry.TookOver)
+@emits(telemetry.TookOver, telemetry.Aborted)
 def test_a_takeover_says_of_whom_and_what_came_of_what_it_held(
     qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
 ) -> None:
@@ -139,14 +143,66 @@ def test_a_takeover_says_of_whom_and_what_came_of_what_it_held(
         wait_until(lambda: server.statistics().done == 1)
         with linked(conninfo, repository) as supervisor:
             supervisor.perform(ops.Judge(process=dead.process, verdict=ops.Verdict.ENDED))
-            reporting.tell_taken_over(reporting.log, supervisor)
+            reporting.tell_taken_over(supervisor)
         wait_until(lambda: server.statistics().done == 2)
     whose = {"of_incarnation": dead.incarnation, "of_process": dead.process}
     whose |= {"of_host": "test", "of_pid": 1, "suspects": 0}
+    (aborted,) = events.of(telemetry.Aborted)
+    assert (aborted["eid"], aborted["code"]) == (held[0].eid, "server_died")
     assert events.of(telemetry.TookOver) == [
         {**whose, "returned": 1, "charged": 0},
         {**whose, "returned": 0, "charged": 1},
     ]
+
+
+def died(conninfo: str, repository: str) -> tuple[Life, Element]:
+    """A session that began a request, of a process of this machine that is gone."""
+    own = own_identity()
+    assert own is not None
+    with driving(conninfo, repository) as driver:
+        life = Life(driver, identity=own.rpartition(" ")[0] + " 1")
+        held = life.claim_one("raw")
+        life.begin(held)
+    return life, held
+
+
+def check_death_told(events: Events, dead: Life, held: Element) -> None:
+    """Fails unless the log says once that this one died, and what that cost."""
+    charged = [one["of_process"] for one in events.of(telemetry.TookOver) if one["charged"] == 1]
+    assert charged == [dead.process]
+    (aborted,) = events.of(telemetry.Aborted)
+    assert (aborted["eid"], aborted["attempt"], aborted["code"]) == (held.eid, 1, "server_died")
+    assert (aborted["charge"], aborted["fate"]) == ("charge", "returned")
+
+
+@emits(telemetry.TookOver, telemetry.Aborted)
+def test_a_queue_manager_that_takes_over_tells_its_log(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, "1")
+    dead, held = died(conninfo, repository)
+    with psycopg.connect(conninfo) as connection:
+        assert qm.dequeue("raw", timeout_s=LIMIT_S, connection=connection) is not None
+    check_death_told(events, dead, held)
+
+
+@emits(telemetry.TookOver, telemetry.Aborted)
+def test_an_async_queue_manager_does_too(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    async def take() -> None:
+        async with (
+            onceq.open_async(conninfo, repository=repository) as other,
+            await psycopg.AsyncConnection.connect(conninfo) as connection,
+        ):
+            assert await other.dequeue("raw", timeout_s=LIMIT_S, connection=connection) is not None
+
+    qm.declare(RAW)
+    qm.enqueue(RAW, "1")
+    dead, held = died(conninfo, repository)
+    asyncio.run(take())
+    check_death_told(events, dead, held)
 
 
 @emits(telemetry.InDoubt, telemetry.SessionLost, telemetry.Reconnected)

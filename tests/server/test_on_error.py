@@ -14,6 +14,7 @@ from onceq.model.element import Charge
 from onceq.server import reporting
 from tests.events import emits
 from tests.parts import LIMIT_S, serving, wait_until
+from tests.server.holder import HELD, holding
 
 if TYPE_CHECKING:
     from tests.events import Events
@@ -81,6 +82,34 @@ def test_it_is_told_of_each_abort_with_the_exception(
     assert all(one.queue == "raw" and one.eid == eids[one.rid] for one, _ in told)
     assert all(one.exception.__traceback__ is not None for one, _ in told)
     assert all(counted >= one.attempt for one, counted in told)  # it was counted before
+
+
+@emits(telemetry.Aborted, telemetry.TookOver)
+@pytest.mark.parametrize("count", [1, 2])
+def test_it_is_told_of_a_death_in_the_process_that_finds_out(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events, count: int
+) -> None:
+    """One that died beside another: nobody knows by which, and both are suspects."""
+    told: list[onceq.Abort] = []
+    qm.declare(HELD)
+    with qm.clerk("till", HELD, window=count) as clerk:
+        rids = [str(number) for number in range(count)]
+        sent = clerk.send_many([(rid, "good") for rid in rids])
+        with (
+            holding(conninfo, repository, count) as dying,
+            serving(conninfo, repository, HELD.handled_by(handle), on_error=told.append),
+        ):
+            dying.kill()
+            replies = [clerk.receive(timeout_s=LIMIT_S) for _ in sent]
+    assert {one.value for one in replies} == {"good"}
+    charge = Charge.CHARGE if count == 1 else Charge.SUSPECT
+    assert sorted((one.rid, one.eid, one.attempt, one.failed) for one in told) == [
+        (rid, one.eid, 1, False) for rid, one in zip(rids, sent, strict=True)
+    ]
+    assert {(one.queue, one.code, one.charge) for one in told} == {("raw", "server_died", charge)}
+    assert "ended while it ran" in str(told[0].exception)
+    logged = [(one["rid"], one["charge"], one["fate"]) for one in events.of(telemetry.Aborted)]
+    assert sorted(logged) == [(rid, charge.value, "returned") for rid in rids]
 
 
 @emits(telemetry.OnErrorFailed, telemetry.Aborted)

@@ -41,7 +41,9 @@ def test_a_dead_server_is_taken_over_by_a_spark_server_in_halves(repository: Rep
     dead.driver.connection.close()
     wait_gone(repository)
     assert other.driver.perform(SparkTakeOver(server_id=who["server_id"], grace_s=3600)) == 0
+    assert other.driver.perform(ops.ListTakenOver()) == []
     assert other.driver.perform(SparkTakeOver(server_id=who["server_id"], grace_s=0)) == 4
+    check_told(repository, other.driver, "dead")
     group = other.claim()
     assert len(other.plan(group)) == 2
     zombie = SparkDriver(connect(repository.conninfo), repository.name)
@@ -66,11 +68,12 @@ def test_a_native_server_takes_over_from_a_dead_spark_server(repository: Reposit
     dead.driver.connection.close()
     wait_gone(repository)
     held = "select count(*) from {}.element where claimed_by is not null"
-    native.perform(ops.TakeOver(process=NATIVE))
+    assert native.perform(ops.TakeOver(process=NATIVE)) == 0
     assert repository.ask(held) == [(4,)]  # not yet: one of its own name may come
     repository.ask("update {}.spark_server set seen_at = seen_at - interval '1 hour' returning 1")
-    native.perform(ops.TakeOver(process=NATIVE))
+    assert native.perform(ops.TakeOver(process=NATIVE)) == 1  # then it asks what there is to tell
     assert repository.ask(held) == [(0,)]
+    check_told(repository, native, "spark")
     assert repository.ask("select distinct lane, aborts from {}.element") == [(11, 0)]
 
 
@@ -103,6 +106,24 @@ def attending(repository: Repository, queue_id: int) -> tuple[SparkDriver, int]:
     begun = driver.perform(ops.OpenIncarnation(process=NATIVE, host="here", pid=1))
     driver.perform(ops.Attend(slot=begun.slot, queue_ids=[queue_id]))
     return driver, begun.slot
+
+
+def check_told(repository: Repository, survivor: SparkDriver, name: str) -> None:
+    """Fails unless what a Spark server held is told of: all of it had begun, and is uncharged."""
+    number = repository.ask("select server_no from {}.spark_server where name = %s", name)
+    (told,) = survivor.perform(ops.ListTakenOver())
+    assert told == ops.TakenOver(
+        incarnation=number[0][0],
+        process=None,
+        host=None,
+        pid=None,
+        spark_server=name,
+        returned=0,
+        suspects=4,
+        charged=0,
+        aborted=[],
+    )
+    assert survivor.perform(ops.ListTakenOver()) == []
 
 
 def test_a_server_that_lost_its_session_lives_on_in_another(repository: Repository) -> None:

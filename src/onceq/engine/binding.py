@@ -284,7 +284,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         _each(lambda row: ops.Missing(process=row[0], identity=row[1])),
         writes=False,
     ),
-    ops.ListTakenOver: call("taken_over", "", _each(taken_over), TAKEN_OVER_COLUMNS, writes=False),
+    ops.ListTakenOver: call("taken_back", "", _each(taken_over), TAKEN_OVER_COLUMNS, writes=False),
     ops.Judge: call("judge", "process uuid, verdict text", _scalar),
     ops.Claim: call(
         "claim",

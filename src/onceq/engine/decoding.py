@@ -8,6 +8,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from onceq.engine.cursors import Unreadable
 from onceq.model import admin_ops, ops
 from onceq.model.element import (
@@ -45,7 +47,9 @@ OLD_REQUEST_COLUMNS = (
 
 ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid, traceback"
 
-TAKEN_OVER_COLUMNS = "incarnation, process, host, pid, returned, suspects, charged"
+TAKEN_OVER_COLUMNS = (
+    "incarnation, process, host, pid, spark_server, returned, suspects, charged, aborted"
+)
 
 REQUEST_COLUMNS = (
     "rid, registrant, thread, eid, state, role, outcome, queue, aborts, code, error,"
@@ -136,8 +140,10 @@ def attempt(row: Row) -> Attempt:
 
 
 def taken_over(row: Row) -> ops.TakenOver:
-    """Returns the result of a takeover."""
-    return ops.TakenOver(**_by_name(TAKEN_OVER_COLUMNS, row))
+    """Returns what a takeover came to."""
+    found = _by_name(TAKEN_OVER_COLUMNS, row)
+    found["aborted"] = msgspec.convert(found["aborted"], list[ops.Aborted])
+    return ops.TakenOver(**found)
 
 
 def connection(row: Row) -> ops.Connection:

@@ -22,6 +22,7 @@ from onceq.engine.waiting import Pause
 from onceq.errors import IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.manager.registrations import RegistrationOperations
+from onceq.manager.taken_over import tell_taken
 from onceq.model import admin_ops, names, ops
 from onceq.model.queue import Queue, QueueInfo
 
@@ -143,8 +144,11 @@ class QueueOperations(RegistrationOperations):
 
         timeout_s: 0 does not wait, None waits for ever. Outside any transaction the element is
         gone when this returns, and must owe no reply. With `connection` it leaves the queue
-        if, and only if, the transaction there commits. A rollback counts as an abort, and a
-        kill before the commit makes that commit fail. Raises QueueNotFound, IllegalState.
+        when, and only if, the transaction there commits; rolled back, an abort is counted; a
+        kill meanwhile makes that commit fail. Whoever waits sleeps until it is rung; but one that
+        waits with `eid` or `connection` looks 20 times a second: a ring wakes one, and would be
+        lost on who wants another element, or is not known to wait. Raises QueueNotFound,
+        IllegalState.
         """
         names.check_queue(queue)
         timeout_s = names.check_timeout(timeout_s)
@@ -271,6 +275,8 @@ class QueueOperations(RegistrationOperations):
             life = self._life_link.perform(opening)
             self._incarnation = life
             self._life_link.run(program.take_over(self._process))
+            for one in self._life_link.perform(ops.ListTakenOver()):
+                tell_taken(one)
             self._taken = []  # given back with the former life, charged as its end says (G7)
         return life
 

@@ -1,9 +1,9 @@
 """One process of `onceq serve`: `python -m onceq.server.child MODULE:ATTRIBUTE REPOSITORY ...`.
 
-Started only by `server.processes`. The URL comes through the environment, so that no password
-shows in the list of processes. Standard input is a pipe from the parent; when it ends, the parent
-is gone, and the child stops as if told to. An error that ends it for good is written, as a line of
-JSON, to the pipe whose number it is given.
+Started by `server.processes` only. The URL comes through the environment, so that no password
+stands in the list of processes; standard input is a pipe from the parent: lines of JSON, an abort
+each, of which `on_error` is to be told. Its end means that the parent is gone: the child then stops
+as if told to. What ends it for good goes, as a line of JSON, to the pipe whose number it is given.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import signal
 import sys
 import threading
 import uuid
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import msgspec
 
 from onceq import errors
+from onceq.model import ops
 from onceq.server.lives import UNMENDABLE, limit_s
 from onceq.server.loading import load
 from onceq.server.log_lines import LogFormat, LogLevel, write_log
+from onceq.server.reporting import Handed
 from onceq.server.server import Server
 
 PR_SET_PDEATHSIG: Final = 1
@@ -48,10 +51,13 @@ def main(arguments: list[str]) -> int:
     try:
         server = loaded(spec)
         loading = False
-        threading.Thread(target=_stop_with_parent, args=(server,), daemon=True).start()
+        handed = Handed(partial(_report, fd, {"heard": True}))
+        threading.Thread(target=_heed_parent, args=(server, handed), daemon=True).start()
         with server.signals():
             _report(fd, {"stop_timeout_s": server.stop_timeout_s, "limits": limits_of(server)})
-            finished = server.run(None, repository=repository, process=uuid.UUID(process))
+            finished = server.run(
+                None, repository=repository, process=uuid.UUID(process), handed=handed
+            )
     except errors.OnceqError as error:
         said = {"error": type(error).__name__, "text": str(error), "loading": loading}
         _report(fd, {**said, "final": isinstance(error, FINAL)})
@@ -75,9 +81,13 @@ def limits_of(server: Server) -> dict[str, int]:
     return {one.queue.name: limit_s(one) for one in server.handled}
 
 
-def _stop_with_parent(server: Server) -> None:
-    while os.read(sys.stdin.fileno(), 4096):  # ends with the parent
-        pass
+def _heed_parent(server: Server, handed: Handed) -> None:
+    """Takes what it hands on, and stops with it."""
+    said = b""
+    while read := os.read(sys.stdin.fileno(), 4096):  # ends with the parent
+        *lines, said = (said + read).split(b"\n")
+        for line in lines:
+            handed.found.put(msgspec.json.decode(line, type=ops.Aborted))
     server.stop()
     threading.Event().wait(server.stop_timeout_s + PARENT_GONE_GRACE_S)
     os._exit(ABANDONED)  # nobody is left to end us

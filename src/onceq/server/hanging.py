@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Final
 from onceq import errors, telemetry
 from onceq.engine import hung, silence
 from onceq.engine.connection import Link
+from onceq.manager import taken_over
 from onceq.model import admin_ops, ops
-from onceq.model.element import Charge
+from onceq.model.element import Charge, Fate
 from onceq.server.reporting import tell_taken_over
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ CODE: Final = "hung"
 class Watch:
     """Looks after the children of a service. children: the present ones, with their limits.
 
-    A handler must be seen hanging twice: one look after a pause of the machine proves nothing.
-    told: is told of a child whose handler hangs, before it is killed.
+    What hangs was seen twice: after a pause of the whole machine the first look says nothing.
+    told: of a child whose handler hangs, before it is killed. aborted: of what is charged for that.
     """
 
     def __init__(
@@ -46,11 +47,14 @@ class Watch:
         located: Located,
         repository: str,
         children: Callable[[], list[Child]],
+        *,
         told: Callable[[Child], None],
+        aborted: Callable[[list[ops.Aborted]], None],
     ) -> None:
         self._link = Link(located, repository)
         self._children = children
         self._told = told
+        self._aborted = aborted
         self._over = threading.Event()
         self._seen: set[tuple[int, int]] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -95,6 +99,7 @@ class Watch:
             if not found:
                 child.signal(signal.SIGCONT)
                 return
+            child.limits = {}  # it is told of no abort any more: it would take that with it
             self._told(child)
             for backend_pid in {one.backend_pid for one in found}:
                 hung.end_session(self._link.connection, backend_pid)
@@ -103,7 +108,7 @@ class Watch:
             for server in self._link.perform(admin_ops.ListServers()):
                 if server.process == child.process:
                     self._link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
-            tell_taken_over(log, self._link)
+            self._aborted(tell_taken_over(self._link))
         except errors.OnceqError as error:
             _failed(f"say what hangs in process {child.pid}", error)
         child.signal(signal.SIGKILL)
@@ -126,7 +131,7 @@ class Watch:
             limit_s=limit_s,
         )
         telemetry.tell(log, event)
-        self._link.perform(
+        fate = self._link.perform(
             ops.AbortElement(
                 seq=one.seq,
                 incarnation=one.incarnation,
@@ -135,6 +140,20 @@ class Watch:
                 error=text,
             )
         )
+        if fate is Fate.LOST:  # somebody else has said what becomes of it
+            return
+        aborted = ops.Aborted(
+            queue=one.queue,
+            rid=one.rid,
+            eid=one.eid,
+            attempt=one.aborts + 1,
+            charge=charge,
+            code=CODE,
+            error=text,
+            fate=fate,
+        )
+        telemetry.tell(log, taken_over.aborted(aborted))
+        self._aborted([aborted])
 
 
 def _failed(what: str, error: errors.OnceqError) -> None:

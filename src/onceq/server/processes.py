@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import uuid
+from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -30,7 +31,7 @@ from onceq.model import admin_ops, names, ops
 from onceq.server.child import ABANDONED
 from onceq.server.hanging import Watch
 from onceq.server.log_lines import LogFormat, LogLevel
-from onceq.server.reporting import tell_taken_over
+from onceq.server.reporting import WAITING_MAX, tell_taken_over
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
@@ -89,28 +90,33 @@ def backoff_s(deaths: int) -> float:
 class Child:
     """A process that serves, for one life. process: its id in the repository.
 
-    limits: how many seconds an execution of each queue may last; none before the child is ready.
+    limits: how long an execution of each queue may last, in seconds; none while it does not serve.
+    handed: aborts of others of which its `on_error` has yet to be told.
     """
 
     def __init__(self, spec: Spec, repository: str, environment: dict[str, str]) -> None:
         self.process = uuid.uuid4()
         self.began = time.monotonic()
         self.limits: dict[str, float] = {}
+        self.handed: deque[ops.Aborted] = deque()
         self._said = b""
         self._fd, theirs = os.pipe()
         os.set_blocking(self._fd, False)
+        ours, self._heard = os.pipe()
+        os.set_blocking(self._heard, False)
         log_as = [spec.log_format.value, spec.log_level.value]
         arguments = [spec.server, repository, str(self.process), str(theirs), *log_as]
         try:
             self._running = subprocess.Popen(
                 [sys.executable, "-m", "onceq.server.child", *arguments],
                 env=environment,
-                stdin=subprocess.PIPE,
+                stdin=ours,
                 pass_fds=(theirs,),
                 start_new_session=True,  # Ctrl-C in the terminal is for the supervisor
             )
         finally:
             os.close(theirs)
+            os.close(ours)
         self.pid = self._running.pid
 
     @property
@@ -126,6 +132,15 @@ class Child:
         for line in lines:
             yield msgspec.json.decode(line)
 
+    def hand(self, aborted: ops.Aborted) -> bool:
+        """Hands it an abort of another for its `on_error`; False: it cannot take it now."""
+        try:  # a line is shorter than what a pipe takes as a whole
+            os.write(self._heard, msgspec.json.encode(aborted) + b"\n")
+        except (BlockingIOError, BrokenPipeError):
+            return False
+        self.handed.append(aborted)
+        return True
+
     def signal(self, number: signal.Signals) -> None:
         """Sends a signal, if it still lives."""
         self._running.send_signal(number)
@@ -133,8 +148,7 @@ class Child:
     def close(self) -> None:
         """Waits for its end and closes what belongs to it."""
         self._running.wait()
-        if self._running.stdin is not None:
-            self._running.stdin.close()
+        os.close(self._heard)
         os.close(self._fd)
 
 
@@ -167,6 +181,7 @@ class Processes:
         self._restarts = 0
         self._abandoned = 0
         self._verdicts: list[threading.Thread] = []
+        self._unheard: deque[ops.Aborted] = deque(maxlen=WAITING_MAX)
 
     def stop(self) -> None:
         """Asks for a graceful stop; asked again, ends whatever is running. For signal handlers."""
@@ -185,12 +200,19 @@ class Processes:
             if located.embedded is not None:
                 migrate.apply_with(located.conninfo, names.check_repository(repository))
             self._verify(located, repository)
-            watch = Watch(located, repository, self._living, self._hangs)
+            watch = Watch(
+                located,
+                repository,
+                self._living,
+                told=self._hangs,
+                aborted=self._unheard.extend,
+            )
             try:
                 while not self._stop.is_set():
                     for place in self._places:
                         if (ended := self._tend(place, repository, environment)) is not None:
                             self._judge(ended, located, repository)
+                    self._hand_on()
                     self._stop.wait(LOOK_EVERY_S)
             finally:
                 watch.close()
@@ -221,6 +243,15 @@ class Processes:
 
     def _hangs(self, child: Child) -> None:
         self._told(Event(kind="hung", pid=child.pid))
+
+    def _hand_on(self) -> None:
+        """Has a child that serves tell the user's `on_error` what was found of others."""
+        for child in self._living():
+            while child.limits and self._unheard:
+                one = self._unheard.popleft()
+                if not child.hand(one):
+                    self._unheard.appendleft(one)
+                    break
 
     @contextlib.contextmanager
     def _signals(self) -> Generator[None]:
@@ -254,6 +285,8 @@ class Processes:
         return child.process
 
     def _heed(self, child: Child, report: dict[str, Any]) -> None:
+        if "heard" in report:
+            child.handed.popleft()
         if "error" in report and report["final"]:
             if report["loading"] and self._was_ready:  # as in the middle of a deployment
                 event = telemetry.ChildNotLoaded(child=child.pid, error=report["text"])
@@ -278,6 +311,7 @@ class Processes:
         delay = backoff_s(place.deaths)
         place.due = now + delay
         place.child = None
+        self._unheard.extendleft(reversed(child.handed))
         child.close()
         self._restarts += 1
         self._told(Event(kind="died", pid=child.pid, code=code, delay_s=delay))
@@ -286,8 +320,11 @@ class Processes:
     def _judge(self, process: uuid.UUID, located: Located, repository: str) -> None:
         """Reports that a process has ended, on a thread: the database may be away for long."""
         self._verdicts = [one for one in self._verdicts if one.is_alive()]
-        verdict = threading.Thread(target=_say_ended, args=(process, located, repository))
-        verdict.daemon = True
+
+        def say() -> None:
+            self._unheard.extend(_say_ended(process, located, repository))
+
+        verdict = threading.Thread(target=say, daemon=True)
         verdict.start()
         self._verdicts.append(verdict)
 
@@ -314,15 +351,19 @@ class Processes:
             verdict.join(KILL_GRACE_S)
 
 
-def _say_ended(process: uuid.UUID, located: Located, repository: str) -> None:
-    """Tells the repository that a process has ended: what it had started is charged (G7)."""
+def _say_ended(process: uuid.UUID, located: Located, repository: str) -> list[ops.Aborted]:
+    """Says to the repository that a process has ended: what it had started is charged (G7).
+
+    Returns what was.
+    """
     link = Link(located, repository)
     try:
         link.reconnect()
         link.perform(ops.Judge(process=process, verdict=ops.Verdict.ENDED))
-        tell_taken_over(log, link)
+        return tell_taken_over(link)
     except errors.OperatingError as error:
         _failed("say that a process has ended; others find out", error)
+        return []
     finally:
         link.close()
 
@@ -335,7 +376,7 @@ def _revoke(processes: set[uuid.UUID], located: Located, repository: str) -> Non
         for server in link.perform(admin_ops.ListServers()):
             if server.process in processes:
                 link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
-        tell_taken_over(log, link)
+        tell_taken_over(link)
     except errors.OperatingError as error:
         _failed("revoke what is killed; its requests may be charged", error)
     finally:

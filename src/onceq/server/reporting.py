@@ -13,14 +13,15 @@ import logging
 import queue
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onceq import telemetry
-from onceq.errors import InvalidValue
+from onceq.errors import HandlerFailed, InvalidValue
+from onceq.manager.taken_over import tell_taken
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.server.telling import Undone, took_over
+from onceq.server.telling import Undone
 from onceq.server.traces import raised, traceback_of
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ class Abort:
     """A failed execution, as `Server(on_error=...)` is told of it.
 
     attempt: 1 for the first. code: the abort code; charge: what it costs the request. failed: it
-    was the last one, and the client has a failure reply; otherwise it runs again. exception: what
-    the handler raised, or onceq's error in its place, with its traceback.
+    was the last, and the client has a failure reply; else it runs again. exception: what the
+    handler raised, or onceq in its place; its traceback is with it, unless no handler was left to
+    raise anything: its process died, or it hung. Then it is a `HandlerFailed` that says so.
     """
 
     queue: str
@@ -59,9 +61,18 @@ class Abort:
 
 
 OnError: TypeAlias = "Callable[[Abort], object]"
+Heard: TypeAlias = "Callable[[], object]"
 QueueEvent: TypeAlias = (
     "type[telemetry.QueueServed | telemetry.QueueStopped | telemetry.QueueMissing]"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """Aborts that a supervisor has found, which has no `on_error`. heard: is called once each."""
+
+    heard: Callable[[], object]
+    found: queue.SimpleQueue[ops.Aborted] = field(default_factory=queue.SimpleQueue)
 
 
 def checked(on_error: OnError | None) -> OnError | None:
@@ -80,11 +91,16 @@ def checked(on_error: OnError | None) -> OnError | None:
     return on_error
 
 
+def _nobody() -> None:
+    """Hears that an abort was told which nobody has handed."""
+
+
 class Reporter:
     """Tells the log and `on_error` what happens to a server's requests, during one run."""
 
-    def __init__(self, on_error: OnError | None) -> None:
-        self._aborts: queue.Queue[Abort | None] = queue.Queue(WAITING_MAX)
+    def __init__(self, on_error: OnError | None, handed: Handed | None = None) -> None:
+        self._handed = handed
+        self._aborts: queue.Queue[tuple[Abort, Heard] | None] = queue.Queue(WAITING_MAX)
         self._dropped = 0
         self._began: float | None = None
         self._told_of: float | None = None
@@ -97,19 +113,37 @@ class Reporter:
             self._thread.start()
 
     def tell(self, told: Told) -> None:
-        """Logs what a session tells, and passes aborts on to `on_error`."""
-        if not isinstance(told, Undone):
+        """Logs what a session tells, and hands on what `on_error` is told."""
+        if isinstance(told, Undone):
+            telemetry.tell(log, event_of(told))
+            self._hand_on(abort_of(told))
+        elif isinstance(told, ops.TakenOver):
+            tell_taken(told)
+            for one in told.aborted:
+                self._hand_on(abort_without_handler(one))
+        else:
             telemetry.tell(log, told)
+
+    def _hand_on(self, abort: Abort, heard: Heard = _nobody) -> None:
+        if self._thread is None:
+            heard()
             return
-        telemetry.tell(log, event_of(told))
-        if self._thread is not None:
-            try:
-                self._aborts.put_nowait(abort_of(told))
-            except queue.Full:
-                self._dropped += 1
+        try:
+            self._aborts.put_nowait((abort, heard))
+        except queue.Full:
+            self._dropped += 1
+            heard()
+
+    def _take_handed(self) -> None:
+        """Hands on what a supervisor has handed, which has logged it."""
+        handed = self._handed
+        if handed is not None:
+            for _ in range(handed.found.qsize()):  # nobody else takes from it
+                self._hand_on(abort_without_handler(handed.found.get()), handed.heard)
 
     def look(self, sessions: Sequence[ServerSession]) -> None:
-        """Logs changes: queues that are no longer served, an `on_error` that does not return."""
+        """Logs what has changed: queues that are not served, an `on_error` that does not return."""
+        self._take_handed()
         self._look_at_queues(sessions)
         began = self._began
         if began is None or began == self._told_of or time.monotonic() - began < LATE_S:
@@ -132,6 +166,7 @@ class Reporter:
         """Waits a little for what is still to be reported; logs what is not reported by then."""
         if self._thread is None:
             return
+        self._take_handed()
         end = time.monotonic() + END_S
         with contextlib.suppress(queue.Full):
             self._aborts.put(None, timeout=END_S)
@@ -147,19 +182,23 @@ class Reporter:
         )
 
     def _run(self, on_error: OnError) -> None:
-        while (abort := self._aborts.get()) is not None:  # until `close`
+        while (waiting := self._aborts.get()) is not None:  # until `close`
+            abort, heard = waiting
             self._began = time.monotonic()
             try:
                 on_error(abort)
             except BaseException as error:  # noqa: BLE001 # user's code on a thread of ours: nobody else would say it
                 telemetry.tell(log, _failure(abort, error))
             self._began = None
+            heard()
 
 
-def tell_taken_over(by: logging.Logger, link: Link) -> None:
-    """Logs what this link has taken back, on behalf of a supervisor."""
-    for one in link.perform(ops.ListTakenOver()):
-        telemetry.tell(by, took_over(one))
+def tell_taken_over(link: Link) -> list[ops.Aborted]:
+    """Logs what this link has taken back: of a supervisor. Returns what was aborted."""
+    found = link.perform(ops.ListTakenOver())
+    for one in found:
+        tell_taken(one)
+    return [one for taken in found for one in taken.aborted]
 
 
 def event_of(undone: Undone) -> telemetry.Event:
@@ -194,6 +233,20 @@ def abort_of(undone: Undone) -> Abort:
         charge=undone.charge,
         failed=undone.fate is Fate.FAILED,
         exception=raised(undone.error),
+    )
+
+
+def abort_without_handler(one: ops.Aborted) -> Abort:
+    """Returns an abort as `on_error` is told of it when the handler's process died, or it hung."""
+    return Abort(
+        queue=one.queue,
+        rid=one.rid,
+        eid=one.eid,
+        attempt=one.attempt,
+        code=one.code,
+        charge=one.charge,
+        failed=one.fate is Fate.FAILED,
+        exception=HandlerFailed(one.code, one.error),
     )
 
 

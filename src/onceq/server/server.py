@@ -28,7 +28,7 @@ from onceq.model import names, ops
 from onceq.model.arguments import check_handled
 from onceq.server.lives import SUPERVISED_GRACE_S, Site, limit_s, live, live_async
 from onceq.server.program import Served, ServerSession, Standing
-from onceq.server.reporting import OnError, Reporter, checked
+from onceq.server.reporting import Handed, OnError, Reporter, checked
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
@@ -66,10 +66,11 @@ class Server:
     """Handlers and the queues that they serve: `Server([ORDERS.handled_by(book)])`.
 
     concurrency: sessions in this process, each with a connection of its own, 1 to 1,000.
-    stop_timeout_s: how long a stop waits for running handlers. on_error: is called with an
-    `onceq.Abort` for each failed execution, after it is counted, on a thread of its own. What
-    it raises is logged. It delays nobody, however slow it is: of the aborts waiting for it, those
-    beyond a hundred are dropped, and the log says how many. Raises InvalidValue.
+    stop_timeout_s: how long a stop waits for handlers that run. on_error: is called with an
+    `onceq.Abort` for each execution that failed, after it is counted, on a thread of its own; of
+    one whose process died, or that hung, in the process that finds out. What it raises is logged.
+    However slow it is, it holds up nobody: more than a hundred aborts that wait for it are dropped,
+    and the log says how many. Raises InvalidValue.
     """
 
     def __init__(
@@ -115,23 +116,23 @@ class Server:
         *,
         repository: str = "onceq",
         process: uuid.UUID | None = None,
+        handed: Handed | None = None,
     ) -> bool:
         """Serves until `stop`; declares its queues first. Returns whether all that ran finished.
 
-        process: an id that no other run has, by which a supervisor revokes and charges; by
-        default a new one.
-        Survives the loss of its connections and of the database. Raises errors that no later
-        attempt mends: SchemaMissing, SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
+        process: an id that no other run has, for a supervisor, which revokes and charges by it; by
+        default a new one. handed: what `on_error` is told beside, for a supervisor, which has none.
+        Survives the loss of its connections and of the database; raises what no later attempt
+        mends: SchemaMissing, SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
         """
         located = locate(url)
         try:
             self._declare(located, repository)
             self._process = process or uuid.uuid4()
             grace_s = 0 if process is None else SUPERVISED_GRACE_S
-            finished = self._report(
-                Site(located, repository, Gate(), self._stop, self._watch, grace_s)
-            )
-            if finished:  # otherwise an abandoned handler's thread must still see the stop
+            site = Site(located, repository, Gate(), self._stop, self._watch, grace_s)
+            finished = self._report(site, Reporter(self.on_error, handed))
+            if finished:  # else an abandoned handler's thread must still see the stop
                 self._stop.clear()
             return finished
         finally:
@@ -162,8 +163,8 @@ class Server:
         finally:
             link.close()
 
-    def _report(self, site: Site) -> bool:
-        """Runs, and reports its begin, what happens in it, and its end."""
+    def _report(self, site: Site, reporter: Reporter) -> bool:
+        """Runs, and tells of its begin, of what befalls it, and of its end."""
         queues = tuple(one.queue.name for one in self.handled)
         kinds = len({one.is_async for one in self.handled})
         telemetry.tell(
@@ -176,7 +177,6 @@ class Server:
             ),
         )
         finished = False
-        reporter = Reporter(self.on_error)
         try:
             finished = self._run(site, reporter)
         finally:

@@ -51,8 +51,8 @@ class Undone:
         return is_conflict(self.error)
 
 
-Told: TypeAlias = "Undone | telemetry.Event"
-"""What a session tells about itself."""
+Told: TypeAlias = "Undone | ops.TakenOver | telemetry.Event"
+"""What a session tells of itself."""
 
 
 def tell(session: ServerSession, told: Told) -> ops.Program[None]:
@@ -64,20 +64,7 @@ def tell(session: ServerSession, told: Told) -> ops.Program[None]:
 def tell_taken_over(session: ServerSession) -> ops.Program[None]:
     """Tells what this session has taken back."""
     for one in (yield from ops.ListTakenOver()):
-        yield from tell(session, took_over(one))
-
-
-def took_over(one: ops.TakenOver) -> telemetry.TookOver:
-    """Returns the event for what an incarnation held."""
-    return telemetry.TookOver(
-        of_incarnation=one.incarnation,
-        of_process=one.process,
-        of_host=one.host,
-        of_pid=one.pid,
-        returned=one.returned,
-        suspects=one.suspects,
-        charged=one.charged,
-    )
+        yield from tell(session, one)
 
 
 def lost(queue: str, element: Element | None, count: int) -> telemetry.ClaimLost:

@@ -27,7 +27,9 @@ from onceq.errors import (
     SchemaMissing,
     StatementRefused,
 )
+from onceq.manager.taken_over import tell_taken
 from onceq.model.names import check_id, check_range
+from onceq.model.ops import ListTakenOver
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import (
     SparkCheckTable,
@@ -309,7 +311,9 @@ class Server:
         """
         tend = SparkTakeOver(server_id=options.server_id, grace_s=self.settings.grace_s)
         try:
-            driver.perform(tend)
+            if driver.perform(tend):
+                for one in driver.perform(ListTakenOver()):
+                    tell_taken(one)
         except LOST as error:
             if was_connected:
                 telemetry.tell(log, telemetry.SparkConnectionLost(error=str(error)))

@@ -63,6 +63,7 @@ from onceq.model.ops.registrations import (
 )
 from onceq.model.ops.running import Runs, RunsAsync
 from onceq.model.ops.server import (
+    Aborted,
     AbortElement,
     Attend,
     Begin,
@@ -101,6 +102,7 @@ from onceq.model.ops.server import (
 __all__ = [
     "AbortElement",
     "AbortTaken",
+    "Aborted",
     "Acknowledge",
     "Act",
     "AlertLate",

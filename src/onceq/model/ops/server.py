@@ -46,6 +46,7 @@ class TakeOver(Op[int]):
     """Takes over from missing processes, whose sessions have all ended; returns how many.
 
     What they had not started comes back at once. The rest waits for a verdict, one minute (G7).
+    One more where something was of Spark servers that died.
     """
 
     process: UUID
@@ -72,19 +73,40 @@ class IsAlive(Op[bool | None]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Aborted:
+    """An abort of which no handler could tell: its process died, or it hung.
+
+    attempt: 1 for the first.
+    """
+
+    queue: str
+    rid: str
+    eid: UUID
+    attempt: int
+    charge: Charge
+    code: str
+    error: str
+    fate: Fate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TakenOver:
     """What became of what an incarnation held: returned uncharged, suspects, charged.
 
-    process, host, pid: of the incarnation; None if they are forgotten.
+    process, host, pid: whose it was; None where it is forgotten. spark_server: the name of a Spark
+    server. aborted: the suspects and the charged, one by one; of a Spark server none, as none is
+    counted yet.
     """
 
     incarnation: int
     process: UUID | None
     host: str | None
     pid: int | None
+    spark_server: str | None = None
     returned: int
     suspects: int
     charged: int
+    aborted: list[Aborted]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

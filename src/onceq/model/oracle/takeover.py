@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from onceq.model import ops
 from onceq.model.element import Charge
 from onceq.model.oracle.rows import Failure, ServerRow, TakenOverRow, Transaction
-from onceq.model.oracle.state import State, return_element
+from onceq.model.oracle.state import State, queue_of, return_element
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -105,6 +105,7 @@ def revoke(
     """Returns what an incarnation holds, charged as told; False when locked rows were left."""
     left = False
     found: list[Charge] = []
+    aborted: list[ops.Aborted] = []
     for row in state.elements.seen(tx):
         if row.claimed_by != incarnation or (waits and row.seq in charges):
             continue
@@ -115,16 +116,33 @@ def revoke(
         text = f"incarnation {incarnation} ended while it ran"
         code = "database_fell" if charge is Charge.FELL else "server_died"
         failure = Failure(None, None) if charge is Charge.RELEASE else Failure(code, text)
-        return_element(state, tx, row, charge, failure=failure)
+        fate = return_element(state, tx, row, charge, failure=failure)
         is_free = charge is Charge.RELEASE
         found.append(charge if is_free else state.attempts.seen(tx)[-1].charge)
+        if found[-1] in {Charge.CHARGE, Charge.SUSPECT}:
+            abort = ops.Aborted(
+                queue=queue_of(state, tx, row.queue_id).name,
+                rid=row.rid,
+                eid=row.eid,
+                attempt=row.aborts + 1,
+                charge=found[-1],
+                code=code,
+                error=text,
+                fate=fate,
+            )
+            aborted.append(abort)
     if found:
-        _note_taken_over(state, tx, incarnation, found)
+        _note_taken_over(state, tx, incarnation, charges=found, aborted=aborted)
     return not left
 
 
 def _note_taken_over(
-    state: State, tx: Transaction, incarnation: int, charges: list[Charge]
+    state: State,
+    tx: Transaction,
+    incarnation: int,
+    *,
+    charges: list[Charge],
+    aborted: list[ops.Aborted],
 ) -> None:
     """Notes for this session what came of what an incarnation held."""
     row = row_of(state, tx, incarnation)
@@ -137,6 +155,7 @@ def _note_taken_over(
         returned=len(charges) - suspects - charged,
         suspects=suspects,
         charged=charged,
+        aborted=aborted,
     )
     key = state.taken_over.new_key()
     state.taken_over.put(tx, key, TakenOverRow(key=key, backend=tx.backend, taken=taken))

@@ -379,6 +379,7 @@ declare
     dead onceq.spark_server;
     g onceq.spark_group;
     taken integer := 0;
+    n integer; held integer; suspects integer;
 begin
     perform pg_try_advisory_lock('onceq.spark_group'::regclass::oid::integer, p_server);
     perform onceq.spark_discard(array(
@@ -393,9 +394,15 @@ begin
             and exists (select from onceq.spark_group x where x.server_id = s.server_id) loop
         continue when not pg_try_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, dead.server_id)
             or not pg_try_advisory_xact_lock('onceq.spark_group'::regclass::oid::integer, dead.server_id);
+        held := 0; suspects := 0;
         for g in select * from onceq.spark_group where server_id = dead.server_id order by group_no loop
-            taken := taken + onceq.spark_take_over_group(g, p_server);
+            n := onceq.spark_take_over_group(g, p_server);
+            held := held + n;
+            suspects := suspects + case when g.started_under is not null then n else 0 end;
         end loop;
+        taken := taken + held;
+        perform onceq.note_taken(jsonb_build_object('incarnation', dead.server_no, 'spark_server', dead.name,
+            'held', held, 'suspects', suspects, 'charged', 0, 'aborted', '[]'::jsonb)) where held > 0;
     end loop;
     return taken;
 end $$;

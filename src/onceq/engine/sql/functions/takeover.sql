@@ -77,20 +77,26 @@ language plpgsql volatile as $$
 declare
     e onceq.element;
     charge text;
+    fate text;
     charges text[] := '{}';
+    aborted jsonb := '[]';
 begin
     for e in select * from onceq.element where claimed_by = p_incarnation
             and not (p_waits and p_charges ? seq::text) order by seq for update skip locked loop
         charge := coalesce(p_charges ->> e.seq::text, 'release');
-        perform onceq.return_element(e, charge,
+        fate := onceq.return_element(e, charge,
             case charge when 'fell' then 'database_fell' when 'release' then null else 'server_died' end,
             case when charge <> 'release'
                  then format('incarnation %s ended while it ran', p_incarnation) end,
             p_incarnation);
-        charges := charges || case when charge = 'release' then charge else onceq.last_charge(e.eid) end;
+        charge := case when charge = 'release' then charge else onceq.last_charge(e.eid) end;
+        charges := charges || charge;
+        if charge in ('charge', 'suspect') then
+            aborted := aborted || onceq.as_told(e, fate);
+        end if;
     end loop;
     if charges <> '{}' then
-        perform onceq.note_taken_over(p_incarnation, charges);
+        perform onceq.note_taken_over(p_incarnation, charges, aborted);
     end if;
     return not exists (select from onceq.element where claimed_by = p_incarnation
         and not (p_waits and p_charges ? seq::text));
@@ -102,32 +108,49 @@ language sql volatile as $$
     select charge from onceq.attempt where eid = p_eid order by ended_at desc, record_no desc limit 1
 $$;
 
--- Notes in this session what an incarnation held, for reporting: what each element of it cost.
-create or replace function onceq.note_taken_over(p_incarnation bigint, p_charges text[]) returns void
+-- The last abort of an element, as whoever tells is told of it. e: as it was before, fate: what became of it.
+create or replace function onceq.as_told(e onceq.element, p_fate text) returns jsonb
 language sql volatile as $$
-    select set_config('onceq_setting.taken_over', (
-        coalesce(nullif(current_setting('onceq_setting.taken_over', true), ''), '[]')::jsonb
-        || (select jsonb_build_object('incarnation', p_incarnation, 'process', s.process, 'host', s.host,
+    select jsonb_build_object('queue', q.name, 'rid', e.rid, 'eid', e.eid, 'attempt', e.aborts + 1,
+            'charge', a.charge, 'code', a.code, 'error', a.error, 'fate', p_fate)
+        from onceq.attempt a, onceq.queue q where a.eid = e.eid and q.queue_id = e.queue_id
+        order by a.ended_at desc, a.record_no desc limit 1
+$$;
+
+-- Notes in this session what was taken back, for whoever tells.
+create or replace function onceq.note_taken(p_note jsonb) returns void
+language sql volatile as $$
+    select set_config('onceq_setting.taken_over', (coalesce(
+        nullif(current_setting('onceq_setting.taken_over', true), ''), '[]')::jsonb || p_note)::text, false)
+$$;
+
+-- Notes what an incarnation held: what each element of it cost, and those that were not free.
+create or replace function onceq.note_taken_over(p_incarnation bigint, p_charges text[], p_aborted jsonb) returns void
+language sql volatile as $$
+    select onceq.note_taken((select jsonb_build_object('incarnation', p_incarnation, 'process', s.process, 'host', s.host,
                 'pid', s.pid, 'suspects', cardinality(array_positions(p_charges, 'suspect')),
-                'charged', cardinality(array_positions(p_charges, 'charge')), 'held', cardinality(p_charges))
-            from (select) one left join onceq.server s on s.incarnation = p_incarnation))::text, false)
+                'charged', cardinality(array_positions(p_charges, 'charge')), 'held', cardinality(p_charges),
+                'aborted', p_aborted)
+            from (select) one left join onceq.server s on s.incarnation = p_incarnation))
 $$;
 
 -- What this session has taken over since it was last asked: of which incarnations, how much came back
--- uncharged, how many are suspects, how many were charged.
-create or replace function onceq.taken_over() returns table (
-    incarnation bigint, process uuid, host text, pid integer, returned integer, suspects integer, charged integer)
+-- uncharged, how many are suspects, how many were charged; and these, one by one. spark_server: of which.
+create or replace function onceq.taken_back() returns table (incarnation bigint, process uuid, host text, pid integer,
+    spark_server text, returned integer, suspects integer, charged integer, aborted jsonb)
 language plpgsql volatile as $$
 declare noted jsonb := nullif(current_setting('onceq_setting.taken_over', true), '');
 begin
     perform set_config('onceq_setting.taken_over', '', false);
-    return query select x.incarnation, x.process, x.host, x.pid, x.held - x.suspects - x.charged, x.suspects, x.charged
-        from jsonb_to_recordset(noted) x (
-            incarnation bigint, process uuid, host text, pid integer, held integer, suspects integer, charged integer);
+    return query select x.incarnation, x.process, x.host, x.pid, x.spark_server,
+            x.held - x.suspects - x.charged, x.suspects, x.charged, x.aborted
+        from jsonb_to_recordset(noted) x (incarnation bigint, process uuid, host text, pid integer,
+            spark_server text, held integer, suspects integer, charged integer, aborted jsonb);
 end $$;
 
--- Takes over from every process that is missing: all its slots' locks are free. From the caller's own
--- process it takes over the slots whose connections broke. Returns how many processes were missing.
+-- Takes over from every process that is missing: all its slots' locks are free. Of the caller's own
+-- process it takes over the slots whose connections broke. How many processes were missing; one more
+-- where something was taken over from Spark servers.
 create or replace function onceq.take_over(p_process uuid) returns integer
 language plpgsql volatile as $$
 declare
@@ -142,8 +165,8 @@ begin
         taken := taken + onceq.take_over_process(other)::integer;
     end loop;
     perform onceq.adopt(), onceq.tidy_session() where random() < 1.0 / 32;  -- an idle process is here once a second
-    perform onceq.spark_take_over(null, 60);  -- a Spark server of the same name has the first minute
-    return taken;
+    -- A Spark server of the same name has the first minute.
+    return taken + (onceq.spark_take_over(null, 60) > 0)::integer;
 end $$;
 
 -- Takes over from another process if it is missing; returns whether it is. What it had claimed and not
