@@ -240,6 +240,16 @@ def _an_exception_that_was_not_charged(wreck: Wreck) -> Named:
     return "G7", row.rid
 
 
+def _tried_again_beyond_the_limit(wreck: Wreck) -> Named:
+    row = wreck.ended("done")
+    executed = wreck.event(ev.Executed, lambda one: one.eid == row.eid)
+    retried = ev.Aborted(
+        actor=executed.actor, rid=row.rid, eid=row.eid, code=ev.RETRY, excused=True
+    )
+    wreck.after(executed, *[retried] * (len(wreck.all(ev.Fault)) + 12))
+    return "G7", row.rid
+
+
 # --- G8: kill ---------------------------------------------------------------------------------
 
 
@@ -312,6 +322,7 @@ CORRUPTIONS: dict[str, Corruption] = {
         _executed_for_ever,
         _a_charge_that_nothing_started,
         _an_exception_that_was_not_charged,
+        _tried_again_beyond_the_limit,
         _a_kill_says_too_late,
         _a_kill_says_killed,
         _a_kill_does_not_find,

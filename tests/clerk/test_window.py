@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import time
@@ -334,3 +335,34 @@ def test_what_is_done_when_a_reply_does_not_come_in_time(
         assert clerk.alert_late("alerts", late_s=0.0) == []
         assert qm.dequeue("alerts") is not None
         assert clerk.alert_late("alerts", late_s=0.0) == []  # also when the alert was taken
+
+
+def test_an_async_clerk_is_told_of_what_is_late_by_a_plain_def_too(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """As handlers are: sync or async. What is given to wait on is asked each time."""
+    qm.declare(RAW)
+    asked: list[str] = []
+
+    def plain(_: ReceiveTimeout) -> bool:
+        asked.append("plain")
+        return asked.count("plain") % 2 == 1
+
+    async def awaited(_: ReceiveTimeout) -> bool:
+        asked.append("awaited")
+        return asked.count("awaited") % 2 == 1
+
+    async def main() -> None:
+        async with (
+            onceq.open_async(conninfo, repository=repository) as opened,
+            opened.clerk("till", RAW, window=4) as clerk,
+        ):
+            await clerk.send("1", b"1")
+            for rid, ask in (("2", plain), ("3", awaited)):
+                with pytest.raises(ReceiveTimeout):
+                    await clerk.receive(timeout_s=0.01, on_timeout=ask)
+                with pytest.raises(ReceiveTimeout):
+                    await anext(clerk.stream([(rid, b"x")], timeout_s=0.01, on_timeout=ask))
+
+    asyncio.run(main())
+    assert asked == ["plain"] * 4 + ["awaited"] * 4

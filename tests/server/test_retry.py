@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import onceq
 from onceq.cli.requests import as_row
 from onceq.errors import InvalidValue, RequestFailed
+from onceq.history import check
+from onceq.history.events import Aborted, Executed
+from onceq.testing.ledger import final_state, make_ledger
 from tests.parts import rows, serving, wait_until
+
+if TYPE_CHECKING:
+    from onceq.history.events import Event
 
 WAIT_S = 20.0
 
@@ -83,6 +90,32 @@ def test_the_queue_says_how_often_a_retry_is_free(
         told = qm.attempts(qm.lookup("1", state="held")[0].eid)
     assert (reply.code, reply.attempts, calls) == ("Retry", 1, [1] * 4)
     assert [one.counts for one in told] == [False] * 3 + [True]
+
+
+@pytest.mark.parametrize("limit", [2, 12])
+def test_the_checker_judges_by_the_queues_own_retry_limit(
+    qm: onceq.QueueManager, conninfo: str, repository: str, limit: int
+) -> None:
+    queue = onceq.Queue("raw", bytes, bytes, abort_limit=1, retry_limit=limit, backoff_ms=0)
+    make_ledger(conninfo, repository)
+    events: list[Event] = []
+
+    def handle(_: bytes, context: onceq.Context) -> bytes:
+        events.append(Executed(rid=context.rid, eid=str(context.eid), actor="server"))
+        raise onceq.Retry("never")
+
+    with serving(conninfo, repository, queue.handled_by(handle)), qm.clerk("c", queue) as clerk:
+        clerk.transceive("1", b"x", timeout_s=WAIT_S)
+        eid = qm.lookup("1", state="held")[0].eid
+        events += [
+            Aborted(rid="1", eid=str(eid), code=str(one.code), excused=not one.counts)
+            for one in qm.attempts(eid)
+        ]
+    final = replace(final_state(conninfo, repository, 1), retry_limit=limit)
+    assert check(events, final) == []
+    found = check(events, replace(final, retry_limit=limit - 1))
+    assert [(one.guarantee, one.rid) for one in found] == [("G7", "1")]
+    assert f"tried again {limit + 1} times and not charged" in found[0].text
 
 
 @pytest.mark.parametrize("after_s", ["5", True, float("nan"), b"5"])

@@ -209,6 +209,64 @@ def test_a_failure_before_the_limit_is_found() -> None:
     assert verdict(failing(2), ending(*early, effects=())) == {("G7", "1")}
 
 
+def tried_again(times: int, code: str = "Retry", executed: int | None = None) -> list[ev.Event]:
+    """Request 1 ran so often, and then once more, in which it finished; nothing was charged."""
+    runs = times if executed is None else executed
+    again: list[ev.Event] = [ev.Executed(rid="1", eid="e-1") for _ in range(runs)]
+    told: list[ev.Event] = [
+        ev.Aborted(rid="1", eid="e-1", code=code, excused=True) for _ in range(times)
+    ]
+    return [*GOOD[:3], *again, *told, *GOOD[3:]]
+
+
+@pytest.mark.parametrize("limit", [0, 2, 10, 30])
+def test_what_is_tried_again_beyond_its_queues_retry_limit_is_found(limit: int) -> None:
+    """The limit, and the one after which it runs alone; the next was to be charged (G7)."""
+    final = dataclasses.replace(END, retry_limit=limit)
+    assert verdict(tried_again(limit + 1), final) == set()
+    assert verdict(tried_again(limit + 2), final) == {("G7", "1")}
+    assert verdict(tried_again(limit + 2, code="40001"), final) == set(), "it may not have counted"
+
+
+@pytest.mark.parametrize("limit", [0, 2, 10, 30])
+def test_executions_of_which_no_abort_is_recorded_are_bounded_by_the_retry_limit(
+    limit: int,
+) -> None:
+    final = dataclasses.replace(END, retry_limit=limit)
+    assert verdict(tried_again(0, executed=limit + 1), final) == set()
+    assert verdict(tried_again(0, executed=limit + 2), final) == {("G7", "1")}
+
+
+def test_each_run_of_what_was_redriven_has_its_retries() -> None:
+    """A datagram runs again as itself: what it was charged before, and its retries, are its own."""
+    failed, done = (
+        Place(
+            registrant=None,
+            thread=None,
+            rid="d",
+            eid="e-d",
+            role="datagram",
+            state="finished",
+            outcome=outcome,
+            aborts=aborts,
+            code=code,
+        )
+        for outcome, aborts, code in (("failed", 3, "ValueError"), ("done", 2, None))
+    )
+    taken = dataclasses.replace(failed, role="failed", outcome="dequeued")
+    final = ending(
+        *END.places,
+        failed,
+        taken,
+        done,
+        effects=(effect("1"), ev.Effect(key="k", rid="d", eid="e-d")),
+    )
+    final = dataclasses.replace(final, retry_limit=0)
+    ran: list[ev.Event] = [ev.Executed(rid="d", eid="e-d") for _ in range(3 + 1 + 2 + 1 + 1)]
+    assert verdict([*GOOD, *ran], final) == set()
+    assert verdict([*GOOD, *ran, ran[0]], final) == {("G7", "d")}
+
+
 def test_a_send_that_ended_before_it_began_may_be_missing() -> None:
     unsent: list[ev.Event] = [
         *GOOD[:7],

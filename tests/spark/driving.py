@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pyspark
 from onceq.spark.java import find_java
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from tests.spark.spark_parts import Repository
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,8 +23,13 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def drive(repository: Repository, faults: Path, master: str = "local[2]") -> tuple[int, str]:
     """Run a driver to its end; return its exit code and what it printed."""
-    arguments = [repository.conninfo, repository.name, str(faults), master]
-    return _run([sys.executable, "-m", "tests.spark.serving_child", *arguments], faults)
+    return run("tests.spark.serving_child", repository, faults, master)
+
+
+def run(module: str, repository: Repository, faults: Path, *more: str) -> tuple[int, str]:
+    """Run a driver of a module to its end; return its exit code and what it printed."""
+    arguments = [repository.conninfo, repository.name, str(faults), *more]
+    return _run([sys.executable, "-m", module, *arguments], faults)
 
 
 def submit(repository: Repository, faults: Path, master: str) -> tuple[int, str]:
@@ -32,13 +40,30 @@ def submit(repository: Repository, faults: Path, master: str) -> tuple[int, str]
     return _run([*command, repository.conninfo, repository.name, str(faults)], faults)
 
 
-def _run(command: list[str], faults: Path) -> tuple[int, str]:
-    ours = {
+@contextlib.contextmanager
+def begin(module: str, arguments: list[str], place: Path) -> Generator[subprocess.Popen[bytes]]:
+    """Begin a driver that is to be killed; its end is its user's."""
+    command = [sys.executable, "-m", module, *arguments]
+    with (
+        (place / "errors").open("a") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, cwd=place, env=_environment()) as driver,
+    ):
+        try:
+            yield driver
+        finally:
+            driver.kill()
+
+
+def _environment() -> dict[str, str]:
+    return os.environ | {
         "PYTHONPATH": os.pathsep.join(sys.path),
         "PYSPARK_PYTHON": sys.executable,
         "JAVA_HOME": str(find_java(os.environ).home),
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
+
+
+def _run(command: list[str], faults: Path) -> tuple[int, str]:
     with (faults / "errors").open("a") as log:
         ran = subprocess.run(
             command,
@@ -47,7 +72,7 @@ def _run(command: list[str], faults: Path) -> tuple[int, str]:
             stderr=log,
             text=True,
             cwd=faults,
-            env=os.environ | ours,
+            env=_environment(),
             timeout=280,
         )
     return ran.returncode, ran.stdout

@@ -3,7 +3,8 @@
 A fault is a file in the directory that the option `faults` names; it strikes once. `POINT` raises,
 `POINT.exit` ends the Python process, `POINT.kill` ends the driver with its Java as kill -9 does,
 whose pids are in the file `pids`; `POINT.database` ends the processes in that file, and goes on.
-`POINT.executor` ends the Java process above this one, which ends this one too.
+`POINT.executor` ends the Java process above this one, which ends this one too. `POINT.pause` waits
+until it is killed.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from onceq.spark.sink import OnceqStreamWriter
 from onceq.spark.source import OnceqDataSource, OnceqStreamReader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
@@ -29,17 +32,14 @@ if TYPE_CHECKING:
 def strike(directory: str, point: str) -> None:
     """Do what a fault for this point asks for; leave a mark that it was reached."""
     folder = Path(directory)
-    for kind in ("", ".exit", ".kill", ".database", ".executor"):
+    for kind in ("", ".exit", ".kill", ".database", ".executor", ".pause"):
         try:
             (folder / f"{point}{kind}").rename(folder / f"{point}{kind}.reached")
         except FileNotFoundError:
             continue
-        if kind == ".exit":
-            os._exit(1)
         if kind == "":
             raise RuntimeError(f"planned failure at {point}")
-        if kind == ".executor":
-            kill_executor()
+        HERE.get(kind, _go_on)()
         for pid in (folder / "pids").read_text().split():
             os.kill(int(pid), signal.SIGKILL)
         if kind == ".kill":
@@ -51,6 +51,23 @@ def kill_executor() -> None:
     java = next(one for one in psutil.Process().parents() if one.name() == "java")
     java.kill()
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def exit_at_once() -> None:
+    """End this process."""
+    os._exit(1)
+
+
+def _go_on() -> None:
+    """What is to be killed is in a file."""
+
+
+HERE: dict[str, Callable[[], object]] = {
+    ".exit": exit_at_once,
+    ".pause": signal.pause,
+    ".executor": kill_executor,
+}
+"""What a fault does to the process that comes to it."""
 
 
 class FaultyReader(OnceqStreamReader):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -184,6 +184,31 @@ def test_a_repository_is_judged_by_what_its_processes_have_recorded_too(
     found = audit(conninfo, repository=qm.repository, known=known, spark=spark)
     assert {one.rid for one in found.found} == {"r2"}
     assert "G4" in {one.guarantee for one in found.found}
+
+
+def test_the_audit_knows_the_retry_limits_of_queues(
+    spark: SparkSession, conninfo: str, qm: onceq.QueueManager
+) -> None:
+    """The largest one, or what is said: then a request that was tried again more often is found."""
+    limits = {"few": 2, "many": 12}
+    queues = {
+        name: onceq.Queue(name, bytes, bytes, abort_limit=1, retry_limit=limit, backoff_ms=0)
+        for name, limit in limits.items()
+    }
+
+    def handle(_: bytes, context: onceq.Context) -> bytes:
+        raise onceq.Retry(context.rid)
+
+    for name, queue in queues.items():
+        with (
+            serving(conninfo, qm.repository, queue.handled_by(handle)),
+            qm.clerk(name, queue) as clerk,
+        ):
+            assert clerk.transceive(name, b"", timeout_s=60).code == "Retry"
+    where: dict[str, Any] = {"repository": qm.repository, "spark": spark}
+    assert audit(conninfo, **where).found == []
+    found = audit(conninfo, known=Known(retry_limit=2), **where).found
+    assert [(one.guarantee, one.rid) for one in found] == [("G7", "many")]
 
 
 # --- the command ------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 
 from onceq import errors
 from onceq.spark import ServerSettings
+from tests.spark.driving import run as drive
 from tests.spark.keeping import in_pairs
 from tests.spark.serving import make_server
 from tests.spark.spark_parts import Repository, make_repository
@@ -107,6 +108,21 @@ def test_a_code_of_a_megabyte_is_cut(
     run(spark, repository, tmp_path, server, once=True)
     found = "select length(code), length(error) from {}.element where role = 'failed'"
     assert repository.ask(found) == [(200, 4000)]
+
+
+def test_a_session_that_is_stopped_is_said_and_loses_nothing(
+    repository: Repository, tmp_path: Path
+) -> None:
+    """Before it is given to a server, in the batch function, and while the query runs."""
+    repository.send(1)
+    code, printed = drive("tests.spark.stopping_child", repository, tmp_path)
+    said = [line.partition(", by spark.stop(): ")[0] for line in printed.splitlines()]
+    ways = ("before", "within", "beside")
+    assert said == [f"{way}: IllegalState: Spark's session was stopped" for way in ways], (
+        tmp_path / "errors"
+    ).read_text()[-2000:]
+    assert code == 0
+    assert repository.ask("select max(aborts) from {}.element") == [(0,)]
 
 
 CHILD = """

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
+from onceq.model import ops
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 
@@ -52,6 +54,35 @@ def test_two_replies_to_one_request_are_none(repository: Repository) -> None:
     committed = life.commit(life.stage([*requests, requests[0]]))
     assert (committed.done, committed.returned) == (1, 1)
     assert repository.replies() == {"r1": ("done", b"ok")}
+
+
+def test_each_client_gets_the_reply_to_its_own_request(repository: Repository) -> None:
+    """Two clients that use the same rids, in one batch."""
+    other = dataclasses.replace(
+        repository, client=repository.driver.perform(ops.Connect(name="other till"))
+    )
+    for client in (repository, other):
+        client.send(2)
+    life = Life(repository)
+    life.tables = []
+    requests = life.plan(life.claim())
+    assert life.commit(life.stage(requests)).done == 4
+    waiting = repository.ask(
+        "select registrant, rid, correlation_id from {}.requests where role = 'reply'"
+    )
+    asked = [(one.registrant, one.rid, str(one.eid)) for one in requests]
+    assert sorted(waiting) == sorted(asked)
+
+
+def test_a_commit_is_durable_whatever_the_session_says(repository: Repository) -> None:
+    repository.send(1)
+    life = Life(repository)
+    staged = life.stage(life.plan(life.claim()))
+    with life.driver.connection.transaction():
+        life.driver.connection.execute(b"set local synchronous_commit = off")
+        assert life.commit(staged).done == 1
+        (setting,) = life.driver.connection.execute(b"show synchronous_commit").fetchall()
+    assert setting == ("on",)
 
 
 def test_what_has_expired_is_in_no_group(repository: Repository) -> None:

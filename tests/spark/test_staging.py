@@ -241,6 +241,25 @@ def test_a_flag_without_an_error_aborts_too(flag: str) -> None:
     assert b'"own","true"' in bytes(encode.replies(own, 1)[1])
 
 
+def test_a_reply_beyond_the_limit_is_an_error_of_its_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(encode, "REPLY_BYTES_MAX", 3)
+    batch = pa.record_batch(
+        [pa.array(["a", "b", "c", "d"]), pa.array([b"xyz", b"wxyz", None, b"vwxyz"], pa.binary())],
+        names=["eid", "reply"],
+    )
+    names, lines = encode.replies(batch, 1)
+    assert names == ("attempt", "eid", "reply", "error", "code")
+    (a, b, c, d) = bytes(lines).decode().splitlines()
+    assert (a, c) == ('1,"a","\\x78797a",,', '1,"c",,,')
+    for line, size in ((b, 4), (d, 5)):
+        assert f"the reply has {size} bytes, and that of a Spark server at most 3: put" in line
+        assert line.endswith(',"TooLarge"')
+    own = batch.append_column("error", pa.array([None, "own", None, None], pa.string()))
+    assert b'"b",,"own",\n' in bytes(encode.replies(own, 1)[1])
+
+
 def test_a_batch_rings_the_client_that_waits_for_its_replies(repository: Repository) -> None:
     life = Life(repository)
     requests = repository.send(3)

@@ -12,7 +12,7 @@ from tests.tidy.source_tree import ROOT, files, place, verdict
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BINARY = {".gif", ".ico", ".jpg", ".parquet", ".png"}
+BINARY = {".gif", ".ico", ".jpg", ".parquet", ".png", ".xz"}
 
 # Written so that no pattern matches itself. Paths: of home directories, and of this
 # checkout and its neighbours, unless it lies where anyone's might.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,9 @@ import pytest
 import onceq
 from onceq.engine import migrate, schema
 from onceq.errors import SchemaMismatch, SchemaMissing
+from tests.parts import LIMIT_S, serving
 
+HERE = Path(__file__).parent
 RAW = onceq.Queue("raw", bytes, bytes)
 LATER = "alter table onceq.queue add column colour text not null default 'none';\n"
 
@@ -105,3 +108,67 @@ def test_tables_that_no_release_made_are_refused(conninfo: str, repository: str)
         connection.execute(f"alter table {repository}.repository drop tables_sha256".encode())
     with pytest.raises(SchemaMismatch, match=r"before 0\.1\.0"):
         onceq.open(conninfo, repository=repository)
+
+
+# --- functions that were released ---------------------------------------------------------------
+
+FORMER = {"0.1.0": 2, "0.1.0-5": 5}
+"""The functions of a former onceq, `NAME.sql.xz`, and how many of the migrations it had.
+
+Each is its files in the order of its FUNCTION_FILES: of 0.1.0, and of the first with an archive.
+"""
+ASKED = """
+select from {r}.create_queue('raw', true, 5, 100, 60000, 3600, 1048576, 65536, false, null);
+select from {r}.connect('till', '', 1);
+select from {r}.send((select registrant_id from {r}.registrant), 1, 'raw', '1', 'before', 1,
+    '{{}}', 5::smallint, null, null, 'application/octet-stream', null, false, false, 1);
+"""
+ROUTINES = """
+select oid::regprocedure::text, pg_get_function_result(oid), prokind::text, provolatile::text,
+    prosrc
+from pg_proc where pronamespace = %s::regnamespace order by 1
+"""
+
+
+def routines(conninfo: str, repository: str) -> list[tuple[str, ...]]:
+    """Returns what functions there are, as of a repository called onceq."""
+    with psycopg.connect(conninfo) as connection:
+        found = connection.execute(ROUTINES, (repository,)).fetchall()
+    return [tuple(str(value).replace(repository, "onceq") for value in row) for row in found]
+
+
+@pytest.mark.parametrize("name", FORMER)
+def test_the_functions_of_a_former_version_are_replaced(
+    conninfo: str, repository_name: str, name: str
+) -> None:
+    """With what is in its tables; also those whose parameters are others now."""
+    former, fresh = repository_name, f"{repository_name}_fresh"
+    with lzma.open(HERE / f"{name}.sql.xz", "rt", encoding="utf-8") as file:
+        functions = file.read()
+    text = "\n".join([f"create schema {former};", schema.tables(0, FORMER[name]), functions])
+    version = (FORMER[name], schema.tables_sha256(FORMER[name]))
+    migrate.apply_with(conninfo, fresh)
+    with psycopg.connect(conninfo) as connection:
+        connection.execute(schema.in_schema(text, former).encode())
+        connection.execute(schema.made(former).encode())
+        connection.execute(
+            f"update {former}.repository set functions_sha256 = 'former',"
+            " schema_version = %s, tables_sha256 = %s".encode(),
+            version,
+        )
+        connection.execute(ASKED.format(r=former).encode())
+    assert migrate.apply_with(conninfo, former)
+    assert not migrate.apply_with(conninfo, former)
+    made = routines(conninfo, fresh)
+    ours = {signature.partition("(")[0] for signature, *_ in made}
+    upgraded = [one for one in routines(conninfo, former) if one[0].partition("(")[0] in ours]
+    assert upgraded == made
+    handled = RAW.handled_by(lambda request, _: request + b" and after")
+    with (
+        onceq.open(conninfo, repository=former) as queues,
+        queues.clerk("till", RAW) as clerk,
+        serving(conninfo, former, handled),
+    ):
+        clerk.connect()
+        assert clerk.outstanding == ["1"]
+        assert clerk.receive(timeout_s=LIMIT_S).value == b"before and after"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.clerk import program, transactions
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
     from onceq.model.ops import Program, Sent, ThreadTags
     from onceq.model.queue import Queue
+
+    OnTimeout = Callable[[ReceiveTimeout], Awaitable[bool | None] | bool | None]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -93,9 +96,9 @@ class AsyncClerk(Calls[T, R]):
         timeout_s: float | None = None,
         rid: str | None = None,
         connection: Any = None,
-        on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None = None,
+        on_timeout: OnTimeout | None = None,
     ) -> Reply[R]:
-        """See Clerk.receive; connection: an async one; on_timeout is awaited."""
+        """See Clerk.receive; connection: an async one; on_timeout is async, or a plain def."""
         self._check_on_timeout(on_timeout)
         while True:
             try:
@@ -105,7 +108,7 @@ class AsyncClerk(Calls[T, R]):
                 receive = self._receive(checkpoint, timeout_s, rid, 1)
                 return (await self._run(receive, waiting(timeout_s)))[0]
             except ReceiveTimeout as late:
-                if on_timeout is None or await on_timeout(late) is not True:
+                if on_timeout is None or not await _waits_on(on_timeout, late):
                     raise
 
     async def _receive_in(
@@ -139,7 +142,7 @@ class AsyncClerk(Calls[T, R]):
         requests: Iterable[tuple[str, T]],
         *,
         timeout_s: float | None = None,
-        on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None = None,
+        on_timeout: OnTimeout | None = None,
     ) -> AsyncIterator[Reply[R]]:
         """See Clerk.stream: `async for reply in clerk.stream(...)`."""
         self._check_on_timeout(on_timeout)
@@ -149,13 +152,13 @@ class AsyncClerk(Calls[T, R]):
         self,
         stream: Stream[R],
         timeout_s: float | None,
-        on_timeout: Callable[[ReceiveTimeout], Awaitable[bool | None]] | None,
+        on_timeout: OnTimeout | None,
     ) -> AsyncIterator[Reply[R]]:
         while True:
             try:
                 replies = await self._run(self._step(stream), waiting(timeout_s))
             except ReceiveTimeout as late:
-                if on_timeout is None or await on_timeout(late) is not True:
+                if on_timeout is None or not await _waits_on(on_timeout, late):
                     raise
                 continue
             if not replies:
@@ -234,3 +237,9 @@ class AsyncClerk(Calls[T, R]):
         trace: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+async def _waits_on(on_timeout: OnTimeout, late: ReceiveTimeout) -> bool:
+    """Returns whether the client wants to wait as long again."""
+    answer = on_timeout(late)
+    return (await answer if inspect.isawaitable(answer) else answer) is True

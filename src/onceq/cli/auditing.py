@@ -42,6 +42,10 @@ class Asked:
         int | None,
         typer.Option(min=1, help="The abort limit of all queues, if it has never changed."),
     ] = None
+    retry_limit: Annotated[
+        int | None,
+        typer.Option(min=0, help="The largest retry limit of a queue, if it was lowered since."),
+    ] = None
     report: Annotated[Path | None, typer.Option(help="Write a page for people: HTML.")] = None
     save: Annotated[
         Path | None, typer.Option(help="A new folder for all violations, as JSON lines.")
@@ -83,6 +87,7 @@ def _run(place: Place, asked: Asked, session: SparkSession) -> Audited:
         effects=asked.effects,
         effects_each=asked.effects_each,
         abort_limit=asked.abort_limit,
+        retry_limit=asked.retry_limit,
     )
     target = place.target
     return audit(

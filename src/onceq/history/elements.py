@@ -82,6 +82,7 @@ class Others:
         """An execution that ended in an abort."""
         element = self.table.element(event.eid, event.rid)
         element.excused += event.excused
+        element.retried += event.excused and event.code == ev.RETRY
         element.raised += not event.excused
 
     def enqueue_started(self, event: ev.EnqueueBegun) -> None:

@@ -28,16 +28,15 @@ _WORDS_MAX = 1000
 class Element(Struct, gc=False):
     """All that is known of a request or a datagram, by its eid.
 
-    From the final state: role ("" if it is nowhere), outcome and ends (rows of history), state
-    and lives (rows of queues), held and unheld (in its error queue, and taken from there), aborts
-    (of one run), charges (of all), failed_after (how many aborts, unless it was rejected), code,
-    correlation_id, is_volatile. From the ledger:
-    effects, with the first one's key and xid. From events: executed, started; attempt, the highest;
-    raised, excused: aborts recorded; ran_at, ran_before: the last two executions;
-    ran_first, ran_by: an execution before all others, and who ran one;
-    kills: those that may have taken effect; told_at: when its end was first known to somebody;
-    acked_at: when its send was acknowledged, if somebody killed it. void: a connect has shown that
-    it was not submitted.
+    From the final state: role ("" if it is nowhere), outcome and ends (rows of history), state and
+    lives (rows of queues), held and unheld (in its error queue, and taken from there), aborts (of
+    one run), charges (of all), failed_after (how many aborts, unless it was rejected), code,
+    correlation_id, is_volatile. From the ledger: effects, with the first one's key and xid. From
+    events: executed, started; attempt, the highest; raised, excused: aborts recorded; retried:
+    those of the excused that a handler asked for; ran_at, ran_before: the last two executions;
+    ran_first, ran_by: an execution before all others, and who ran one; kills: those that may have
+    taken effect; told_at: when its end was first known to somebody; acked_at: when its send was
+    acknowledged, if somebody killed it. void: a connect has shown that it was not submitted.
     """
 
     eid: str
@@ -63,6 +62,7 @@ class Element(Struct, gc=False):
     attempt: int = 0
     raised: int = 0
     excused: int = 0
+    retried: int = 0
     ran_at: int = NEVER
     ran_before: int = NEVER
     ran_first: int = NEVER

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from onceq.history.events import FinalState
     from onceq.history.table import Element, Table
 
-ENVIRONMENT_MAX = 10
-"""How often an execution may end by a fault of the environment with nobody charged (G7)."""
-
 UNHEARD_MAX = 2
 """How often one element may be charged for a server that died before it said what it executes."""
 
@@ -67,7 +64,7 @@ def judge_all(table: Table, others: Others, final: FinalState, facts: Facts) -> 
             and element.effects == effects
             and element.executed == facts.executions
             and not (element.lives or element.held or element.aborts or element.void)
-            and not element.raised
+            and not (element.raised or element.retried)
             and element.attempt <= 1
         ):
             continue
@@ -101,8 +98,9 @@ def _judge(element: Element, around: Circumstances) -> Iterator[Wrong]:
     if around.final.aborts_recorded and element.raised != element.charges:
         counted = f"{element.charges} are counted"
         yield "G7", f"{element.raised} charged aborts are recorded, and {counted}"
-    if element.executed or element.started or element.aborts:
+    if element.executed or element.started or element.aborts or element.retried:
         yield from _charges(element, around)
+        yield from _retries(element, around)
         yield from _executions(element, around)
     elif element.outcome == "done" and _is_told(element, around):
         yield "G2", "is done, and was never executed"
@@ -208,13 +206,27 @@ def _evidence(element: Element, around: Circumstances) -> Iterator[Wrong]:
         yield "G7", f"{element.raised} executions failed, and {aborts} aborts are counted"
 
 
+def _retries(element: Element, around: Circumstances) -> Iterator[Wrong]:
+    """Retries that cost nothing are as many as the limit says, and the one that makes a suspect."""
+    free = _free(element, around.final)
+    if element.retried > free and element.retried > free + around.faults_of(element, FOREVER):
+        limit = f"the retry limit is {around.final.retry_limit}"
+        yield "G7", f"was tried again {element.retried} times and not charged, {limit}"
+
+
+def _free(element: Element, final: FinalState) -> int:
+    """Returns how many executions may be charged to nobody: of each run, the limit and one more."""
+    return max(1, element.ends + element.lives) * (final.retry_limit + 1)
+
+
 def _executions(element: Element, around: Circumstances) -> Iterator[Wrong]:
     told, outcome = element.told_at, element.outcome
     if told != NEVER and outcome in {"failed", "expired"} and told < element.ran_at:
         yield "G3", "was executed after its failure had been told"
     elif told != NEVER and outcome == "cancelled" and told < element.ran_before:
         yield "G3", "was executed twice after it was known to be cancelled"
-    excused = element.aborts + 1 + element.excused + ENVIRONMENT_MAX
+    free = _free(element, around.final)
+    excused = element.charges + 1 + element.excused + free
     if element.executed > excused:
         faults = around.faults_of(element, element.ran_at)
         if element.executed > excused + faults:

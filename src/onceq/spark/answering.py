@@ -21,6 +21,7 @@ from onceq.server.handlers import decoded, said_by
 from onceq.server.traces import storable
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.context import Answer, RequestContext
+from onceq.spark.encode import REPLY_BYTES_MAX, TOO_LARGE, too_large
 from onceq.spark.schema import request_schema
 
 if TYPE_CHECKING:
@@ -109,9 +110,12 @@ class Answers:
         if reply is None and row["registrant"] is None:  # for a datagram
             return None
         try:
-            return self.queue.encode_reply(reply)
+            encoded = self.queue.encode_reply(reply)
         except InvalidValue as error:
             raise HandlerFailed("InvalidReply", str(error)) from error
+        if len(encoded) > REPLY_BYTES_MAX:  # before it comes to Java, which may have no room
+            raise HandlerFailed(TOO_LARGE, too_large(len(encoded)))
+        return encoded
 
 
 def _properties(queue: str, text: str | None) -> Any:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 Lines = tuple[tuple[str, ...], memoryview]
 """Names of columns, and lines of CSV."""
 
+REPLY_BYTES_MAX = 64 << 20
+"""Of one reply: it is copied several times in Java, and in the memory of a session by default."""
+TOO_LARGE = "TooLarge"
 REPLY_COLUMNS = ("attempt", "eid", "reply", "error", "code", "reject", "retry", "after_s")
 _FLAGS = ("reject", "retry")
 _JSON = msgspec.json.Encoder(decimal_format="number")
@@ -34,7 +37,7 @@ def replies(batch: RecordBatch, attempt: int) -> Lines:
     """Returns the replies of a batch: its columns of REPLY_COLUMNS, for rows with an eid."""
     is_answer = batch.column("eid").is_valid()
     _refuse_lost(batch.filter(pc.invert(is_answer)))
-    batch = batch.filter(is_answer)
+    batch = _within_limit(batch.filter(is_answer))
     batch = _with_reasons(batch)
     present = [name for name in REPLY_COLUMNS[2:] if name in batch.schema.names]
     columns = [_repeated(attempt, batch.num_rows), batch.column("eid")]
@@ -64,6 +67,34 @@ def table_rows(batch: RecordBatch, attempt: int, tables: Sequence[str]) -> Itera
         head = [_repeated(attempt, len(rows)), _repeated(number, len(rows)), eids]
         names = ("attempt", "table_no", "eid", *(f"c{n}" for n in range(1, len(fields) + 1)))
         yield names, _csv([*head, *fields])
+
+
+def too_large(size: int) -> str:
+    """Returns what is said of a reply of this size."""
+    return (
+        f"the reply has {size} bytes, and that of a Spark server at most {REPLY_BYTES_MAX}: put "
+        "what is larger elsewhere, a table or a file, and say in the reply where it is"
+    )
+
+
+def _within_limit(batch: RecordBatch) -> RecordBatch:
+    """Returns the batch where a reply that is too large is an error of its request."""
+    if "reply" not in batch.schema.names:
+        return batch
+    sizes = pc.binary_length(batch.column("reply"))
+    is_large = pc.fill_null(pc.greater(sizes, REPLY_BYTES_MAX), fill_value=False)
+    if not pc.any(is_large).as_py():
+        return batch
+    names = batch.schema.names
+    columns = dict(zip(names, batch.columns, strict=True))
+    columns["reply"] = pc.if_else(is_large, pa.scalar(None, pa.binary()), batch.column("reply"))
+    none = pa.nulls(batch.num_rows, pa.string())
+    error, code = (columns.get(name, none).cast(pa.string()) for name in ("error", "code"))
+    is_news = pc.and_(is_large, error.is_null())
+    said = pa.array([too_large(size) for size in pc.filter(sizes, is_news).to_pylist()])
+    columns["error"] = pc.replace_with_mask(error, is_news, said.cast(pa.string()))
+    columns["code"] = pc.if_else(is_news, TOO_LARGE, code)
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def _with_reasons(batch: RecordBatch) -> RecordBatch:

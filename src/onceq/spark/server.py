@@ -162,8 +162,8 @@ class Server:
         (a table is not as the batch function expects it), InvalidValue (the function's
         columns, its undeclared state, a checkpoint that is not a local directory), FileMismatch
         (the checkpoint that holds its state is not usable, and left alone), IllegalState (something
-        else stopped its query), CannotConnect at the beginning, before Spark begins: what it held
-        is back in the queue. EnvironmentFault: Spark's Java has died, or its session was stopped.
+        else stopped its query, or Spark's session), CannotConnect at the beginning, before Spark
+        begins: what it held is back in the queue. EnvironmentFault: Spark's Java has died.
         Once it has connected, it waits for a database that is away.
         """
         if self.settings.stateful and checkpoint is None:
@@ -171,6 +171,7 @@ class Server:
         given = None if checkpoint is None else check_checkpoint(checkpoint)
         with reach(url, repository) as located:
             session = spark if spark is not None else build_session(f"onceq {self.name}")
+            refuse_dead(session)
             activate(session)
             session.dataSource.register(self._source_class())
             notes = claim_scratch() / "checkpoint" if given is None else given
@@ -208,6 +209,8 @@ class Server:
         return is_kept and not has_finished_nothing(home.checkpoint, home.query_id)
 
     def _conclude(self, home: _Home, verdict: Verdict | None, text: str) -> bool:
+        if not self._stop.is_set():
+            refuse_dead(home.spark)
         if verdict is None:
             return True
         self._failures[verdict.name] = self._failures.get(verdict.name, 0) + 1
@@ -286,6 +289,7 @@ class Server:
             verdict = judge_beginning(of_error(error, options.token))
             self._close(driver, options)
             if verdict is None:
+                refuse_dead(home.spark, error)
                 raise
             return verdict, str(error)
         is_connected = True

@@ -184,13 +184,20 @@ def has_java(session: SparkSession) -> bool:
         return False
 
 
-def refuse_dead(session: SparkSession, error: Exception) -> None:
-    """Raises EnvironmentFault if a session's Java is no longer there."""
-    if not has_java(session):
-        raise errors.EnvironmentFault(
-            "Spark's Java has died (killed, or out of memory), or its session was stopped: start "
-            "again; no request is lost, and what was under way is run again"
+def refuse_dead(session: SparkSession, error: Exception | None = None) -> None:
+    """Raises IllegalState when a session was stopped; EnvironmentFault when its Java has died."""
+    if has_java(session):
+        return
+    if vars(session.sparkContext).get("_jsc") is None:
+        raise errors.IllegalState(
+            "Spark's session was stopped, by spark.stop(): stop what runs in it first, a server by "
+            "its stop(), and build a session to start again; no request is lost, and what was "
+            "under way is run again"
         ) from error
+    raise errors.EnvironmentFault(
+        "Spark's Java has died (killed, or out of memory): start again; no request is lost, and "
+        "what was under way is run again"
+    ) from error
 
 
 def stop_session(session: SparkSession) -> None:

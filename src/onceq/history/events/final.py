@@ -38,11 +38,11 @@ class FinalState:
 
     places: every row of the requests view. effects: the ledger. finished: faults had stopped and
     everything had time to finish (G12). effects_expected: each 'done' has an effect; effects_each:
-    how many, if known. abort_limit: of the queues, None if they differ. all_recorded:
-    whoever sent, enqueued, killed or redrove recorded it, so nobody did what nobody
-    recorded. aborts_recorded: every abort is among the events. unrecorded: the registrants
-    whose requests are executed by someone who records no execution (Spark's tasks). slack: how long
-    after its event a fault may still be felt, in units of `at`.
+    how many, if known. abort_limit: of the queues, None if they differ. retry_limit: of the queues,
+    the largest if they differ. all_recorded: whoever sent, enqueued, killed or redrove recorded it,
+    so nobody did what nobody recorded. aborts_recorded: every abort is among the events.
+    unrecorded: the registrants whose requests are executed by someone who records no execution
+    (Spark's tasks). slack: how long after its event a fault may still be felt, in units of `at`.
     """
 
     places: tuple[Place, ...]
@@ -51,6 +51,7 @@ class FinalState:
     effects_expected: bool = True
     effects_each: int | None = None
     abort_limit: int | None = None
+    retry_limit: int = 10
     all_recorded: bool = False
     aborts_recorded: bool = False
     unrecorded: tuple[str, ...] = ()

@@ -154,6 +154,10 @@ class Started(Event, frozen=True, kw_only=True):
     eid: str
 
 
+RETRY = "Retry"
+"""The code of an abort that the handler asked for itself: not charged, up to the retry limit."""
+
+
 class Aborted(Event, frozen=True, kw_only=True):
     """An execution ended in some way other than a commit. code: why.
 

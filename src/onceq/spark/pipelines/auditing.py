@@ -41,13 +41,15 @@ class Known:
     events: a folder of what processes recorded, which all executors see: all that the clients
     in it ever did. effects: a table to which handlers add rows, and in which nothing is changed,
     with the eid of the request in each; effects_each: how many rows each done request has.
-    abort_limit: of all queues, if it was never different.
+    abort_limit: of all queues, if it was never different. retry_limit: the largest that any queue
+    ever had; None: the largest that any has now, or the default if that is larger.
     """
 
     events: str | Path | None = None
     effects: str | None = None
     effects_each: int | None = None
     abort_limit: int | None = None
+    retry_limit: int | None = None
 
 
 NOTHING: Final = Known()
@@ -70,8 +72,7 @@ def audit(
     began = time.monotonic()
     with contextlib.ExitStack() as held:
         located = held.enter_context(reach(url, repository))
-        given = spark if spark is not None else build_session("onceq audit")
-        session = held.enter_context(own_session(given, LOST))
+        session = held.enter_context(own_session(spark or build_session("onceq audit"), LOST))
         place = held.enter_context(find_place(located, repository, local=is_local(session)))
         driver = held.enter_context(spark_driver(place))
         volatile = Repository.volatile_queues(driver)
@@ -101,6 +102,7 @@ def audit(
                 effects_expected=bool(known.effects_each),
                 effects_each=known.effects_each,
                 abort_limit=known.abort_limit,
+                retry_limit=there.retry_limit(driver, known.retry_limit),
                 aborts_recorded=known.events is None and not _is_older(places),
             ),
             by_client=known.events is not None,

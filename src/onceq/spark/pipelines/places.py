@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from onceq.errors import InvalidValue
 from onceq.model.archive_ops import Kind
+from onceq.model.queue import QueueSettings
 from onceq.spark.pipelines.evidence import EFFECT, OTHER, PLACES, SAID
 from onceq.spark.pipelines.files import read_files
 from onceq.spark.reading import ReadingOptions
@@ -47,6 +48,7 @@ _BESIDES: Final = ["day", "ended_s", "send_no", "record_no", "is_archived"]
 _SAID: Final = [one.split()[0] for one in SAID.split(", ")]
 _CHARGED: Final = ("charge", "reject")
 _VOLATILE: Final = "select distinct name from {schema}.queue where not durable"
+_RETRIES: Final = "select max(retry_limit) from {schema}.queue"
 _MANY: Final = 1000
 
 
@@ -68,6 +70,17 @@ class Repository:
         """Returns the names of queues that are, or were, not durable."""
         found = driver.rows(_VOLATILE, [], _MANY)
         return frozenset(name for rows in found for (name,) in rows)
+
+    @staticmethod
+    def retry_limit(driver: SparkDriver, stated: int | None) -> int:
+        """Returns what was stated, or the largest retry limit of its queues: the default at least.
+
+        What a queue had before, nobody notes: so one that was lowered to less is not taken for it.
+        """
+        if stated is not None:
+            return stated
+        found = [limit for rows in driver.rows(_RETRIES, [], _MANY) for (limit,) in rows]
+        return max(QueueSettings().retry_limit, *(limit or 0 for limit in found))
 
     # --- places -------------------------------------------------------------------------------
 

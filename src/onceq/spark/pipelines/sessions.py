@@ -12,7 +12,7 @@ from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] #
 from pyspark.errors import PySparkException
 
 from onceq.errors import EnvironmentFault
-from onceq.spark.session import REQUIRED_SETTINGS, activate
+from onceq.spark.session import REQUIRED_SETTINGS, activate, refuse_dead
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ def own_session(given: SparkSession, lost: str) -> Generator[SparkSession]:
 
     lost: what did not happen if Spark fails; the EnvironmentFault says so.
     """
+    refuse_dead(given)
     try:
         own = given.newSession()
         for name, value in SETTINGS.items():
