@@ -1,4 +1,4 @@
-"""The proof: what shows that nothing is lost and nothing runs twice, in one command.
+"""The proof: one command that shows that nothing is lost and nothing runs twice.
 
-`make proof` runs every part; `make test` runs the small size of each. Nothing of onceq imports it.
+`make proof` runs every part; `make test` runs the small size of each. Nothing in onceq imports it.
 """

@@ -1,10 +1,10 @@
-"""`python -m proof`: show that nothing is lost and nothing runs twice. `--list` says by what.
+"""`python -m proof`: shows that nothing is lost and nothing runs twice. `--list` says how.
 
 Without arguments it does what `make proof` does, but writes nothing. Exit code 0: no violation,
 every goal reached, every control failed as it must; else 1. What this machine cannot try is not
-shown: it is a failure too, unless the command line leaves it out (`--without power-cut`). Each part
-is recorded by itself (`--write`), with a digest of the sources that it covers; `--status` says
-which records are older than these, `--older` runs them again.
+shown: that is a failure too, unless the command line leaves it out (`--without power-cut`). Each
+part is recorded by itself (`--write`), with a digest of the sources that it covers; `--status` says
+which records are older than these, and `--older` runs those parts again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from proof.record import Record
 
 SEED = 1990
-"""Of a run that is not told another: the same for all, so that runs can be compared."""
+"""The seed of a run that is given no other: always the same, so that runs can be compared."""
 
 
 def parsed(arguments: Sequence[str]) -> argparse.Namespace:
@@ -53,12 +53,12 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "--write", action="store_true", help="record each part that has ended, and its page"
     )
     parser.add_argument("--json", action="store_true", help="the record on standard output")
-    parser.add_argument("--table", default=TABLE, help=argparse.SUPPRESS)  # of the tests
+    parser.add_argument("--table", default=TABLE, help=argparse.SUPPRESS)  # for the tests
     return parser.parse_args(arguments)
 
 
 def chosen(options: argparse.Namespace, parts: Sequence[Part]) -> list[Part]:
-    """Return the parts that are asked for; exit code 2 when one does not exist."""
+    """Return the requested parts; exit code 2 if one does not exist."""
     names = [part.name for part in parts]
     wanted: list[str] = options.only or names
     if unknown := sorted({*wanted, *options.without} - set(names)):
@@ -75,7 +75,7 @@ def chosen(options: argparse.Namespace, parts: Sequence[Part]) -> list[Part]:
 
 
 def run(options: argparse.Namespace, parts: Sequence[Part]) -> Record:
-    """Run the parts that are asked for; return what they have shown, judged."""
+    """Run the requested parts; return what they have shown, judged."""
     terms = Terms(size=options.size, seed=options.seed, table=options.table)
     to = console()
     to.print(f"proof: size {terms.size}, seed {terms.seed}")
@@ -95,7 +95,7 @@ def run(options: argparse.Namespace, parts: Sequence[Part]) -> Record:
 
 
 def why_not_written(size: Size) -> str | None:
-    """Return why a run is not to be recorded; None: it may be."""
+    """Return why a run may not be recorded; None: it may be."""
     if size is Size.SMALL:
         return (
             "the small size is not recorded: the page holds the size of the proof, or the long run"
@@ -104,7 +104,7 @@ def why_not_written(size: Size) -> str | None:
 
 
 def show_status(parts: Sequence[Part], size: Size) -> int:
-    """Say of each part what its record is worth; return 1 unless all are current."""
+    """Say for each part what its record is worth; return 1 unless all are current."""
     found = keeping.status(parts, size)
     for name, standing, of in found:
         sys.stdout.write(f"{name:<22}{standing:<24}{of}\n")
@@ -124,7 +124,7 @@ def _stop(*_: object) -> NoReturn:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Do what is asked for; return the exit code."""
+    """Do what is requested; return the exit code."""
     options = parsed(arguments)
     parts = parts_of(options.table)
     if options.list:

@@ -1,6 +1,6 @@
 """The process of one part: `python -m proof.child JSON`, started by proof/running.py.
 
-It writes how far it is, and in the end its outcome, to a pipe. What the part raises ends it with a
+It writes its progress and, in the end, its outcome to a pipe. If the part raises, this ends with a
 traceback and exit code 1; the runner makes a failure of it.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from proof.part import Outcome
 
 PACE_S = 0.1
-"""What a part says more often than this is not passed on."""
+"""Reports that follow each other sooner than this are not passed on."""
 
 
 class Teller:
@@ -52,7 +52,7 @@ class Teller:
 
 
 def main() -> None:
-    """Run the one part that is asked for."""
+    """Run the one requested part."""
     asked = msgspec.json.decode(sys.argv[1], type=Asked)
     (part,) = (one for one in parts_of(asked.table) if one.name == asked.name)
     teller = Teller(asked.answers)

@@ -1,4 +1,4 @@
-"""The calls of a queue manager that run into fault points, each so that it can be begun again.
+"""The calls of a queue manager that meet fault points, each so that it can be begun again.
 
 Used by proof/fault_programs.py. What must happen once leaves a row in the ledger of effects, in the
 same transaction; the rest may happen any number of times.
@@ -32,14 +32,14 @@ QUEUES: Final = (THINGS, FRAGILE, ASKED)
 POINTS_AT: Final = "points"
 """Where the processes of a trial note which points they have reached."""
 RECEIVED: Final = 100
-"""Added to the number of a reply, where it is noted that it was received."""
+"""Added to the number of a reply, to note that the reply was received."""
 WAIT_S: Final = 10.0
 LOOK_S: Final = 0.05
 TICK_S: Final = 0.002
 
 
 def times(place: Path, point: str) -> int:
-    """Returns how often a point was reached, by any process of the trial."""
+    """Returns how often any process of the trial has reached a point."""
     path = place / POINTS_AT / point
     return path.stat().st_size if path.exists() else 0
 
@@ -50,7 +50,7 @@ def administer(qm: onceq.QueueManager) -> None:
         qm.declare(queue)
     qm.stop(THINGS.name, enqueue=True, dequeue=False)
     qm.start(THINGS.name, enqueue=True, dequeue=False)
-    while qm.dequeue(SPARE.name) is not None:  # what a former life has left
+    while qm.dequeue(SPARE.name) is not None:  # what a former life left
         pass
     qm.enqueue_many(SPARE, ["a", "b"])
     while qm.dequeue(SPARE.name) is not None:  # as many as there are
@@ -59,7 +59,7 @@ def administer(qm: onceq.QueueManager) -> None:
 
 
 def register(qm: onceq.QueueManager) -> None:
-    """Makes a registration and ends it, and one that is ended by who forgets its client."""
+    """Makes a registration and ends it, and another that ends when its client is forgotten."""
     handle = qm.register(THINGS.name, "passer-by")[0]
     qm.deregister(THINGS.name, handle)
     qm.register(THINGS.name, "leaver")
@@ -67,7 +67,7 @@ def register(qm: onceq.QueueManager) -> None:
 
 
 def enqueue_tagged(qm: onceq.QueueManager, count: int) -> None:
-    """Enqueues t1, t2, ... once each: the tag says where a former life came to."""
+    """Enqueues t1, t2, ... once each: the tag says where a former life stopped."""
     handle = qm.register(THINGS.name, "robot")[0]
     last = qm.read_last(THINGS.name, handle)
     done = 0 if last is None or last.tag is None else int(last.tag)
@@ -84,7 +84,7 @@ def _note(connection: psycopg.Connection[Any], repository: str, element: Element
 def enqueue_in_transactions(
     qm: onceq.QueueManager, connection: psycopg.Connection[Any], count: int
 ) -> None:
-    """Enqueues e1, e2, ... in the caller's transactions, each with a row that says so."""
+    """Enqueues e1, e2, ... in the caller's transactions, each with a row that records it."""
     for number in range(1, count + 1):
         with connection.transaction():
             row = connection.execute(
@@ -137,7 +137,7 @@ def kill_and_redrive(qm: onceq.QueueManager, connection: psycopg.Connection[Any]
 
 
 def take_the_rest(qm: onceq.QueueManager) -> None:
-    """Takes for good what was driven again, also what a dead life still holds."""
+    """Takes for good what was redriven, including what a dead life still holds."""
     pause = threading.Event()
     while qm.show(FRAGILE.name).depth:  # what is never released ends the trial by its limit
         if qm.dequeue(FRAGILE.name) is None:
@@ -188,7 +188,7 @@ def _receive(
 def stop_after(
     server: onceq.Server, place: Path, noted: list[Path], wanted: dict[str, int]
 ) -> None:
-    """Stops a server when files are there, and points were reached so often."""
+    """Stops a server when files are there, and points were reached often enough."""
     pause = threading.Event()
     while not all(path.exists() for path in noted) or any(
         times(place, name) < often for name, often in wanted.items()
@@ -198,7 +198,7 @@ def stop_after(
 
 
 def die_in_a_handler(queue: onceq.Queue[bytes, bytes], url: str, repository: str) -> None:
-    """Has a process of its own die in a handler, and waits until somebody has judged it."""
+    """Lets a process of its own die in a handler, and waits until somebody has judged it."""
 
     def die(_body: bytes, _context: onceq.Context) -> bytes:
         os.kill(os.getpid(), signal.SIGKILL)

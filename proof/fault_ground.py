@@ -1,7 +1,7 @@
 """One trial of a fault point: real processes on a real PostgreSQL, one of which meets the fault.
 
-Called by proof/faultpoints.py. The process under trial is started again for as long as it dies,
-as a supervisor would; then what all of them recorded, and what is in the repository, is checked
+Called by proof/faultpoints.py. The process under trial is restarted as long as it dies,
+as a supervisor would. Then what all of them recorded, and what is in the repository, is checked
 against the guarantees. Only processes that a trial started are ended.
 """
 
@@ -54,7 +54,7 @@ LIMIT_S: Final = 90.0
 SETTINGS: Final = {"max_prepared_transactions": "20"}
 """A ledger in another database prepares its transactions."""
 REVOKED_S: Final = 25.0
-"""How long the other may take; it is less than a process waits at its point."""
+"""How long the other process may take; this is less than a process waits at its point."""
 TICK_S: Final = 0.005
 KILL: Final = "kill"
 RAISE: Final = "raise"
@@ -67,7 +67,7 @@ DEATHS: Final = {KILL: [-signal.SIGKILL], RAISE: [PLANNED]}
 
 
 def writing(bindings: Iterable[Binding]) -> re.Pattern[str]:
-    """Returns what the SQL of those single statements that change something looks like."""
+    """Returns a pattern for the SQL of single statements that change something."""
     found = [re.findall(r"\{schema\}\.(\w+)\(", row.sql) for row in bindings if row.writes]
     return re.compile(rf"\.(?:{'|'.join(sorted({name for names in found for name in names}))})\(")
 
@@ -89,8 +89,8 @@ class Trial:
 class Verdict:
     """What became of a trial. reached: how often each point was.
 
-    came: whether the point was reached so often. lost: connections lost at a commit. revoked: lives
-    that were ended while their process went on.
+    came: whether the point was reached often enough. lost: connections lost at a commit. revoked:
+    lives that were ended while their process went on.
     """
 
     trial: Trial
@@ -105,13 +105,13 @@ class Verdict:
 
     @property
     def struck(self) -> bool:
-        """Whether the fault was made: a connection is only lost when a commit follows the point."""
+        """Whether the fault happened: a connection is lost only if a commit follows the point."""
         made = {REVOKE: self.revoked} | dict.fromkeys(CUTS, self.lost)
         return self.came and made.get(self.trial.what, 1) > 0
 
 
 class Ground:
-    """A PostgreSQL for trials, and what starts their processes. Several trials may run at once."""
+    """A PostgreSQL for trials, which also starts their processes. Several may run at once."""
 
     def __init__(self) -> None:
         self._undo = contextlib.ExitStack()
@@ -123,7 +123,7 @@ class Ground:
         self.conninfo = ""
 
     def __enter__(self) -> Self:
-        made = tempfile.mkdtemp(prefix="oqf-")  # short: the path of a socket is
+        made = tempfile.mkdtemp(prefix="oqf-")  # short, as a socket's path must be
         self._undo.callback(shutil.rmtree, made, ignore_errors=True)
         self.place = Path(made)
         server = open_embedded(self.place / "postgresql", settings=SETTINGS)
@@ -159,7 +159,7 @@ class Ground:
 class Run:
     """One trial under way. deaths: the exit codes that a fault explains.
 
-    writes: the single statements at which a connection is lost, beside every COMMIT.
+    writes: the single statements at which a connection is lost, besides every COMMIT.
     """
 
     scenes: ClassVar[Mapping[str, Scene]] = SCENES
@@ -206,7 +206,7 @@ class Run:
         )
 
     def _came(self) -> bool:
-        """Returns whether the point was reached so often."""
+        """Returns whether the point was reached often enough."""
         return times(self._place, self._trial.point) >= self._trial.occurrence
 
     def _kills(self) -> int:
@@ -236,7 +236,7 @@ class Run:
             self._revoke(int(pid))
 
     def _revoke(self, pid: int) -> None:
-        """Ends the lives of a process that goes on, and has another do all that is to be done."""
+        """Ends the lives of a process that goes on, and lets another do all that remains."""
         with contextlib.closing(connect(self._ground.conninfo)) as connection:
             driver = PostgresDriver(connection, self._repository)
             for one in driver.perform(ListServers()):
@@ -267,7 +267,7 @@ class Run:
         )
 
     def _armed(self) -> str:
-        """Returns what the process under trial is armed with."""
+        """Returns the fault that the process under trial is armed with."""
         trial = self._trial
         return f"{trial.point} {trial.occurrence} {trial.what} {self._place / POINTS_AT}"
 
@@ -302,7 +302,7 @@ class Run:
         return []
 
     def _deaths(self, wanted: list[int]) -> list[str]:
-        """Returns what is wrong with the deaths: those that the fault does not explain."""
+        """Returns the deaths that the fault does not explain."""
         if self._codes == wanted:
             return []
         return [f"processes ended with {self._codes}, and not {wanted}: {self._said()}"]
@@ -324,14 +324,14 @@ class Run:
 
 
 def _of_requests(final: FinalState) -> FinalState:
-    """Returns the state without the effects of what was only dequeued: their scene counts them."""
+    """Returns the state without effects of elements only dequeued: their scene counts them."""
     dequeued = {one.eid for one in final.places if one.outcome == "dequeued"}
     kept = tuple(one for one in final.effects if one.eid not in dequeued)
     return dataclasses.replace(final, effects=kept)
 
 
 def _without_alerts(final: FinalState) -> FinalState:
-    """Returns the state without what waits for no server: their scene counts it."""
+    """Returns the state without elements that wait for no server: their scene counts them."""
     waits = {("datagram", "queued"), ("datagram", "waiting")}
     places = tuple(one for one in final.places if (one.role, one.state) not in waits)
     return dataclasses.replace(final, places=places)
@@ -341,7 +341,7 @@ def _without_alerts(final: FinalState) -> FinalState:
 def hearing(path: Path, do: Callable[[str], None]) -> Generator[None]:
     """Hears what processes ask for at their points, and answers when it is done.
 
-    What goes wrong in that is raised at the end.
+    An error while doing so is raised at the end.
     """
     ear = socket.socket(socket.AF_UNIX)
     ear.bind(str(path))

@@ -1,4 +1,4 @@
-"""Handlers of the servers that run into fault points, or that serve those who do.
+"""Handlers of the servers that meet fault points, or that serve the programs that do.
 
 Used by proof/fault_programs.py.
 """
@@ -38,9 +38,9 @@ class AsyncLedgerHandler(LedgerHandler):
 
 
 class LateHandler(LedgerHandler):
-    """One that waits until the client has looked for what is late: so that there is something.
+    """A handler that waits until the client has looked for late requests, so that there is one.
 
-    place: where the client says so, by a file `looked-RID`.
+    place: where the client records that, by a file `looked-RID`.
     """
 
     def __init__(self, recorder: Recorder, repository: str, place: Path) -> None:

@@ -1,7 +1,7 @@
-"""Clients with a ledger that run into fault points: one program for each kind of ledger.
+"""Clients with a ledger that meet fault points: one program for each kind of ledger.
 
 Used by proof/fault_programs.py. What the client does with a reply is a row beside the ledger, which
-commits with it: after any fault each is there once.
+commits with it: after any fault each row is there once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from proof.fault_scenes import Left
 
 ORDERS: Final = 4
-"""More than the rounds: after the last strike something is still to be committed."""
+"""More than the rounds: something must remain to be committed after the last strike."""
 CLIENT: Final = "booker"
 LIMIT_S: Final = 20.0
 PROCESSED: Final = "create table if not exists {} (rid text)"
@@ -38,7 +38,7 @@ class _Undone(Exception):
 
 
 def in_sqlite(errand: Errand) -> None:
-    """A ledger in a file, in which the client's own table is too."""
+    """A ledger in a file that also has the client's own table."""
     path = _file(errand.place)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as file:
         file.execute(PROCESSED.format("processed"))
@@ -75,7 +75,7 @@ PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
 
 
 def _book(errand: Errand, ledger: Any, insert: str) -> None:
-    """Sends orders one after the other, and puts a row down for each reply."""
+    """Sends orders one after the other, and writes a row for each reply."""
     with errand.open() as qm:
         clerk = qm.clerk(CLIENT, _queue(), ledger=ledger)
         with contextlib.closing(clerk):
@@ -107,7 +107,7 @@ def _queue() -> Any:
 
 
 def _table(url: str, repository: str) -> str:
-    """Makes the client's own table where there is none; returns how a row is put into it."""
+    """Makes the client's own table if there is none; returns the SQL that inserts a row."""
     name = f"processed_{repository}"
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(PROCESSED.format(name).encode())

@@ -1,7 +1,7 @@
-"""What runs into fault points: real programs on onceq, each begun again until it ends by itself.
+"""What meets fault points: real programs on onceq, each begun again until it ends by itself.
 
 Run by proof/fault_ground.py, each in a process of its own, which may be killed at any point. A
-program is started with nothing but where it is: what it did in a former life it learns from the
+program is told only where it is: it learns what it did in a former life from the
 repository, its device and its files. It ends when everything it has to do is done.
 """
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
 ROUNDS: Final = 3
-"""How often a program does what it does: each point is reached at least so often."""
+"""How often a program does its work: each point is reached at least this often."""
 Orders: TypeAlias = onceq.Queue[Order, Receipt]
 QUEUE: Final[Orders] = onceq.Queue("orders", Order, Receipt, abort_limit=3, backoff_ms=1)
 ALERTS: Final = onceq.Queue("alerts", bytes, bytes)
@@ -57,7 +57,7 @@ class Errand:
     """What a process is started with. place: its trial's directory. armed: for `arm`, or empty.
 
     rounds: how many embedded servers, or rounds for Spark; all else is done ROUNDS times.
-    runner: of the loop in which the program awaits what it calls; None: it calls the sync twins.
+    runner: of the loop in which the program awaits its calls; None: it calls the sync twins.
     """
 
     program: str
@@ -82,7 +82,7 @@ class Errand:
 
 
 def enter(errand: Errand) -> None:
-    """Runs a program in this process, which ends with it; what it says goes into a file."""
+    """Runs a program in this process, which ends with it; its output goes into a file."""
     log = os.open(errand.place / "said", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -143,11 +143,11 @@ def one_at_a_time(errand: Errand) -> None:
 
 
 def many_at_a_time(errand: Errand) -> None:
-    """A client with a window: it sends three as one, receives them, and frees them."""
+    """A client with a window: it sends three at once, receives them, and frees them."""
     with _clerk(errand, "shop", window=10) as clerk:
         clerk.connect()
         sent = int(clerk.clerk.last_sent or 0)
-        _note_looked(errand, sent)  # for the late in a former life
+        _note_looked(errand, sent)  # for late requests of a former life
         _receive_all(clerk)
         for first in range(sent + 1, 3 * ROUNDS + 1, 3):
             clerk.send_many([(str(number), Order()) for number in range(first, first + 3)])
@@ -160,7 +160,7 @@ def many_at_a_time(errand: Errand) -> None:
 
 
 def one_way(errand: Errand) -> None:
-    """A client that learns by its next call whether what it sent is stable."""
+    """A client whose next call tells it whether what it sent is stable."""
     with _clerk(errand, "poster", window=10) as clerk:
         clerk.connect()
         _receive_all(clerk)
@@ -192,12 +192,12 @@ def ordering(errand: Errand) -> None:
 
 
 def ordering_once_more(errand: Errand) -> None:
-    """The client of Spark under trial: after the last strike a round is to be served as well."""
+    """The client of Spark under trial: one more round must be served after the last strike."""
     _order(errand, errand.rounds + 1, SPARK_LIMIT_S)
 
 
 def _order(errand: Errand, rounds: int, limit_s: float) -> None:
-    """Orders rounds of four as one, of which one is to fail."""
+    """Orders rounds of four at once, one of which is to fail."""
     with _clerk(errand, "shop", window=30) as clerk:
         clerk.connect()
         for one in range(1, rounds + 1):
@@ -224,7 +224,7 @@ def serving(errand: Errand) -> None:
 
 
 def serving_batches(errand: Errand) -> None:
-    """A server of four requests as one."""
+    """A server of four requests at once."""
     _serve(errand, QUEUE.handled_by(_handler(errand), batch=4))
 
 
@@ -234,7 +234,7 @@ def serving_async(errand: Errand) -> None:
 
 
 def standing_by(errand: Errand) -> None:
-    """A server that serves until it is ended: what another was taken for dead with."""
+    """A server that serves until it is ended: the other one, beside one taken for dead."""
     onceq.Server([QUEUE.handled_by(_handler(errand))]).run(errand.url, repository=errand.repository)
 
 
@@ -242,7 +242,7 @@ DEATHS: Final = ("round", "judged")
 
 
 def serving_among_the_dead(errand: Errand) -> None:
-    """A server of one request at a time, which also judges each round one that is missing."""
+    """A server of one request at a time, which also judges a missing process in each round."""
     _serve(errand, QUEUE.handled_by(_handler(errand)), until=DEATHS)
 
 
@@ -252,7 +252,7 @@ def serving_among_the_dead_async(errand: Errand) -> None:
 
 
 def dying(errand: Errand) -> None:
-    """Servers that die in their handlers, each when the one before was judged."""
+    """Servers that die in their handlers, each once the previous one was judged."""
     for one in range(1, ROUNDS + 1):
         with errand.open() as qm:
             qm.enqueue(ALERTS, str(one).encode())
@@ -273,10 +273,10 @@ EACH_ROUND: Final = ("OpenIncarnation.after", "Survey.after", "Sweep.after", "Ta
 
 
 def _serve(errand: Errand, handled: Any, *, until: tuple[str, ...] = ("round",)) -> None:
-    """Serves each round with a server of its own: until the client has its replies.
+    """Serves each round with a server of its own, until the client has its replies.
 
-    And until this round too has opened a session, looked for the dead, and moved the marks: the one
-    before may have served its client as well. until: what others note of each round.
+    It also waits until this round has opened a session, looked for the dead, and moved the marks:
+    the previous round may have served its client too. until: what others note of each round.
     """
     for one in range(1, ROUNDS + 1):
         over = errand.place / f"over-{one}"

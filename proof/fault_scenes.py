@@ -1,6 +1,6 @@
-"""The scenes in which fault points are met: which program meets which points, beside what others.
+"""The scenes in which fault points are met: which program meets which points, beside which others.
 
-A table, used by proof/faultpoints.py and proof/fault_ground.py. Every point of the product stands
+A table, used by proof/faultpoints.py and proof/fault_ground.py. Every point of the product is
 in at least one scene, those of Spark in scenes of their own (proof/sparkpoints); a scene that does
 not reach its points fails.
 """
@@ -40,21 +40,21 @@ class Left:
 
 
 def _nothing(_: Left) -> Iterator[str]:
-    """The history says it all."""
+    """The history says everything."""
     yield from ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
-    """A program that meets points, and those beside it. endless: of these, who must be ended.
+    """A program that meets points, and the programs beside it. endless: those that must be ended.
 
     revocable: points at which the process holds claims and locks nothing: there it can be taken for
-    dead, and another finish what it holds, before it goes on.
+    dead, and another can finish what it holds before it goes on.
     in_handler: (point, time) of those met within the handler: an exception there is an abort.
     is_twin: another scene is the same on the sync driver, or with another ledger.
     leaves_alerts: datagrams that no server serves stay queued, and its check looks at them.
-    over_a_wire: False where there is no connection to lose. abort_limit: of the requests; None
-    where queues differ.
+    over_a_wire: False if there is no connection to lose. abort_limit: of the requests; None
+    if queues differ.
     """
 
     program: str
@@ -171,8 +171,8 @@ LEDGER: Final = _around(
 LIFE: Final = _around("OpenIncarnation", "CloseIncarnation", "TakeOver", "Sweep", "Survey", "Claim")
 EXECUTION: Final = _around("Begin", "Call", "Finish", "Commit", "Rollback", "AbortElement")
 HOLDING: Final = frozenset({"Call.after", "Finish.before"})
-"""Not before its handler: one taken for dead there still calls it, in vain, in a transaction that
-cannot commit, and the checker would see an execution after the failure was told (G3)."""
+"""Not before its handler: a process taken for dead there still calls it, in vain, in a transaction
+that cannot commit, and the checker would see an execution after the failure was told (G3)."""
 QUEUE_MANAGER: Final = _around(
     *("CreateQueue", "AlterQueue", "DestroyQueue", "Enqueue", "EnqueueMany", "Dequeue"),
     *("Take", "AbortTaken", "ReplyTaken", "Kill", "Redrive", "Settle", "Register"),
@@ -350,4 +350,4 @@ LAST: Final = frozenset(
         ("parquet.named", ROUNDS),
     }
 )
-"""Points after whose last time nothing commits: a cut at a commit cannot be made there."""
+"""Points after whose last time nothing commits: no connection can be cut at a commit there."""

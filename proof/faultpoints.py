@@ -1,9 +1,9 @@
 """Fault points: every named place of the product, struck at its first, second and third time.
 
 A part of the proof. Each trial is a run of real processes on a real PostgreSQL, in which one dies,
-fails, or loses its connection on either side of a commit, at one point, once; everything is
-started again, all must be done, and the history must hold. It fails too when a point of the table
-is never reached, when one has no run, and when a name is reached that is not in the table. The
+fails, or loses its connection on either side of a commit, at one point, once. Everything is
+started again, all work must be done, and the history must hold. It also fails if a point of the
+table is never reached, if one has no run, or if a name is reached that is not in the table. The
 points of Spark have parts of their own (proof/sparkpoints, proof/pipelinepoints).
 """
 
@@ -33,13 +33,13 @@ OF_BULK: Final = frozenset(one for one in POINTS if one.startswith("bulk."))
 ELSEWHERE: Final = OF_ARCHIVE | OF_BULK | {f"spark.{point}" for point in SPARK_POINTS}
 """Points met in no scene here: proof/sparkpoints and proof/pipelinepoints have them."""
 LONG_ROUNDS: Final = 10
-"""How often the long run does all of it, each time in another order."""
+"""How often the long run does everything, each time in another order."""
 
 
 def every_pair(round_no: int = 0) -> list[Trial]:
     """Returns each point of each scene, at each occurrence, with each fault that it can meet.
 
-    Where another scene is the same on the sync driver, a round has one occurrence of each pair, and
+    If another scene is the same on the sync driver, a round has one occurrence of each pair, and
     the next round another.
     """
     pairs = [
@@ -57,7 +57,7 @@ def every_pair(round_no: int = 0) -> list[Trial]:
 
 
 def occurrences(number: int, *, is_one: bool) -> tuple[int, ...]:
-    """Returns at which times something is tried: at each, or at one that goes by the number."""
+    """Returns the occurrences at which to try something: each, or one chosen by the number."""
     return (OCCURRENCES[number % len(OCCURRENCES)],) if is_one else OCCURRENCES
 
 
@@ -71,7 +71,7 @@ def each_once() -> list[Trial]:
 
 
 def trials(size: Size, chance: random.Random) -> list[Trial]:
-    """Returns what is tried in a size, in an order of chance."""
+    """Returns what a size tries, in random order."""
     rounds = LONG_ROUNDS if size is Size.LONG else 1
     found: list[Trial] = []
     for round_no in range(rounds):
@@ -112,7 +112,7 @@ def _not_struck(verdict: Verdict) -> list[str]:
 
 
 def run_all(order: Order, chosen: Sequence[Trial]) -> list[Verdict]:
-    """Runs trials, some at once; returns what became of each."""
+    """Runs trials, several at once; returns what became of each."""
     found: list[Verdict] = []
     with Ground() as ground, ThreadPoolExecutor(AT_ONCE) as pool:
         for verdict in pool.map(ground.run, chosen):

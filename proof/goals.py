@@ -1,6 +1,6 @@
 """The goals of the proof: what must be reached in each size, with no violation in any.
 
-Parts name their measures by the constants. A row that says `all_of` asks for every one of what its
+Parts name their measures by the constants. A row with `all_of` asks for everything that its
 parts counted (their `Measure.goal`), and for at least the number here.
 """
 
@@ -38,7 +38,7 @@ PACKAGES = "packages built, installed into an empty environment, and used"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """A row of the table. small: 0 where `make test` has no goal, or other tests add to it."""
+    """A row of the table. small: 0 if `make test` has no goal, or other tests add to it."""
 
     what: str
     proof: int

@@ -1,6 +1,6 @@
 """Compares what was shown with the goals: the rows of the table, and everything that is wrong.
 
-Pure: the page and the exit code are made of the same answers.
+Pure: the page and the exit code are made from the same answers.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def judged(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> Judged:
 
 
 def tally(found: Sequence[Row]) -> str:
-    """Return how many goals were reached, how many missed, and which were not tried, or in part."""
+    """Return how many goals were reached and missed, and which were not tried or only in part."""
     untried = [row.what for row in found if row.verdict in {NOT_TRIED, NOT_RUN, IN_PART}]
     missed = sum(row.verdict == MISSED for row in found)
     reached = sum(row.verdict == MET for row in found)
@@ -75,7 +75,7 @@ def tally(found: Sequence[Row]) -> str:
 
 
 def complaints(parts: Sequence[Part], shown: Sequence[Shown], size: Size) -> list[str]:
-    """Return everything that is wrong, each in one sentence; nothing is what we hope for."""
+    """Return everything that is wrong, each in one sentence; ideally nothing."""
     found = [
         f"{row.what}: {row.reached:,} of {row.goal:,}"
         for row in rows(parts, shown, size)

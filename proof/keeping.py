@@ -1,7 +1,7 @@
 """Records each part when it has ended, so that a run that is cut short has shown something.
 
-A part is recorded with the digest of the sources that it covers; of one whose sources changed
-while it ran nothing is recorded, nor of any part of a tree with changes that are not committed.
+A part is recorded with the digest of the sources that it covers. Nothing is recorded of a part
+whose sources changed while it ran, nor of any part of a tree with uncommitted changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def shown_of(result: Result, about: record.Run) -> Shown:
 
 
 class Keeping:
-    """Is told of a run, tells it on, and records each part that has ended. refused: why not."""
+    """Is told of a run, passes it on, and records each part that has ended. refused: why not."""
 
     def __init__(self, told: Told, parts: Sequence[Part], size: Size, about: record.Run) -> None:
         self._told = told
@@ -49,15 +49,15 @@ class Keeping:
         self.refused: list[str] = []
 
     def began(self, part: Part) -> None:
-        """Tell it on."""
+        """Pass it on."""
         self._told.began(part)
 
     def went_on(self, running: Running) -> None:
-        """Tell it on."""
+        """Pass it on."""
         self._told.went_on(running)
 
     def ended(self, result: Result) -> None:
-        """Record it, unless there is a reason not to, which is said."""
+        """Record it, or say why not."""
         self._told.ended(result)
         reason = machine.why_not_recorded()
         if not result.digest:
@@ -69,7 +69,7 @@ class Keeping:
 
 
 def write(one: Shown, parts: Sequence[Part], size: Size) -> None:
-    """Write a part into the record, and the page anew; what is recorded of others is kept."""
+    """Write a part into the record, and the page anew; other parts' records are kept."""
     path = record.path_of(size)
     new = record.Record(size=size, shown=[one])
     together = record.merged(record.read(path), new, [part.name for part in parts])
@@ -82,7 +82,7 @@ def write(one: Shown, parts: Sequence[Part], size: Size) -> None:
 
 
 def status(parts: Sequence[Part], size: Size) -> list[tuple[str, str, str]]:
-    """Return of each part its name, what its record is worth, and of when and what that is."""
+    """Return for each part its name, what its record is worth, and its date and tree."""
     held = record.read(record.path_of(size))
     shown = {} if held is None else {one.name: one for one in held.shown}
     return [

@@ -1,8 +1,8 @@
 """A large file: submitted and collected by the command line, both killed again and again.
 
-Every row must be one request and every rid one reply, the right one; and neither process may grow
-with the file. A native server in batches works beside them. Each kill falls a moment of chance
-after the process has come so far as its share of the file.
+Every row must be one request, and every rid one reply, the right one; and neither process may grow
+with the file. A native server in batches works beside them. Each kill falls at a random moment
+after the process has done its share of the file.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ORDERS: Final = onceq.Queue("orders", dict[str, str], dict[str, str])
 CLIENT: Final = "shop"
 TRACK: Final = ".orders.csv.rejects.jsonl.track"
 SAID: Final = 3
-"""So many wrong lines are quoted."""
+"""How many wrong lines are quoted."""
 
 
 def answer(order: dict[str, str], _: onceq.Context) -> dict[str, str]:
@@ -58,9 +58,9 @@ def row(number: int) -> tuple[str, str, str]:
 
 
 def peak_mb(pid: int) -> int:
-    """Returns the most memory that a process had since its exec; 0 when it has ended.
+    """Returns the most memory that a process has had since its exec; 0 if it has ended.
 
-    The kernel's count for `wait4` will not do: there a process begins with what its parent has.
+    The kernel's count for `wait4` will not do: in it a process begins with its parent's.
     """
     status = Path(f"/proc/{pid}/status").read_text()
     found = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")]
@@ -130,7 +130,7 @@ class Trial:
         return summary
 
     def _killed(self, command: Command, share: int) -> bool:
-        """Runs a command and kills it once it has done its share; False: it ended before."""
+        """Runs a command and kills it once it has done its share; False: it ended before that."""
         with self._started(command) as process:
             until = time.monotonic() + STALLED_S + self.rows / 1000
             while self._lives(command, process) and command.done() < share:
@@ -145,7 +145,7 @@ class Trial:
 
     @contextlib.contextmanager
     def _started(self, command: Command) -> Generator[subprocess.Popen[bytes]]:
-        """Starts a command, which is killed at the end of the block if it still runs."""
+        """Starts a command, which is killed at the end of the block if it is still running."""
         line = [sys.executable, "-m", "onceq.cli.main", *command.words, "--url", self.url, "--json"]
         log = self.order.place / "said.log"
         with log.open("ab") as errors, self._summary(command).open("wb") as out:
@@ -157,11 +157,11 @@ class Trial:
                 process.wait()
 
     def _summary(self, command: Command) -> Path:
-        """Returns the file of what a command says on its standard output."""
+        """Returns the file with a command's standard output."""
         return self.order.place / f"{command.name}.json"
 
     def _lives(self, command: Command, process: subprocess.Popen[bytes]) -> bool:
-        """Returns whether a process still runs; notes the most memory that it had until now."""
+        """Returns whether a process is still running; notes the most memory that it has had."""
         if process.poll() is not None:
             return False
         peak = max(self.peak_mb.get(command.name, 0), peak_mb(process.pid))
@@ -169,7 +169,7 @@ class Trial:
         return True
 
     def check_summaries(self, submitted: dict[str, Any], collected: dict[str, Any]) -> None:
-        """Compares what both said last with what they had to do."""
+        """Compares both summaries with what the commands had to do."""
         known = sum(submitted.get(name, 0) for name in ("sent", "queued", "replied", "done"))
         if (known, submitted.get("rejected")) != (self.rows, 0):
             self.violations.append(f"submit says {submitted}")
@@ -194,7 +194,7 @@ class Trial:
             self.violations.append(f"{lost} lost, {doubled} doubled, {len(wrong)} wrong: {quoted}")
 
     def check_repository(self) -> None:
-        """Sees that each row was finished once, and that nothing is left."""
+        """Checks that each row was finished once, and that nothing is left."""
         with psycopg.connect(self.url) as connection:
             (left,) = connection.execute("select count(*) from onceq.element").fetchone() or (-1,)
             ended = connection.execute(
@@ -204,7 +204,7 @@ class Trial:
             self.violations.append(f"{left} elements are left; history has {ended}")
 
     def check_memory(self) -> None:
-        """Sees that neither process grew with the file."""
+        """Checks that neither process grew with the file."""
         for doing, peak in self.peak_mb.items():
             if peak > MEMORY_MB_MAX:
                 self.violations.append(f"{doing} took {peak} MB, at most {MEMORY_MB_MAX} wanted")
@@ -217,7 +217,7 @@ class Trial:
         return 0
 
     def collected(self) -> int:
-        """Returns about how many replies the file has."""
+        """Returns roughly how many replies the file has."""
         paths = (self.out, self.out.with_name(f".{self.out.name}.growing"))
         return max((path.stat().st_size for path in paths if path.exists()), default=0) // LINE
 
@@ -232,11 +232,11 @@ class Trial:
 
 
 LINE: Final = 26
-"""Bytes of a line of replies, at least, in a large file."""
+"""Least bytes of a line of replies in a large file."""
 
 
 def run(order: Order) -> Outcome:
-    """Submits and collects a large file, with kills, and checks what came of it."""
+    """Submits and collects a large file, with kills, and checks the result."""
     with onceq.open(f"embedded:{order.place}/postgresql") as qm:
         qm.declare(ORDERS)
         url = qm.located.conninfo

@@ -26,7 +26,7 @@ def _memory() -> str:
 
 
 def _changes() -> list[str]:
-    """Return what is not committed, but for what a run writes: its own record is no change."""
+    """Return uncommitted changes, except those that a run makes: its own record does not count."""
     return _said("git", "status", "--porcelain", "--", ".", *WRITTEN).splitlines()
 
 
@@ -37,7 +37,7 @@ def _onceq() -> str:
 
 
 def why_not_recorded() -> str | None:
-    """Return why figures of this tree are not to be recorded; None: they may be."""
+    """Return why figures of this tree may not be recorded; None: they may be."""
     if not _said("git", "rev-parse", "HEAD"):
         return "no revision is known here: record from a clone"
     changed = _changes()
@@ -45,7 +45,7 @@ def why_not_recorded() -> str | None:
 
 
 def described() -> dict[str, str]:
-    """Return what the figures depend on, by what is asked."""
+    """Return what the figures depend on, by name."""
     postgres = find_binaries().program("postgres")
     return {
         "onceq": _onceq(),

@@ -1,7 +1,7 @@
 """The wheel and the source archive: each built, installed into an empty environment, and used.
 
-Nothing of this checkout is seen by what is installed: the directory is another, and PYTHONPATH is
-not set. What is run is the quickstart of the README, and what it prints is compared with what the
+What is installed sees nothing of this checkout: it runs in another directory, without
+PYTHONPATH. It runs the README's quickstart, and the output is compared with what the
 README says.
 """
 
@@ -53,7 +53,7 @@ def install(package: Path, prefix: Path) -> None:
 
 
 def use(prefix: Path, directory: Path) -> str | None:
-    """Runs the quickstart with what is installed; returns what is wrong with what it printed."""
+    """Runs the quickstart with what is installed; returns what is wrong with its output."""
     text = section("Quickstart", text_of("README.md"))
     directory.mkdir()
     write_files(text, directory)

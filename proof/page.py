@@ -1,4 +1,4 @@
-"""The page of the proof, made of a record and of nothing else, so that a test can compare them."""
+"""The page of the proof, made from a record and nothing else, so that a test can compare them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _about(record: Record) -> str:
 
 
 def _alike(shown: Sequence[Shown]) -> dict[str, str]:
-    """Return what all parts ran on alike; the rest is said of each."""
+    """Return what all parts ran on alike; the rest is said for each."""
     first = shown[0].machine if shown else {}
     return {k: v for k, v in first.items() if all(one.machine.get(k) == v for one in shown)}
 

@@ -1,4 +1,4 @@
-"""What a part of the proof is: a size goes in, measures and violations come out.
+"""What a part of the proof is: it gets a size, and returns measures and violations.
 
 Used by every part and by the runner. A part never decides whether the proof has passed: it states
 what it reached and what it found broken, and the runner compares.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 PART_S_MAX = 1500.0
-"""No part of the proof takes longer, so that each can be run and recorded by itself."""
+"""No part of the proof takes longer than this, so that each can be run and recorded by itself."""
 
 
 class Size(enum.StrEnum):
@@ -27,8 +27,8 @@ class Size(enum.StrEnum):
 class Measure:
     """A figure. what: a row of proof/goals.py, or a name of the part's own; both whole numbers.
 
-    goal: None where a figure is only stated, or where the table of goals has it. A row that asks
-    for all of something is given here how many there are.
+    goal: None if a figure is only stated, or if the table of goals has it. For a row that asks
+    for all of something, this says how many there are.
     """
 
     what: str
@@ -37,15 +37,15 @@ class Measure:
 
     @property
     def is_met(self) -> bool:
-        """Whether the goal was reached, where there is one."""
+        """Whether the goal was reached, if there is one."""
         return self.goal is None or self.reached >= self.goal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Control:
-    """What must fail, or else the trial proves nothing. broke: how often it did, of how many.
+    """Something that must fail, or else the trial proves nothing. broke: how often, of how many.
 
-    least: the share of them in which it must; it comes from the part's declaration.
+    least: the share of trials in which it must break; it comes from the part's declaration.
     """
 
     what: str
@@ -61,10 +61,10 @@ class Control:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a run of a part came to.
+    """The result of a run of a part.
 
-    violations: what was found broken, each with how to repeat it; none is what we hope for.
-    skipped: why nothing was tried, where this machine cannot; a skipped part meets no goal.
+    violations: what was found broken, each with how to repeat it; ideally none.
+    skipped: why nothing was tried, if this machine cannot; a skipped part meets no goal.
     page: its section of the report, in Markdown without a heading; no path and no host name.
     """
 
@@ -77,9 +77,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What a part is asked for. seed: of all its choices. place: an empty directory of its own.
+    """What a part is asked to do. seed: of all its choices. place: an empty directory of its own.
 
-    say: told what is being done now, for whoever watches; (text, done, of).
+    say: is told what is being done now, for whoever watches; (text, done, of).
     """
 
     size: Size
@@ -90,7 +90,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How long a part may take in each size, in seconds; what takes longer is ended: a failure."""
+    """How many seconds a part may take in each size; after that it is ended: a failure."""
 
     small_s: float = 180.0
     proof_s: float = PART_S_MAX
@@ -111,7 +111,7 @@ class Part:
     alone: nothing else of the proof runs beside it. on_spark: none of these runs beside another: on
     two cores several Javas wait for each other.
     covers: patterns of the sources that it tries, and tries it with; by proof/parts.py.
-    in_memory: what it strikes is processes and connections, and no disk: files are where they cost
+    in_memory: it strikes processes and connections, and no disk: its files are where they cost
     least, since most of its time goes into making repositories.
     """
 

@@ -1,6 +1,6 @@
 """The parts of the proof, in the order in which they run, and the sources that each covers.
 
-Each module adds its own line. What judges and writes the page is covered by none: a record says
+Each module adds its own line. None covers the code that judges and writes the page: a record says
 what was reached, whoever compares it.
 """
 
@@ -38,7 +38,7 @@ CLIENT_SIDE = ("errors.py", "model/**/*", "manager/*", "clerk/**/*", "server/*",
 NATIVE = tuple(
     f"src/onceq/{one}" for one in (*CLIENT_SIDE, "engine/**/*", "history/*", "testing/**/*")
 )
-"""All of the product but Spark and the command line."""
+"""All of the product except Spark and the command line."""
 PRODUCT = ("src/onceq/**/*",)
 IN_MEMORY = tuple(
     f"src/onceq/{one}"
@@ -68,5 +68,5 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (PACKAGING, (*PRODUCT, "proof/packaging.py")),
     *((one, (*NATIVE, "tests/conformance/*", "proof/versions.py")) for one in VERSIONS),
 )
-"""Each part, and the sources that it covers: when one of these changes, its record is older."""
+"""Each part, and the sources that it covers: if one of these changes, its record is older."""
 PARTS: tuple[Part, ...] = tuple(replace(part, covers=covers) for part, covers in TABLE)

@@ -1,6 +1,6 @@
-"""What a run has shown, as it is written to proof/recorded.json; and how runs are put together.
+"""What a run has shown, as written to proof/recorded.json; and how runs are combined.
 
-A part that is run again alone replaces what was recorded of it. The record holds no path and no
+If a part is run again alone, that replaces what was recorded of it. The record holds no path and no
 name of a machine.
 """
 
@@ -34,10 +34,10 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
-    """What a part has shown. date: its day, in UTC. failure: why it came to no outcome.
+    """What a part has shown. date: its day, in UTC. failure: why it had no outcome.
 
-    machine: what it ran on, with the revision, by what is asked; empty where it was not recorded.
-    digest: of the sources that it covers (proof/sources.py); empty of what is older than digests.
+    machine: what it ran on, with the revision, by name; empty if it was not recorded.
+    digest: of the sources that it covers (proof/sources.py); empty in records from before digests.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
-    """What comes of all that was shown. wrong: each in one sentence. not_run: names of parts."""
+    """The judgement of all that was shown. wrong: each in one sentence. not_run: names of parts."""
 
     rows: list[Row] = []
     wrong: list[str] = []
@@ -74,9 +74,9 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run, or several put together.
+    """A whole run, or several combined.
 
-    took_s: the time of the run from beginning to end; None when it is put together of several.
+    took_s: the time of the run from beginning to end; None if several are combined.
     older: the parts whose sources had changed when the last was recorded.
     """
 
@@ -116,7 +116,7 @@ def shown(result: Result, run: Run) -> Shown:
 
 
 def _without_places(text: str) -> str:
-    """Return a text that names no place on this machine: tracebacks do."""
+    """Return a text without places on this machine, which tracebacks name."""
     for folder in (FOLDER.parent, tempfile.gettempdir(), MEMORY):
         text = text.replace(f"{folder}/", "")
     return text
@@ -128,19 +128,19 @@ def path_of(size: Size) -> Path:
 
 
 def read(path: Path) -> Record | None:
-    """Return what was recorded; None where there is nothing. Raises msgspec's errors."""
+    """Return what was recorded; None if there is nothing. Raises msgspec's errors."""
     return msgspec.json.decode(path.read_bytes(), type=Record) if path.exists() else None
 
 
 def write(record: Record, path: Path) -> None:
-    """Write a record, so that people can read it too."""
+    """Write a record in a form that people can read too."""
     path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
 
 
 def merged(old: Record | None, new: Record, names: Sequence[str]) -> Record:
-    """Return the new record with the parts that it lacks taken from an old one of the same size.
+    """Return the new record, with the parts that it lacks taken from an old one of the same size.
 
-    names: of all parts there are, in their order; others are dropped.
+    names: of all existing parts, in their order; others are dropped.
     """
     if old is None or old.size != new.size:
         return new

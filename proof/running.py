@@ -40,14 +40,14 @@ SWEEPS = 100
 SWEEP_S = 0.05
 MEMORY = Path("/dev/shm")  # noqa: S108 - directories of our own are made in it
 MEMORY_BYTES_MIN = 4 << 30
-"""With less room it is not used."""
+"""With less room than this, memory is not used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
     """What became of a part. failure: why there is no outcome, with its last words.
 
-    digest: of the sources that it covers; empty when they have changed while it ran.
+    digest: of the sources that it covers; empty if they have changed while it ran.
     """
 
     part: Part
@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """What all parts of a run are asked for. table: MODULE:ATTRIBUTE."""
+    """What all parts of a run are asked to do. table: MODULE:ATTRIBUTE."""
 
     size: Size
     seed: int
@@ -67,7 +67,7 @@ class Terms:
 
 
 class Running:
-    """A part that runs. Take steps until there is a result; close it in any case."""
+    """A running part. Call `step` until there is a result; close it in any case."""
 
     def __init__(self, part: Part, terms: Terms) -> None:
         self.part = part
@@ -78,7 +78,7 @@ class Running:
         self._unread = b""
         where = folder(in_memory=part.in_memory)
         self._place = Path(tempfile.mkdtemp(prefix=f"onceq-proof-{part.name}-", dir=where))
-        # For the temporary files of the part; its name is short, as paths of sockets are.
+        # For the temporary files of the part; its name is short, as paths of sockets must be.
         self._temporary = tempfile.mkdtemp(prefix="oqp-", dir=where)
         self._digest = sources.digest(part.covers)
         self._began = time.monotonic()
@@ -112,11 +112,11 @@ class Running:
 
     @property
     def answers(self) -> int:
-        """The descriptor on which something may be heard, or the end."""
+        """The descriptor on which something, or the end, may be heard."""
         return self._answers
 
     def step(self) -> Result | None:
-        """Hear what there is, without waiting; return the result once the part has ended."""
+        """Read what there is, without waiting; return the result once the part has ended."""
         code = self._process.poll()  # before reading: what is written before the end is read
         self._read()
         if code is not None:
@@ -138,7 +138,7 @@ class Running:
     def _hear(self, line: bytes) -> None:
         try:
             heard = self._decoder.decode(line)
-        except msgspec.DecodeError as error:  # of this part alone: the others go on
+        except msgspec.DecodeError as error:  # only this part fails: the others go on
             self._misheard = f"said what cannot be read: {error}"
             return
         match heard:
@@ -192,12 +192,12 @@ def _ended_how(code: int) -> str:
 
 
 def _tell(_call: object, path: str, _error: object) -> None:
-    """Say that something cannot be removed, and why; the run goes on."""
+    """Report that something cannot be removed, and why; the run goes on."""
     sys.stderr.write(f"{path} stays: {traceback.format_exc(limit=0).splitlines()[-1]}\n")
 
 
 def _kill_left_behind(place: Path) -> bool:
-    """Kill what a part has left; say whether there was anything."""
+    """Kill what a part has left; return whether there was anything."""
     left = list(_left_behind(place))
     for pid in left:
         with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
@@ -206,7 +206,7 @@ def _kill_left_behind(place: Path) -> bool:
 
 
 def _left_behind(place: Path) -> Iterator[int]:
-    """Yield the processes that a part started and left; none where there is no /proc."""
+    """Yield the processes that a part started and left; none if there is no /proc."""
     marks = (f"{MARK}={place}".encode(), f"{place}/".encode())
     for entry in PROCESSES.glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it is gone, or another user's

@@ -1,4 +1,4 @@
-"""Runs parts, two abreast where they allow it, and tells of each as it goes on and ends.
+"""Runs parts, two at a time if they allow it, and reports each as it goes on and ends.
 
 Invariant: when it returns or raises, no part is running.
 """
@@ -28,7 +28,7 @@ class Told(Protocol):
         """A part has been started."""
 
     def went_on(self, running: Running) -> None:
-        """A part may have said something; called several times a second."""
+        """A part may have reported something; called several times a second."""
 
     def ended(self, result: Result) -> None:
         """A part has ended, and nothing of it is left."""
@@ -37,7 +37,7 @@ class Told(Protocol):
 def run_all(parts: Sequence[Part], terms: Terms, told: Told) -> list[Result]:
     """Run the parts; return what became of each, in their order.
 
-    Those on Spark begin first, one after the other, and then those that may take longest, so that
+    Those on Spark begin first, one after the other, then those that may take longest, so that
     two cores end together; parts that must be alone come last.
     """
 
@@ -62,7 +62,7 @@ def run_all(parts: Sequence[Part], terms: Terms, told: Told) -> list[Result]:
 
 
 def _next(waiting: Sequence[Part], running: Sequence[Running]) -> Part | None:
-    """Returns the part to start now: the first that may run beside those that do."""
+    """Returns the part to start now: the first that may run beside the running ones."""
     if len(running) >= ABREAST:
         return None
     spark = any(one.part.on_spark for one in running)
@@ -75,7 +75,7 @@ def _next(waiting: Sequence[Part], running: Sequence[Running]) -> Part | None:
 
 
 def _step(running: list[Running], told: Told) -> list[Result]:
-    """Let each that runs tell how far it is; take out those that have ended."""
+    """Let each report its progress; take out those that have ended."""
     results: list[Result] = []
     for one in tuple(running):
         result = one.step()

@@ -1,6 +1,6 @@
-"""Seeded schedules of all that ships: 20,000 in the proof, and which fault hit which Op.
+"""Seeded schedules of everything that ships: 20,000 in the proof, and which fault hit which Op.
 
-Two processes. Each schedule is one seed, and `python -m onceq.testing.simulator --seed N` says
+Two processes. Each schedule is one seed, and `python -m onceq.testing.simulator --seed N` shows
 every step of it.
 """
 
@@ -30,7 +30,7 @@ REPLAY = "replay: python -m onceq.testing.simulator --shrink --seed"
 
 @dataclass(slots=True)
 class Tally:
-    """What some schedules came to. faults: how many hit."""
+    """The result of some schedules. faults: how many hit."""
 
     schedules: int = 0
     steps: int = 0
@@ -39,7 +39,7 @@ class Tally:
     coverage: Coverage = field(default_factory=Coverage)
 
     def add(self, other: Tally) -> None:
-        """Adds what others came to."""
+        """Adds the results of others."""
         self.schedules += other.schedules
         self.steps += other.steps
         self.faults += other.faults
@@ -48,7 +48,7 @@ class Tally:
 
 
 def run_seeds(seeds: tuple[int, int]) -> Tally:
-    """Runs the schedules of seeds from the first to before the last."""
+    """Runs the schedules of seeds from the first up to the last, excluded."""
     tally = Tally()
     for seed in range(*seeds):
         result = simulate(seed)

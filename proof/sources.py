@@ -1,8 +1,8 @@
-"""The sources that a part covers, and their digest: by it a record is told from one that is older.
+"""The sources that a part covers, and their digest, which tells whether its record is older.
 
 A part covers what it tries and what it tries it with (`proof/parts.py` says for each). The digest
-is of names and code, so that neither a commit elsewhere, nor another clone, nor a better comment
-or docstring makes it another.
+is of names and code, so a commit elsewhere, another clone, or a better comment
+or docstring does not change it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = frozenset((".py", ".sql", ".toml"))
 DIGITS = 16
 _SQL_COMMENT_LINE = re.compile(r"^\s*--.*\n?", re.MULTILINE)
-"""A line that is a comment. One behind code counts as code: a string may hold two dashes."""
+"""A line that is a comment. One after code counts as code: a string may hold two dashes."""
 
 
 def files(covers: Iterable[str]) -> list[Path]:
-    """Return the sources that these patterns name. Raises ValueError for one that names none."""
+    """Return the sources that these patterns name. Raises ValueError if one names none."""
     found: set[Path] = set()
     for pattern in covers:
         named = {path for path in ROOT.glob(pattern) if path.suffix in SUFFIXES}
@@ -48,7 +48,7 @@ def digest(covers: Iterable[str]) -> str:
 
 @functools.cache
 def code(suffix: str, text: str) -> str:
-    """Return what a source does, without what it says to its readers and without empty lines."""
+    """Return what a source does, without the text for its readers and without empty lines."""
     if suffix == ".sql":
         text = _SQL_COMMENT_LINE.sub("", text)
     elif suffix == ".py":
@@ -57,7 +57,7 @@ def code(suffix: str, text: str) -> str:
 
 
 def _without_comments(text: str) -> str:
-    """Return Python without comments and docstrings; the same by every version of Python."""
+    """Return Python without comments and docstrings; the same in every version of Python."""
     lines = text.splitlines()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
@@ -71,7 +71,7 @@ def _without_comments(text: str) -> str:
 
 
 def _is_text(node: ast.AST) -> TypeGuard[ast.Expr]:
-    """Say whether this is a string that nobody uses, as docstrings are."""
+    """Return whether this is a string that nobody uses, as docstrings are."""
     return (
         isinstance(node, ast.Expr)
         and isinstance(node.value, ast.Constant)

@@ -24,13 +24,13 @@ STYLES = {MET: "green", MISSED: "bold red", NOT_TRIED: "yellow", IN_PART: "yello
 
 
 def console() -> Console:
-    """Return standard error, wide enough for the table where nobody says how wide it is."""
+    """Return standard error, wide enough for the table if nobody says how wide it is."""
     made = Console(stderr=True, highlight=False)
     return made if made.is_terminal else Console(stderr=True, highlight=False, width=WIDTH)
 
 
 class Terminal:
-    """Is told of a run; shows a bar for each part that runs, and a line for each that has ended."""
+    """Is told of a run; shows a bar for each running part, and a line for each that has ended."""
 
     def __init__(self, to: Console) -> None:
         self._progress = Progress(
@@ -60,7 +60,7 @@ class Terminal:
         )
 
     def ended(self, result: Result) -> None:
-        """Say what became of a part; all that is wrong comes once more at the end."""
+        """Show what became of a part; everything that is wrong is repeated at the end."""
         self._progress.remove_task(self._bars.pop(result.part.name))
         word, style = _word(result)
         self._progress.console.print(

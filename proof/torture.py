@@ -1,6 +1,6 @@
 """Torture as a part of the proof: every fault at once, on real processes and a real PostgreSQL.
 
-The same as `onceq torture`. Its controls are what it must find: a finish without its fence, a
+The same as `onceq torture`. It must find its controls: a finish without its fence, a
 client that orders again whenever it does not know, a connection that breaks and is charged, and
 claims that come back two minutes late.
 """
@@ -38,16 +38,16 @@ PROVES: Final = {
     "charge": re.compile(r"G7\b.* was charged for the death of \d+, which "),
     "claim": re.compile(r"G12: .* is put off for longer than any back-off$"),
 }
-"""What each control must be found by: the effect of a lost claim, an order booked twice, an
-innocent that was charged, and a request that is kept waiting."""
+"""How each control must be found: the effect of a lost claim, an order booked twice, an
+innocent request that was charged, and one that is kept waiting."""
 LONG_ENOUGH_S: Final = 600.0
-"""A run of this length makes each kind of fault at least once, or says why not."""
+"""A run of this length has each kind of fault at least once, or says why not."""
 CONTROL_SECONDS: Final = 120.0
-"""Within which a control must be found; its run ends when it is."""
+"""How soon a control must be found; its run ends when it is."""
 
 
 def torture(order: Order) -> Outcome:
-    """Tortures, and then tortures what was broken on purpose."""
+    """Tortures, and then tortures versions broken on purpose."""
     seconds = SECONDS[order.size]
 
     def watch(progress: Progress) -> None:
@@ -87,7 +87,7 @@ def _measures(report: Report) -> list[Measure]:
 
 
 def unmade(report: Report) -> list[str]:
-    """Returns the kinds of faults that were never made, where nothing says why not."""
+    """Returns the kinds of faults that were never made, if nothing says why not."""
     explained = {text.partition(",")[0] for text in report.not_made}
     return [
         f"G12: no fault '{name}' was made, and nothing says why"
@@ -97,7 +97,7 @@ def unmade(report: Report) -> list[str]:
 
 
 def is_proved(broken: str, violations: Iterable[str]) -> bool:
-    """Whether one of these violations is what this control breaks: not any other trouble."""
+    """Whether one of these violations is what this control breaks, and not any other trouble."""
     return any(PROVES[broken].match(text) for text in violations)
 
 

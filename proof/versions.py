@@ -1,8 +1,8 @@
-"""Each version of PostgreSQL and of Python that is supported: the conformance suite on it.
+"""Each supported version of PostgreSQL and of Python: the conformance suite on it.
 
-There is a part for each version, so that one that this machine lacks is named as not tried. A
+Each version is a part, so that one that this machine lacks is named as not tried. A
 PostgreSQL is found as the library finds it, a Python on PATH or in pyenv. Each Python gets a new
-environment with this checkout and the pinned versions of what it depends on.
+environment with this checkout and the pinned versions of its dependencies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POSTGRESQL: Final = (15, 16, 17, 18)
 PYTHON: Final = ((3, 11), (3, 12), (3, 13), (3, 14))
 SUITE: Final = "tests/conformance"
 FEW: Final = "a_request"
-"""What is tried of the suite where the size is small: behaviours with this in their name."""
+"""Which behaviours the small size tries: those with this in their name."""
 TOOLS: Final = ("hypothesis", "psutil", "pytest", "pytest-randomly", "pytest-timeout")
 PIN: Final = re.compile(r"^([\w.-]+==[\w.+-]+(?: ; [^\\]+?)?) ?\\?$", re.MULTILINE)
 WORDS: Final = 3000
@@ -69,7 +69,7 @@ def on_python(version: tuple[int, int], order: Order) -> Outcome:
 
 
 def conformance(python: str, order: Order, **own: str) -> Outcome:
-    """Runs the suite with an interpreter; what it says is a violation, if it fails."""
+    """Runs the suite with an interpreter; if it fails, its output is a violation."""
     order.say("the conformance suite", 1, 2)
     chosen = ("-k", FEW) if order.size is Size.SMALL else ()
     done = subprocess.run(
@@ -95,7 +95,7 @@ def _reached(number: int) -> Measure:
 
 
 def interpreter(version: tuple[int, int]) -> str | None:
-    """Returns the path of a Python of this version, or None where there is none."""
+    """Returns the path of a Python of this version, or None if there is none."""
     for path in _interpreters(name_of(version)):
         code = "import sys; print('%d.%d' % sys.version_info[:2])"
         done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)

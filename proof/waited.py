@@ -1,7 +1,7 @@
-"""Async objects that are called as their sync twins are: each call runs to its end, in one loop.
+"""Async objects that are called like their sync twins: each call runs to its end, in one loop.
 
 Used by proof/fault_programs.py, so that one text of a program meets the fault points of the sync
-driver, and those of the async one. Nothing runs between two calls.
+driver and of the async one. Nothing runs between two calls.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Waited:
-    """An object whose coroutines are awaited for its caller; what it returns is another.
+    """An object whose coroutines are awaited for its caller; what it returns is wrapped as well.
 
     awaited: the object itself.
     """

@@ -1,6 +1,6 @@
 """What a part's process tells the runner: JSON lines through a pipe that only the two know.
 
-Standard output and error stay the part's own: nothing that it prints is taken for an answer.
+Standard output and error remain the part's own: nothing that it prints is taken for an answer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from proof.part import Outcome  # at run time too: msgspec reads the types
 
 
 class Said(msgspec.Struct, tag=True):
-    """How far the part is. of: 0 where it cannot know."""
+    """How far the part is. of: 0 if it cannot know."""
 
     text: str
     done: int
