@@ -41,13 +41,13 @@ OF_RESTORE: Final = ("ArchiveRestore.before", "ArchiveRestore.after")
 OTHERS: Final = tuple(sorted(OF_ARCHIVE - set(FIRST)))
 POINTS: Final = (*FIRST, *OTHERS[::2])
 MORE_POINTS: Final = OTHERS[1::2]
-"""Of the second part: both together would take longer than a part may."""
+"""For the second part: both together would take longer than a part may."""
 SMALL_POINTS: Final = ("ArchiveCommit.after", "ArchiveRestore.after")
-"""That of the small size: each takes a Spark of its own."""
+"""For the small size: each takes a Spark of its own."""
 BY_CHANCE: Final = {Size.SMALL: 0, Size.PROOF: 1, Size.LONG: 41}
 """Kills at no point of the table."""
 CHANCE_S: Final = (4.0, 25.0)
-"""When they fall, from the start of the process."""
+"""When they fall, counted from the start of the process."""
 STEPS: Final = "fault points at which a run was killed"
 UNMOVED: Final = "the position does not move with the files"
 UNSETTLED: Final = "numbers count whose transactions are still open"
@@ -59,7 +59,7 @@ BREAKS: Final = {
         "true",
     ),
 }
-"""Control to what of a function is replaced, and by what."""
+"""For each control, which text of a function is replaced, and by what."""
 
 
 def run(order: Order) -> Outcome:
@@ -116,7 +116,7 @@ def _blows(points: tuple[str, ...], size: Size, chance: random.Random) -> list[s
 
 
 def broken(trial: Trial, what: str) -> Trial:
-    """Returns a repository of its own, in which a function is broken."""
+    """Returns a repository of its own, with a broken function."""
     other = Trial(trial.order, trial.url, f"broken_{len(what)}", trial.chance)
     other.begin()
     name, text, instead = BREAKS[what]

@@ -32,7 +32,7 @@ LOOK_EVERY_S: Final = 0.5
 EMPTY: Final[dict[str, str]] = {}
 _JAVA: Final = "JDK_JAVA_OPTIONS"
 QUICK: Final = {_JAVA: os.environ.get(_JAVA, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")}
-"""For a Java that is killed in its first minute the better compiler and collector cost too much."""
+"""Better compilation and collection do not pay for a Java that is killed in its first minute."""
 DONE: Final = b"this run is done: "
 
 
@@ -56,8 +56,8 @@ class Process:
     hear: int
 
     def archives(self, told: Told, within_s: float) -> bool:
-        """Has it make a run; whether that ended well, and in time."""
-        with contextlib.suppress(BrokenPipeError):  # its end is seen by its exit code
+        """Lets it make a run; returns whether that ended well, and in time."""
+        with contextlib.suppress(BrokenPipeError):  # its exit code shows its end
             os.write(self.tell, msgspec.json.encode(told) + b"\n")
         said = b""
         end = time.monotonic() + within_s
@@ -85,7 +85,7 @@ class Runs:
 
     @contextlib.contextmanager
     def process(self, own: Mapping[str, str] = EMPTY) -> Generator[Process]:
-        """Starts a process, which is gone at the end of the block. own: of its environment."""
+        """Starts a process, which is gone at the end of the block. own: for its environment."""
         began = time.monotonic()
         told, tell = os.pipe()
         hear, said = os.pipe()
@@ -109,19 +109,19 @@ class Runs:
             self.seconds += time.monotonic() - began
 
     def ask(self, process: Process, told: Told) -> None:
-        """Has a process make a run, and waits for its end."""
+        """Lets a process make a run, and waits for its end."""
         if not process.archives(told, RUN_S):
             self.violations.append(f"{told.repository}: a run failed, or took over {RUN_S:.0f} s")
 
     def kill(self, told: Told, after_s: float) -> None:
-        """Has a process make a run, and kills it."""
+        """Lets a process make a run, and kills it."""
         with self.process(QUICK) as process:
             process.archives(told, after_s)
             process.popen.kill()
             self.kills += process.popen.wait() == -signal.SIGKILL
 
     def strike(self, told: Told, point: str) -> None:
-        """Has a process die at a point, and notes that it did."""
+        """Lets a process die at a point, and notes that it did."""
         directory = self.place / "points" / f"{self.kills}-{point}"
         directory.mkdir(parents=True)
         with self.process({**QUICK, VARIABLE: f"{point} 1 kill {directory}"}) as process:

@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from proof.part import Order
 
 REAL: Final = 200
-"""So many of them are of a real run."""
+"""How many of them come from a real run."""
 WRITERS: Final = 2
 CHUNKS: Final = 8
-"""In so many transactions each round's rows are written."""
+"""In how many transactions each round's rows are written."""
 OPEN_S: Final = 1.5
-"""A transaction stays open for up to so long after it has its numbers."""
+"""How long a transaction may stay open after it has its numbers."""
 ROLLED_BACK: Final = 0.2
 KEEP_DAYS: Final = 10
 DAYS: Final = 20
-"""The generated rows ended in so many days: half of them may be trimmed."""
+"""In how many days the generated rows ended: half of them may be trimmed."""
 COMPACT: Final = 2
 TRIMMED_DAYS: Final = (15, 2)
-"""So many days ago, and so many days, that are restored."""
+"""Which days are restored: from how many days ago, and how many."""
 SLACK: Final = dt.timedelta(hours=1)
 QUEUE: Final = onceq.Queue("words", str, str, abort_limit=5, keep_body=True)
 GENERATE: Final = """
@@ -90,7 +90,7 @@ select count(*), count(*) filter (where finished_at < now() - make_interval(days
 
 @dataclass(slots=True)
 class Held:
-    """What rows come to. digests: their sum modulo 2 to the 64th, of all columns of each.
+    """A summary of rows. digests: their sum modulo 2 to the 64th, over all columns of each.
 
     young: how many of them may not be trimmed yet.
     """
@@ -142,7 +142,7 @@ class Trial:
 
     @property
     def days(self) -> tuple[dt.date, dt.date]:
-        """Some days of which all was trimmed."""
+        """Some days that were trimmed completely."""
         first = dt.datetime.now(dt.UTC).date() - dt.timedelta(days=TRIMMED_DAYS[0])
         return first, first + dt.timedelta(days=TRIMMED_DAYS[1])
 
@@ -153,7 +153,7 @@ class Trial:
 
     @contextlib.contextmanager
     def writing(self, first: int, last: int) -> Generator[None]:
-        """Writes the rows of these numbers while the block runs, and after it what is left."""
+        """Writes the rows of these numbers while the block runs, and the rest of them after it."""
         size = max(1, (last - first + 1) // CHUNKS)
         chunks = [(low, min(low + size - 1, last)) for low in range(first, last + 1, size)]
         waits = [(self.chance.uniform(0, OPEN_S), self.chance.random()) for _ in chunks]
@@ -220,7 +220,7 @@ class Trial:
     def in_files(
         self, since: dt.date = dt.date.min, until: dt.date = dt.date.max
     ) -> dict[Kind, Held]:
-        """Returns what is in the files of the manifest; of some days."""
+        """Summarises what is in the files of the manifest; optionally of some days."""
         place = Place(url="", conninfo=self.url, repository=self.repository)
         found: dict[Kind, Held] = {}
         with spark_driver(place) as driver:
@@ -232,7 +232,7 @@ class Trial:
         return found
 
     def check_restored(self) -> None:
-        """Compares the days that were restored with the files."""
+        """Compares the restored days with the files."""
         since, until = self.days
         found = self.in_files(since, until)
         with psycopg.connect(self.url) as connection:

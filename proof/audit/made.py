@@ -1,4 +1,4 @@
-"""A long history, as servers would have left it: of many clients, with every end that there is.
+"""A long history as servers would have left it: with many clients, and every end that there is.
 
 Used by proof/audit/part.py. Row n is of client n / 100 modulo CLIENTS, and its last digits say how
 it ended (`_ENDS`). Each client has acknowledged all but its last replies, which wait.
@@ -15,7 +15,7 @@ from proof.audit.plants import Of
 
 CLIENTS: Final = 50
 BLOCK: Final = 100 * CLIENTS
-"""Rows in which each client has as many of each kind."""
+"""Each client has as many rows of each kind in this many rows."""
 LIMIT: Final = 2
 QUEUE: Final = onceq.Queue("orders", bytes, bytes, abort_limit=LIMIT)
 EACH: Final = 2
@@ -96,12 +96,12 @@ insert into {r}.registration (registrant_id, queue_id, kind, rid, sent_rid, sent
     from ({ends}) e where kind = case when mod(registrant_id, 2) = 0 then 97 else 99 end
 """,
 )
-"""Of the last block: what waits, and what each client has said last."""
+"""For the last block: what is waiting, and what each client has said last."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A repository with so many rows, a multiple of BLOCK."""
+    """A repository with this many rows, a multiple of BLOCK."""
 
     url: str
     repository: str
@@ -117,7 +117,7 @@ class Made:
             self._do(query, first, last)
 
     def end(self) -> None:
-        """Writes what is there besides: replies that wait, and registrations."""
+        """Writes what else is there: waiting replies, and registrations."""
         for query in _LAST:
             self._do(query, self.rows - BLOCK, self.rows)
 

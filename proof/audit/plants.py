@@ -1,4 +1,4 @@
-"""Ways to break a repository, each by SQL at one request: what an audit must find, by name and rid.
+"""Ways to break a repository, each by SQL at one request: an audit must find it, by name and rid.
 
 Used by the part `audit` and by the tests of the audit. A repository of theirs has a table `booked`
 (eid uuid, key text, xid text, rid text), two rows for each request that is done.

@@ -1,4 +1,4 @@
-"""Forks a program from this warm process; what it raises is put down where the part finds it."""
+"""Forks a program from this warm process; what it raises is written where the part finds it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FAILED: Final = 70
 
 
 def forked(ground: Ground, name: str, program: Callable[[], None]) -> int:
-    """Runs a program in a child; returns its pid. What it raises is put down."""
+    """Runs a program in a child; returns its pid. What it raises is written down."""
     pid = os.fork()
     if pid == 0:
         _run(ground, name, program)

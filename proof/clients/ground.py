@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 REPOSITORY = "onceq"
 ORDERS = onceq.Queue("orders", str, str)
 SETTINGS = {"max_prepared_transactions": "50", "fsync": "off"}
-"""Nothing is done to PostgreSQL here, so it need not wait for its disk."""
+"""Nothing happens to PostgreSQL here, so it need not wait for its disk."""
 BACK = "back"
 TABLES = "create table {name} (client text, number integer, pid integer)"
 
@@ -60,12 +60,12 @@ class Ground:
         return int(path.read_text().split()[-1]) if path.exists() else 0
 
     def mean(self, client: str, number: int) -> None:
-        """Puts down what the client means to send."""
+        """Writes down what the client means to send."""
         append(self.place / f"{client}.meant", str(number))
 
 
 def append(path: Path, line: str) -> None:
-    """Adds a line to a file, whole, before anything that comes after it."""
+    """Adds a line to a file, completely, before anything that comes after it."""
     file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(file, f"{line}\n".encode())
@@ -75,7 +75,7 @@ def append(path: Path, line: str) -> None:
 
 @contextlib.contextmanager
 def prepared_ground(place: Path) -> Generator[Ground]:
-    """Runs the PostgreSQL of a trial. When the block begins this process has no connection."""
+    """Runs the PostgreSQL of a trial. When the block begins, this process has no connection."""
     with open_embedded(place / "postgresql", settings=SETTINGS) as server:
         urls: list[str] = []
         for name in ("repository", "other", BACK):
@@ -104,7 +104,7 @@ PLACE = (
 def truth(
     connection: psycopg.Connection[Any], client: str, number: int, *, is_processed: bool
 ) -> str:
-    """Returns the true state of a request: A to D, or "lost", which is none."""
+    """Returns the true state of a request: A to D; or "lost", which is not a state."""
     if is_processed:
         return "D"
     rid = str(number)

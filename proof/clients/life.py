@@ -1,8 +1,8 @@
 """One life of a client: it recovers, goes on, and dies at a step that was chosen before.
 
-Run in a forked process. It is started with nothing but its name and where its ledger is. What it
-makes of that is compared with the truth before and after `recover`: the server may have gone on in
-between, and nobody else.
+Run in a forked process. It is told only its name and where its ledger is. What it
+concludes is compared with the truth before and after `recover`: the server may have gone on in
+between, but nobody else.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LETTERS: Final[dict[type[onceq.Recovery], str]] = {
 
 @dataclass(slots=True)
 class Death:
-    """When this process is to die: at which step. Between two steps lies one durable thing."""
+    """At which step this process is to die. Between two steps there is one durable action."""
 
     at: int
     steps: int = 0
@@ -85,7 +85,7 @@ WATCHED: Final = (
 
 @dataclass(slots=True)
 class Errand:
-    """What a life is begun with. death: at which step. requests: it ends after so many."""
+    """What a life begins with. death: at which step. requests: it ends after this many."""
 
     ground: Ground
     variant: str
@@ -123,7 +123,7 @@ def client_of(errand: Errand, qm: onceq.QueueManager) -> Living:
 
 
 def _send_anew(errand: Errand, qm: onceq.QueueManager) -> None:
-    """The control: after a death it sends again what it has no reply to, under another rid."""
+    """The control: after a death it sends whatever has no reply again, under another rid."""
     lines = errand.ground.place / f"{errand.client}.lines"
     with qm.clerk(errand.client, ORDERS, window=100_000) as clerk:
         number = len(_numbers(lines)) + 1
@@ -146,7 +146,7 @@ class Living(abc.ABC):
 
     @abc.abstractmethod
     def is_processed(self, number: int) -> bool:
-        """Returns whether the reply was processed, by where that is put down."""
+        """Returns whether the reply was processed, according to where that is recorded."""
 
     @abc.abstractmethod
     def live(self) -> None:
@@ -163,7 +163,7 @@ class Living(abc.ABC):
         letter = LETTERS[type(found)]
         rid = int(found.rid or 0)
         allowed = {before, after}
-        if "A" in allowed:  # it may not have been put down: then the one before it is the last
+        if "A" in allowed:  # it may not be recorded yet: then the one before it is the last
             is_right = (letter, rid) in {("A", number), ("D", number - 1)} or (
                 rid == 0 and letter == "A" and number <= 1
             )
@@ -176,7 +176,7 @@ class Living(abc.ABC):
     may_be_discarded = False
 
     def note(self, what: str, about: tuple[Any, ...]) -> None:
-        """Puts down what a recovery came to."""
+        """Records the result of a recovery."""
         text = f"{what} {self.errand.variant}: {about!r}" if what == "WRONG" else what
         append(self.errand.ground.place / f"{self.client}.states", text)
 
@@ -214,7 +214,7 @@ class Sessioned(Living):
         self.errand.steps.step()
 
     def _resume(self) -> int:
-        """Goes on where the former life had come to; returns the next number."""
+        """Goes on where the former life stopped; returns the next number."""
         meant = self.errand.ground.meant(self.client)
         before = self.true_state(meant)
         found = self._clerk.recover()
@@ -278,7 +278,7 @@ class Sessioned(Living):
 
 
 class Ledgered(Living):
-    """A ledger, in which the client's own work is put down with it."""
+    """A ledger, in which the client's own work is recorded too."""
 
     def __init__(self, errand: Errand, qm: onceq.QueueManager) -> None:
         super().__init__(errand, qm)
@@ -288,7 +288,7 @@ class Ledgered(Living):
         self.may_be_discarded = True
 
     def is_processed(self, number: int) -> bool:
-        """Whether it is put down where the ledger is."""
+        """Whether it is recorded where the ledger is."""
         return number in rows_of(self.errand, "processed")
 
     def live(self) -> None:
@@ -314,7 +314,7 @@ class Ledgered(Living):
         """Is told that the send of a request was acknowledged."""
 
     def _make_tables(self) -> None:
-        """In the ledger's own file, so that what is put down there commits with the ledger."""
+        """In the ledger's own file, so that its rows commit with the ledger."""
         with sqlite3.connect(self._path, isolation_level=None) as connection:
             for name in ("processed", "worked"):
                 connection.execute(
@@ -323,7 +323,7 @@ class Ledgered(Living):
         connection.close()
 
     def put_down(self, work: Any, table: str, number: int) -> None:
-        """Puts a row down in the client's transaction: once for each, if all is well."""
+        """Writes a row in the client's transaction: one for each, if all is well."""
         self.errand.steps.step()
         mark = "?, ?, ?" if self.errand.variant == "sqlite" else "%s, %s, %s"
         row = (self.client, number, os.getpid())
@@ -338,7 +338,7 @@ class Ledgered(Living):
         self.errand.steps.step()
 
     def _resume(self) -> int:
-        """Goes on where the former life had come to; returns the next number."""
+        """Goes on where the former life stopped; returns the next number."""
         meant = self.errand.ground.meant(self.client)
         before = self.true_state(meant)
         found = self._clerk.recover()
@@ -362,7 +362,7 @@ class Ledgered(Living):
         return number + 1
 
     def _decide(self, number: int) -> bool:
-        """Applies each policy in turn to what was not submitted; False when it was given up."""
+        """Applies each policy in turn to what was not submitted; False if it was given up."""
         match number % 3:
             case 0:
                 self._clerk.recover(policy="discard")
@@ -375,7 +375,7 @@ class Ledgered(Living):
 
 
 def rows_of(errand: Errand, table: str) -> list[int]:
-    """Returns the numbers that a client has put down in a table, wherever that is."""
+    """Returns the numbers that a client has written to a table, wherever that is."""
     query = f"select number from {table} where client = "
     if errand.variant in {*SESSIONS, NAIVE}:
         return _numbers(errand.ground.place / f"{errand.client}.lines")

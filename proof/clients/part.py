@@ -1,8 +1,8 @@
 """Clients killed with -9 at every step of send, receive and process, and what became of each order.
 
 A part of the proof. This process is warm: it forks the clients, a few at a time, each with the
-step at which it is to die; some are killed at a moment of chance instead, in the middle of a step.
-Begun again with nothing but their name and their ledger, they must know the truth, and in the end
+step at which it is to die. Some are killed at a random moment instead, in the middle of a step.
+Begun again with nothing but their name and their ledger, they must know the truth; and in the end
 every order was executed once and processed once.
 """
 
@@ -36,20 +36,20 @@ ABREAST: Final = 3
 STEPS: Final = 70
 """About as many steps as three requests have, with the connects before them."""
 AT_RANDOM: Final = 0.2
-"""The share of lives that end at a moment of chance."""
+"""The share of lives that end at a random moment."""
 LONGEST_S: Final = 0.15
 SLOW_EVERY: Final = 4
 SLOW_S: Final = 0.4
-"""Each so-many-th order takes so long: while it does, its client finds it submitted (B)."""
+"""One order in this many takes this long: meanwhile its client finds it submitted (B)."""
 FOUND: Final = {Size.SMALL: 1, Size.PROOF: 20, Size.LONG: 400}
-"""How often each state must be found at least."""
+"""How often each state must be found, at least."""
 STATES: Final = ("A", "B", "C", "D", "E")
 STUCK_S: Final = 60.0
 
 
 @dataclass(slots=True)
 class Living:
-    """A life that runs. until: when it is killed from outside; chosen: that this was planned."""
+    """A running life. until: when it is killed from outside; chosen: that this was planned."""
 
     errand: Errand
     handle: int

@@ -1,9 +1,9 @@
-"""A repository that goes back: what it had acknowledged is restored from a copy that is older.
+"""A repository that goes back: what it had acknowledged is replaced by an older copy.
 
-State E. Each round a client comes to a good end, the repository is copied, the client goes on and
-is killed at a step; then the copy takes the place of the repository, and the client must say
-whether this has lost what it, by its own ledger, knows to have been acknowledged. Ledgers that go
-back with the repository cannot know; so there are two variants.
+State E. In each round a client comes to a good end, the repository is copied, the client goes on
+and is killed at a step. Then the copy takes the place of the repository, and the client must say
+whether that has lost something that, by the client's own ledger, was acknowledged. Ledgers that go
+back with the repository cannot know that, so there are two variants.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ VARIANTS: Final = ("sqlite", "other database")
 ROUNDS: Final = {Size.SMALL: 2, Size.PROOF: 60, Size.LONG: 1_200}
 """Of each variant."""
 REQUESTS: Final = 4
-"""Of a life that is to be killed, if it is not before."""
+"""How long a life lasts that is to be killed, if it is not killed before."""
 STEPS: Final = 90
 KNOWN: Final = (
     f"select coalesce(max(rid::int), 0) from (select rid, registrant_id from {REPOSITORY}.element"
@@ -44,7 +44,7 @@ class GoneBack(Ledgered):
     """A client whose repository may have gone back since its last life."""
 
     def sent(self, number: int) -> None:
-        """Puts down that it was acknowledged."""
+        """Records that it was acknowledged."""
         append(self.errand.ground.place / f"{self.client}.sent", str(number))
 
     def _resume(self) -> int:
@@ -64,10 +64,11 @@ class GoneBack(Ledgered):
         return self._decided(int(found.rid or 0), processed)
 
     def _decided(self, number: int, processed: list[int]) -> int:
-        """Does what a person would decide, who knows what was processed; returns the next number.
+        """Does what a person would decide who knows what was processed; returns the next number.
 
-        What was processed is not done again, whatever the repository knows of it; the last request
-        is, if it was not processed: when another came back that is outstanding, after its reply.
+        What was processed is not done again, whatever the repository knows of it. The last request
+        is sent again if it was not processed; if another one came back outstanding, after its
+        reply.
         """
         if number in processed:
             self._clerk.discard()
@@ -129,7 +130,7 @@ class WentBack:
             self._judge(variant)
 
     def _life(self, variant: str, *, death: int, requests: int) -> bool:
-        """Has a client live beside a server; whether it was killed."""
+        """Lets a client live beside a server; returns whether it was killed."""
         client = _client(variant)
         last = self.ground.meant(client) + requests
         errand = Errand(self.ground, variant, client, death, last)
@@ -167,7 +168,7 @@ class WentBack:
         self.states += Counter(states)
 
     def page(self) -> str:
-        """Returns what is said of it in the report."""
+        """Returns what the report says about it."""
         counts = ", ".join(f"{self.states[one]} {one}" for one in "ABCDE")
         return (
             f"\nThe repository went back {self.kills} times to a copy that was older, a client with"

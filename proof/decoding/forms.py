@@ -1,4 +1,4 @@
-"""What each server makes of a body, in terms in which they can be compared.
+"""What each server makes of a body, in comparable terms.
 
 A native server calls `decoded`; Spark's `each` decodes in `Answers`; an Arrow batch or a DataFrame
 gets a column `request`, made where bodies are read.
@@ -93,7 +93,7 @@ def columns(
 
 
 def same(value: Any, column: Any) -> bool:
-    """Returns whether a value as Python has it is the one that a column of Spark holds."""
+    """Returns whether a Python value equals the one in a column of Spark's."""
     if value is None or value is msgspec.UNSET:
         return column is None
     if isinstance(column, dict):

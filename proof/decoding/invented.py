@@ -19,7 +19,7 @@ import msgspec
 __all__ = ["Invented", "invent"]
 
 Say: TypeAlias = Callable[[], str]
-"""Says a value of a type in JSON."""
+"""Writes a value of a type as JSON."""
 ODD: Final = (
     *('"oops"', '"1"', '""', "1.5", "1.0", "1e3", "-0.0", "1e400", "null", "true", "[]", "{}"),
     *('[{"a":1}]', '"nan"', '"NaN"', '"-Infinity"', '"\\ud800"', '"\\u0000"', '"2026-13-01"'),
@@ -29,7 +29,7 @@ ODD: Final = (
     *('"2026-01-01T10:00:00"', '"2026-01-01T10:00:00.1234567+02:00"', '"AAAA"', '"A"'),
     *('"6ba7b8109dad11d180b400c04fd430c8"', '"red"', '"blue"', "7", "-", "[1,]", '{"a":', "'a'"),
 )
-"""In place of a value: of another type, beyond a limit, at one, or no JSON."""
+"""Replacements for a value: of another type, beyond a limit, at one, or not JSON."""
 DAMAGE: Final = (b"", b"\xff", b" ", b"}", b'{"', b"\xef\xbb\xbf", b"\x00")
 
 
@@ -48,7 +48,7 @@ class Size(enum.IntEnum):
 
 
 class Pair(NamedTuple):
-    """What has no type of Spark."""
+    """A type that Spark does not have."""
 
     left: int
     right: str
@@ -56,7 +56,7 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Invented:
-    """A type, and what makes a body for it. texts: whether all values of a body are text."""
+    """A type, and a function that makes a body for it. texts: whether all its values are text."""
 
     kind: Any
     body: Callable[[bool], bytes]
@@ -64,7 +64,7 @@ class Invented:
 
 @dataclass(slots=True)
 class _Inventor:
-    """odd: how likely a value is another than its type says; 0 in most bodies."""
+    """odd: how likely a value is not what its type says; 0 in most bodies."""
 
     chance: random.Random
     odd: float = 0.0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 TYPES: Final = {Size.SMALL: 60, Size.PROOF: 420, Size.LONG: 8_000}
 ON_JAVA: Final = {Size.SMALL: 4, Size.PROOF: 420, Size.LONG: 2_000}
-"""Of the first so many types, the column goes to Java and back."""
+"""For this many of the first types, the column goes to Java and back."""
 BODIES: Final = 50
 TAKEN: Final = "of them, requests that were taken"
 REFUSED: Final = "of them, refused alike"
@@ -42,7 +42,7 @@ SAID: Final = 20
 
 @dataclass(slots=True)
 class Tried:
-    """What was tried of types. lax: of how many a lax decoder was told from ours."""
+    """The result for some types. lax: for how many a lax decoder was told from ours."""
 
     taken: int = 0
     refused: int = 0

@@ -1,1 +1,1 @@
-"""Rubbish for everything that takes something from outside: it works, or it is refused in words."""
+"""Rubbish for everything that takes input: it works, or it is refused in words."""

@@ -1,4 +1,4 @@
-"""Rubbish over the public API: queues, the queue manager and clerks, on whatever answers their Ops.
+"""Rubbish for the public API: queues, the queue manager and clerks, whatever answers their Ops.
 
 The same inputs go to the memory driver and to PostgreSQL.
 """
@@ -36,7 +36,7 @@ SETTINGS = {
 
 
 class OpenQueueManager(QueueOperations):
-    """A queue manager on a link that is made already."""
+    """A queue manager on an existing link."""
 
     def __init__(self, link: Any) -> None:
         super().__init__(Located("", None), "onceq")
@@ -91,7 +91,7 @@ class _Kept:
 
 
 def make_queue(place: Place, r: Rubbish) -> Any:
-    """A queue as a value; and declared when it is one."""
+    """A queue as a value; and declared, if it is one."""
     settings = r.keywords(SETTINGS | {"unknown": 1} if r.likely(0.05) else SETTINGS)
     name = r.either("scratch")
     r.legal = legal.both(legal.queue_name_of_ours(name), legal.settings(settings))

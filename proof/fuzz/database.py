@@ -37,11 +37,11 @@ TABLES = """
 """
 DIGEST = """(select count(*) || ':' || coalesce(sum(hashtext(ctid::text || xmin)::bigint), 0)
     from {0}.{1})"""
-"""Of a table: where each row version stands, and which transaction wrote it. Whoever inserts,
-updates or deletes a row changes one of the two."""
+"""For a table: where each row version is, and which transaction wrote it. An insert,
+update or delete of a row changes one of the two."""
 ALLOWED = ("OQ", "22", "23", "54", "55P03", "0A", "40", "42P01", "42883", "42704", "42804", "P0002")
-"""SQLSTATEs, by prefix, of an SQL function that is called with rubbish: our own, a data type's, a
-constraint's, a limit's, a time-out; 42: a name in the rubbish that is none of the database's."""
+"""SQLSTATEs, by prefix, of an SQL function called with rubbish: our own; those of a data type, a
+constraint, a limit, a time-out; 42: for a name in the rubbish that the database does not have."""
 COMMANDS = (
     ("queue", "list"),
     ("queue", "show"),
@@ -66,7 +66,7 @@ NO_PLACES = (
     f"embedded:/tmp/{'a' * 300}",
     "embedded:/proc/1",
 )
-"""Where no embedded PostgreSQL can be: the other places are another test's."""
+"""Places where no embedded PostgreSQL can be; another test has the other places."""
 SIZED = Queue("sized", bytes, bytes)
 """A queue of the documented limits that no rubbish names."""
 BODIES = (0, 1, legal.BODY_BYTES, legal.BODY_BYTES + 1)
@@ -95,7 +95,7 @@ class Database:
         self.plain.close()
 
     def state(self) -> Any:
-        """Returns what a refusal must leave as it is."""
+        """Returns what a refusal must leave unchanged."""
         return self.plain.execute(self._digests.encode()).fetchone()
 
     def call_api(self, verdicts: Verdicts, seed: int) -> None:
@@ -126,7 +126,7 @@ class Database:
             verdicts.note(name, f"SQL functions: {name}: {text[:200]} changed what it should not")
 
     def _refusal(self, text: str) -> str:
-        """Executes in a savepoint; returns the SQLSTATE with which it is refused, else nothing."""
+        """Executes in a savepoint; returns the SQLSTATE with which it is refused, or nothing."""
         try:
             with self.plain.transaction():
                 self.plain.execute(text.encode("utf-8", "replace"))

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 WORDS_MIN = 3
 SHOWN_MAX = 40
 INVALID = (InvalidName, InvalidValue, TooLarge)
-"""How what is not legal is refused; other refusals say that something is not there, or not now."""
+"""How illegal input is refused; other refusals say that something is not there, or not now."""
 
 
 @dataclass(slots=True)
@@ -59,9 +59,9 @@ class Verdicts:
         *,
         state: Callable[[], Any] = lambda: None,
     ) -> None:
-        """Makes a call and judges what comes of it. state: what a refusal must leave as it is.
+        """Makes a call and judges the result. state: what a refusal must leave unchanged.
 
-        The input is counted when the call has been made; what it says of itself (`r.legal`), it
+        The input is counted after the call; what it says of itself (`r.legal`), it
         says before it calls the product.
         """
         before = state()

@@ -1,7 +1,7 @@
-"""What is legal, written from the documented limits and from no line of the product.
+"""What is legal, written from the documented limits and not from the product's code.
 
-The fuzz compares: what is legal here must not be refused as invalid, and what is not must be. Three
-answers where a part of the input is not judged: True, False, or None (either may come).
+The fuzz compares: what is legal here must not be refused as invalid, and what is not must be. There
+are three answers, as part of the input may not be judged: True, False, or None (either may come).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REPOSITORY_CHARACTERS: Final = 41
 DIGITS: Final = "0123456789"
 LOWER: Final = "abcdefghijklmnopqrstuvwxyz"
 DEPTH_SURE: Final = 500
-"""Lists in lists: so many are legal; ten times as many are none that Python can follow."""
+"""Lists in lists: this many are legal; ten times as many, Python cannot follow."""
 SETTINGS: Final[dict[str, tuple[int, int]]] = {
     "abort_limit": (1, 1000),
     "retry_limit": (0, 1000),
@@ -134,7 +134,7 @@ def octets(value: object, most: int | None = None) -> bool:
 
 
 def several(value: object) -> bool:
-    """What can be iterated over, and is no text, no bytes and no mapping."""
+    """An iterable that is not text, bytes or a mapping."""
     return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
 
 
@@ -154,7 +154,7 @@ def when(value: object) -> bool:
 
 
 def _depth(value: Any) -> int:
-    """Return how deep lists stand in lists, one in each."""
+    """Return how deeply lists are nested, one in each."""
     found = 0
     while isinstance(value, list) and len(value) == 1:
         value, found = value[0], found + 1
@@ -266,7 +266,7 @@ def _innermost(value: Any) -> Any:
 
 
 def _key(key: object) -> object:
-    """Return what is to be encodable for a key: itself; what is none of a key's kinds is not."""
+    """Return what must be encodable for a key: the value itself, if of one of the key's kinds."""
     is_key = isinstance(key, (str, int)) and not isinstance(key, bool)
     return key if is_key else object
 

@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 PROCESSES = 2
 CHUNK = 2000
 REFUSED = {Size.SMALL: 10_000, Size.PROOF: 1_000_000, Size.LONG: 50_000_000}
-"""So many are to be refused; those that are accepted come on top."""
+"""How many are to be refused; those that are accepted come on top."""
 SHARE_MIN = 0.4
-"""Of the inputs that are refused at least: what bounds the run."""
+"""How much of the inputs is refused, at least: this bounds the run."""
 POSTGRESQL = {Size.SMALL: 400, Size.PROOF: 20_000, Size.LONG: 1_000_000}
 SQL = {Size.SMALL: 800, Size.PROOF: 30_000, Size.LONG: 1_500_000}
 COMMANDS = {Size.SMALL: 100, Size.PROOF: 2000, Size.LONG: 50_000}
 LIFE = 200
-"""Inputs that one repository in memory is given before a new one is made."""
+"""How many inputs one repository in memory is given before a new one is made."""
 MEMORY = 4
-"""One input of so many goes to the memory driver, the others to what checks values."""
+"""One input in this many goes to the memory driver, the others to code that checks values."""
 
 
 class Repository:

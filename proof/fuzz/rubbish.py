@@ -54,7 +54,7 @@ class Rubbish:
         self.chance = random.Random(seed)  # a seed makes it repeatable
 
     def likely(self, probability: float) -> bool:
-        """Returns True as often as told."""
+        """Returns True with this probability."""
         return self.chance.random() < probability
 
     def text(self) -> str:
@@ -121,7 +121,7 @@ class Rubbish:
         return opened * depth + inner + closed * self.chance.choice((depth, depth, depth - 1))
 
     def either(self, right: Any, probability: float = 0.5) -> Any:
-        """Returns what is right, as often as told, or rubbish."""
+        """Returns something right with this probability, otherwise rubbish."""
         return right if self.likely(probability) else self.value()
 
     def sized(self, right: bytes, most: int, probability: float = 0.5) -> Any:

@@ -1,1 +1,1 @@
-"""The history checker against histories: valid ones of any length, and every kind of broken one."""
+"""The history checker on histories: valid ones of any length, and every kind of broken one."""

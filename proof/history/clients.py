@@ -99,7 +99,7 @@ class Client:
         )
 
     def redrive(self, sent: Sent) -> None:
-        """Lets an operator redrive what failed just now, sometimes."""
+        """Lets an operator redrive what has just failed, sometimes."""
         if sent.outcome == "failed" and self.invention.likely(0.3):
             self.invention.redrive(sent)
 
@@ -130,7 +130,7 @@ def alone(client: Client, requests: int) -> None:
 
 
 def _send(client: Client, sent: Sent, last: Sent | None, expects: str | None) -> None:
-    """Sends, after refusals and doubts, of which some took effect and some did not."""
+    """Sends, after refusals and doubts, some of which took effect and some did not."""
     likely = client.invention.likely
     begun = {"rid": sent.rid, "expects": expects}
     if likely(0.01):
@@ -159,7 +159,7 @@ def _send(client: Client, sent: Sent, last: Sent | None, expects: str | None) ->
 
 
 def _sent(client: Client, sent: Sent) -> None:
-    """Moves what a connect shows on, as a send does that takes effect."""
+    """Advances what a connect shows, as a send does that takes effect."""
     held = client.held
     if held is not None and held.rid != client.r_rid:
         client.r_rid, client.ckpt = held.rid, None

@@ -1,8 +1,8 @@
 """Ways to break a valid history, one for each clause of G1 to G8 and G12: the table of corruptions.
 
 Used by the part `history` and by the tests of the checker. Each takes a wreck, changes one thing at
-a place that chance decides, and returns the guarantee and the rid that must be named. Those of what
-connect shows are in `stability`, those of the final state in `ends`.
+a random place, and returns the guarantee and the rid that must be named. Those about what
+connect shows are in `stability`, those about the final state in `ends`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Named: TypeAlias = "tuple[str, str | None]"
 Corruption: TypeAlias = "Callable[[Wreck], Named]"
 
 REQUESTS = 120
-"""Of a history that is to be corrupted; in some there is no place for a kind: then the next."""
+"""Requests of a history to be corrupted; some have no place for a kind: then the next is used."""
 TRIES_MAX = 50
 
 
@@ -336,7 +336,7 @@ CORRUPTIONS: dict[str, Corruption] = {
 
 
 def corrupted(name: str, seed: int | str) -> tuple[Named, list[Violation], list[Violation]]:
-    """Returns what had to be found, what was found before the corruption, and after it."""
+    """Returns what had to be found, what was found before the corruption, and what after it."""
     for turn in range(TRIES_MAX):
         history = invent(seed, REQUESTS, f"t{turn}-", effects_each=2)
         before = check(history.events(), history.final())

@@ -1,4 +1,4 @@
-"""A valid history, invented from a seed: what the checker must find nothing in.
+"""A valid history, invented from a seed: the checker must find nothing in it.
 
 Used by the part `history` and by the tests of the checker. It tells what onceq promises to do, in
 the events that processes record, with everything that may lawfully happen: crashes of clients,
@@ -47,7 +47,7 @@ class Sent:
 
 @dataclass(slots=True)
 class History:
-    """Events by the file in which they stand, and what is there in the end."""
+    """Events by the file that holds them, and the final state."""
 
     files: dict[str, list[ev.Event]] = field(
         default_factory=lambda: defaultdict[str, list[ev.Event]](list)
@@ -104,11 +104,11 @@ class Invention:
     # --- chance and time ----------------------------------------------------------------------
 
     def likely(self, probability: float) -> bool:
-        """Returns True as often as told."""
+        """Returns True with this probability."""
         return self.chance.random() < probability
 
     def one_of(self, choices: Sequence[T]) -> T:
-        """Returns one of some."""
+        """Returns one of several."""
         return choices[int(self.chance.random() * len(choices))]
 
     def eid(self) -> str:
@@ -117,7 +117,7 @@ class Invention:
         return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     def tick(self, sent: Sent) -> int:
-        """Moves the time of whoever follows a request on; returns it."""
+        """Advances the time of whoever follows a request; returns it."""
         sent.now += 1 + int(self.chance.random() * TICK_NS)
         return sent.now
 
@@ -158,7 +158,7 @@ class Invention:
         return f"{self.name}{self.transactions}"
 
     def commit(self, sent: Sent, xid: str = "") -> None:
-        """Ends a request well: effects, history, all in one transaction."""
+        """Ends a request successfully: effects, history, all in one transaction."""
         xid = xid or self.transaction()
         self.history.effects.extend(
             ev.Effect(key=key, rid=sent.rid, eid=sent.eid, xid=xid)
@@ -193,7 +193,7 @@ class Invention:
     # --- what may become of a request ---------------------------------------------------------
 
     def way(self) -> tuple[Callable[[Invention, Sent], None], str | None]:
-        """Returns one of the ways in which a request may go, and how it ends if that is sure."""
+        """Returns one of the ways in which a request may go, and its end if that is certain."""
         chosen = self.one_of(WAYS)
         return chosen, ENDS.get(chosen)
 
@@ -350,7 +350,7 @@ WAYS = (
     *[Invention.killed_at_work] * 2,
     *[Invention.killed_too_late] * 2,
 )
-"""How often, of a hundred, a request goes which way."""
+"""How many of a hundred requests go which way."""
 
 ENDS: dict[Callable[[Invention, Sent], None], str] = {
     Invention.plain: "done",
@@ -362,4 +362,4 @@ ENDS: dict[Callable[[Invention, Sent], None], str] = {
     Invention.poison: "failed",
     Invention.rejected: "failed",
 }
-"""How a request must end that goes this way."""
+"""How a request that goes this way must end."""

@@ -1,4 +1,4 @@
-"""The history checker as a part of the proof: it is fast, it finds what is broken, and no more."""
+"""The history checker as a part of the proof: it is fast, and finds what is broken and no more."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Checked:
 
 @dataclass(slots=True)
 class Planted:
-    """What was found of what was planted. by_guarantee: how often each was named rightly."""
+    """What was found of what was planted. by_guarantee: how often each was named correctly."""
 
     tried: int = 0
     found: int = 0
@@ -87,7 +87,7 @@ def _write(order: Order, folder: Path, seed: str, events: int) -> None:
 
 
 def plant(order: Order, rounds: int) -> Planted:
-    """Breaks as many histories of their own as there are kinds, so many times over."""
+    """Breaks one history for each kind, and repeats that."""
     planted = Planted()
     for turn in range(rounds):
         for name in CORRUPTIONS:

@@ -25,7 +25,7 @@ C = TypeVar("C", bound=ev.ClientEvent)
 
 
 class NoPlaceForIt(LookupError):
-    """This history has nothing that could be corrupted so."""
+    """This history has nothing that could be corrupted like this."""
 
 
 class Wreck:
@@ -62,7 +62,7 @@ class Wreck:
         events[_index(events, event)] = replace(event, **fields)
 
     def drop(self, where: Callable[[Any], bool], *kinds: type[ev.Event]) -> None:
-        """Drops all events of some kinds of which something is true."""
+        """Drops all events of some kinds for which something is true."""
         for name, events in self.history.files.items():
             self.history.files[name] = [
                 one for one in events if type(one) not in kinds or not where(one)

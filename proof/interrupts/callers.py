@@ -1,8 +1,8 @@
 """Queue managers that are struck in their calls, and go on at once.
 
-Run in a forked process. Nobody serves the queue. Each call is a doubt when it was struck: its
-elements are there once or never, all or none. What had returned holds, whatever was struck since;
-beside, another thread uses the same manager and is never disturbed.
+Run in a forked process. Nobody serves the queue. Each call that was struck is a doubt: its
+elements are there once or never, all or none. The result of a call that returned holds, whatever
+was struck since. Another thread uses the same manager, and is never disturbed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PLACES: Final = f"""
 
 
 class Ledger(msgspec.Struct, kw_only=True):
-    """What a caller was asked for. may: by body, where it may be in the end, "": nowhere.
+    """What a caller was asked to do. may: by body, where it may be in the end, "": nowhere.
 
     joint: bodies that are there all, or none.
     """
@@ -57,7 +57,7 @@ class Caller:
         self.wrong: list[str] = []
 
     def live(self, share: int) -> None:
-        """Calls until it was struck often enough."""
+        """Makes calls until they were struck often enough."""
         calls = (self._enqueue, self._enqueue, self._enqueue_many, self._kill, self._dequeue)
         while self.striker.made.total() < share and not self.wrong:
             call = self._chance.choice(calls)
@@ -73,7 +73,7 @@ class Caller:
         self._ask()
 
     def close(self) -> None:
-        """Closes the manager, when nobody uses it any more."""
+        """Closes the manager, once nobody uses it any more."""
         self._qm.close()
 
     def _body(self) -> str:
@@ -97,7 +97,7 @@ class Caller:
             self._is_there(body, eid)
 
     def _take(self, outcome: str) -> tuple[str, UUID] | None:
-        """Returns one that is certainly there; from now it may have become something else."""
+        """Returns an element that is certainly there; from now it may become something else."""
         if not self._known:
             return None
         body = self._chance.choice(list(self._known))
@@ -126,7 +126,7 @@ class Caller:
             self.wrong.append(f"{self.name}: a dequeue of {body!r} gave {element}")
 
     def _ask(self) -> None:
-        """Lookup says of each that is certainly there that it is."""
+        """A lookup must say of each element that is certainly there that it is."""
         for body, eid in self._known.items():
             found = [one.state for one in self._qm.lookup(eid=eid)]
             if found != ["queued"]:
@@ -134,7 +134,7 @@ class Caller:
 
 
 class _Neighbour(threading.Thread):
-    """Another thread, which uses the same manager; nothing that strikes the first is its affair."""
+    """Another thread, which uses the same manager; strikes at the first do not concern it."""
 
     def __init__(self, caller: Caller) -> None:
         super().__init__(daemon=True)

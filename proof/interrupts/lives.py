@@ -1,7 +1,7 @@
 """Clients that are struck in their calls, and go on with the same clerk.
 
-Run in a forked process, one for each variant, sync or async. What a client does is what the clients
-do that are killed (`proof.clients.life`): it connects, recovers, compares that with the truth, and
+Run in a forked process, one for each variant, sync or async. A client does what the killed
+clients do (`proof.clients.life`): it connects, recovers, compares the result with the truth, and
 goes on. Here it lives: after each strike the same clerk connects and recovers.
 """
 
@@ -68,7 +68,7 @@ def live(ground: Ground, name: str, seed: str, share: int) -> Count:
 
 
 def _wrong(error: OnceqError, striker: Striker, state: str) -> list[str]:
-    """Returns what is wrong with an error: nothing, if a strike was behind it and it is true."""
+    """Returns what is wrong with an error: nothing, if a strike caused it and it is true."""
     if not striker.last:
         return [f"{type(error).__name__} out of a call that was not struck: {error}"]
     nothing = error.outcome is Outcome.NOTHING_HAPPENED

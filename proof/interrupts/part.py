@@ -1,4 +1,4 @@
-"""Cancels and interrupts at random moments of clerks, ledgers and managers, and what became of it.
+"""Cancels and interrupts clerks, ledgers and managers at random moments, and checks the result.
 
 A part of the proof. This process forks a server, and one process for each kind of client and
 manager, a few at a time. Each is struck again and again in the middle of its calls, and goes on
@@ -41,12 +41,12 @@ QUEUE_MANAGER: Final = "queue manager"
 NAMES: Final = tuple(prefix + one for prefix in ("", ASYNC) for one in (*VARIANTS, QUEUE_MANAGER))
 ABREAST: Final = 3
 LIMIT_S: Final = {Size.SMALL: 90.0, Size.PROOF: 600.0, Size.LONG: 4 * 3600.0}
-"""Of one process: who is not done by then is stuck."""
+"""For one process: if it is not done by then, it is stuck."""
 
 
 @dataclass(slots=True)
 class Child:
-    """A process that is struck, until when it must have ended."""
+    """A process that is struck, and by when it must have ended."""
 
     name: str
     handle: int

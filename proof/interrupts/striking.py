@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Generator
 
 SHARE: Final = 0.4
-"""So many calls are struck, unless they end before."""
+"""How many calls are struck, unless they end before."""
 SHORTEST_S: Final = 0.00005
 LONGEST_S: Final = 0.012
 STEPS_MAX: Final = 60
@@ -51,12 +51,12 @@ class Striker:
         return True
 
     def moment_s(self) -> float:
-        """Returns when: as often within each doubling of the time."""
+        """Returns when to strike: equally often within each doubling of the time."""
         return math.exp(self.chance.uniform(math.log(SHORTEST_S), math.log(LONGEST_S)))
 
     @contextlib.contextmanager
     def noting(self, what: str) -> Generator[None]:
-        """A block that counts what ends by a strike."""
+        """A block that counts what ends because of a strike."""
         try:
             yield
         except Struck:

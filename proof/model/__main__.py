@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def main() -> int:
-    """Explore what is asked for; 1 when a guarantee is broken, or a variant is not caught."""
+    """Explore what is requested; 1 if a guarantee is broken, or a variant is not caught."""
     ask = argparse.ArgumentParser(prog="python -m proof.model", description=__doc__)
     ask.add_argument("--configuration", choices=sorted(BY_NAME), help="one, not all")
     ask.add_argument("--variant", choices=sorted(VARIANT_BY_NAME), help="hunt a broken variant")
@@ -47,7 +47,7 @@ def _hunt(name: str) -> int:
 
 
 def _tell(found: Found) -> None:
-    """Write what a search found, and the way to what is broken, a step a line."""
+    """Write what a search found, and the way to what is broken, one step on each line."""
     extent = "all" if found.is_all else "up to the limit"
     verdict = "nothing is broken" if found.broken is None else f"BROKEN: {found.broken}"
     sys.stdout.write(

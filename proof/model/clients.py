@@ -82,7 +82,7 @@ def _calling(w: World, s: State, c: int, out: Moves) -> None:
 
 
 def _ready(w: World, s: State, c: int, out: Moves) -> None:
-    """Send the next request; or give it up, where the client's policy lets it."""
+    """Send the next request; or give it up, if the client's policy allows that."""
     rid = s[c + C_RID]
     q = w.requests_of[c][rid - 1]
     if s[q + FLAGS] & VOID:
@@ -128,7 +128,7 @@ def _reply_for(w: World, s: State | Draft, c: int) -> int | None:
 
 
 def _take_reply(w: World, n: Draft, c: int, rid: int) -> None:
-    """Give the client the next reply; it must be to what it waits for (G1)."""
+    """Give the client the next reply; it must answer what the client waits for (G1)."""
     found = _reply_for(w, n, c)
     if found != w.requests_of[c][rid - 1]:
         broken(n, 1)
@@ -225,7 +225,7 @@ def _begin(w: World, s: State, place: tuple[int, int], out: Moves) -> None:
 
 
 def _commit(w: World, n: Draft, place: tuple[int, int]) -> None:
-    """Commit a call; its life is told, if one still listens."""
+    """Commit a call; its life is told, if it still listens."""
     c, a = place
     op, rid, is_old = n[c + a + OP], n[c + a + RID], n[c + a + OLD]
     if is_old and op != CONNECT:

@@ -1,6 +1,6 @@
 """A crash of the database: every transaction is gone, every connection broken, no claim forgotten.
 
-But for claims that were not durable, of which it may take any; and the started markers.
+Except claims that were not durable, any of which it may take; and the started markers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _is_held_suspect(n: Draft, q: int) -> bool:
 
 
 def _elements(w: World, n: Draft, *, loses: bool) -> None:
-    """Undo what was not durable. A suspect that alone was claimed may be charged for this."""
+    """Undo what was not durable. A suspect that was claimed alone may be charged for this."""
     suspects = [q for q in w.q if _is_held_suspect(n, q)]
     for q in w.q:
         flags = n[q + FLAGS]

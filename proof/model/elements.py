@@ -33,7 +33,7 @@ from proof.model.layout import (
 
 RELEASE, CHARGE, ENVIRONMENT, SUSPICION = range(4)
 """What is held against an element that comes back: nothing; an abort; a fault of the environment;
-it may have killed something, nobody knows."""
+it may have killed something, but nobody knows."""
 
 
 def conclude(n: Draft, q: int, outcome: int) -> None:
@@ -80,7 +80,7 @@ def give_back(w: World, n: Draft, q: int, charge: int) -> None:
 
 
 def _environment(w: World, n: Draft, q: int) -> int:
-    """Count a fault of the environment; return what it comes to."""
+    """Count a fault of the environment; return its consequence."""
     if not w.rules.environment_bound:
         return RELEASE
     if n[q + FAULTS] < at.ENVIRONMENT_MAX:

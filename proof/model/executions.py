@@ -58,7 +58,7 @@ def sessions(w: World, s: State, out: Moves) -> None:
 
 
 def ideal_server(w: World, s: State, out: Moves) -> None:
-    """Add what a server would do that takes one step for each request, and never fails."""
+    """Add what an ideal server would do, which takes one step for each request, and never fails."""
     for q in w.q:
         if s[q + PLACE] == at.QUEUED:
             n = move(s, out, ("{} is served", q, 0))
@@ -159,13 +159,13 @@ def _raised(w: World, n: Draft, x: int, bit: int) -> None:
 
 
 def _evident(n: Draft, x: int, q: int) -> None:
-    """Note that an abort may be charged, where the element is this session's."""
+    """Note that an abort may be charged, if the element is this session's."""
     if n[q + PLACE] == HELD and n[q + BY] == n[x + NUM]:
         n[q + FLAGS] |= EVIDENT
 
 
 def _finish(w: World, s: State, x: int, out: Moves) -> None:
-    """Finish: the fence. What this session claims no longer is not concluded, and all undone."""
+    """Finish: the fence. What this session no longer claims is not concluded, and all undone."""
     bit = s[x + CUR]
     q = w.at[bit]
     if s[q + FLAGS] & LOCKED:

@@ -18,7 +18,7 @@ Move = tuple[int, Label, Draft]
 Moves = list[Move]
 
 PROGRESS, WISH, FAULT = range(3)
-"""What a step is: what must come by itself; what an operator may ask for; what goes wrong."""
+"""The kinds of steps: what must come by itself; what an operator may ask for; what goes wrong."""
 
 # --- the head ------------------------------------------------------------------------------------
 BAD, LEFT, WISHES = range(3)
@@ -97,7 +97,7 @@ class Kind(enum.IntEnum):
     CRASHES_THE_DATABASE = 4
     FAILS_AT_COMMIT = 5
     SPARE = 6
-    """Not there in the beginning: what a redrive makes."""
+    """Not there in the beginning: a redrive makes it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,7 +87,7 @@ def run(order: Order) -> Outcome:
 
 
 def is_caught(variant: Variant, found: Found) -> bool:
-    """Whether the guarantee that a variant breaks is the one that was found broken."""
+    """Whether the guarantee that a variant breaks is the one found broken."""
     return found.broken == variant.guarantee and len(found.trace) > 0
 
 

@@ -69,7 +69,7 @@ def _of_request(s: State, q: int) -> str | None:
 
 
 def _has_holder(w: World, s: State, q: int) -> bool:
-    """Whether a claim is by somebody whom others can take it over from."""
+    """Whether a claim belongs to somebody from whom others can take it over."""
     by = s[q + BY]
     if by >= at.GROUP_NUMBER:
         return s[w.z + at.GROUPS + by - at.GROUP_NUMBER] != at.G_NONE
@@ -77,7 +77,7 @@ def _has_holder(w: World, s: State, q: int) -> bool:
 
 
 def is_good_end(w: World, s: State) -> bool:
-    """Whether a state in which nothing more comes by itself is one to stop in (G12)."""
+    """Whether a state in which nothing more comes by itself is a good one to stop in (G12)."""
     for q in w.q:
         if s[q + PLACE] == ENDED:
             continue

@@ -39,7 +39,7 @@ Flags = np.ndarray[tuple[int], np.dtype[np.bool_]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a search came to. is_all: every state that can be reached was expanded.
+    """The result of a search. is_all: every state that can be reached was expanded.
 
     broken: the guarantee that was broken first, if any; trace: a shortest way there, in words.
     end: where it leads to. steps, depth, seconds: of the search.

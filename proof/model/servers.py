@@ -55,7 +55,7 @@ from proof.model.layout import (
 
 
 def forget(n: Draft, x: int) -> None:
-    """End what a session is at: its locks go, and what only it knew."""
+    """End what a session is doing: its locks go, and so does what only it knew."""
     n[x + PHASE] = n[x + REQS] = n[x + CUR] = n[x + KEPT] = n[x + RAISED] = 0
     n[x + ALONE] = n[x + LOCKS] = 0
 
@@ -95,7 +95,7 @@ def may_claim(w: World, s: State, x: int) -> tuple[list[int], list[int]]:
 
 
 def _waiting(w: World, s: State) -> tuple[list[int], list[int]]:
-    """Return the sound ones and the suspects in the queue; the first of what is all alike."""
+    """Return the sound ones and the suspects in the queue; the first of those that are alike."""
     sound: list[int] = []
     suspects: list[int] = []
     seen: set[tuple[bytes, int]] = set()

@@ -50,7 +50,7 @@ def show(mutants: Sequence[Mutant], trials: Trials) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Does what is asked for; returns the exit code."""
+    """Does what is requested; returns the exit code."""
     options = parsed(arguments)
     all_kinds = kinds()
     everything = [mutant for kind in all_kinds for mutant in kind.mutant]

@@ -1,8 +1,8 @@
 """One lane in which mutants are run: a copy of the tree, a PostgreSQL, and one mutant at a time.
 
-Used by `part`, a lane a thread. The working tree is never changed. A run is a process of pytest of
-its own, on the copy; it shares the lane's PostgreSQL with the runs before it, since a start costs
-more than most tests. Invariant: between two runs the copy is what the working tree was.
+Used by `part`, one lane for each thread. The working tree is never changed. Each run is a process
+of pytest on the copy; it shares the lane's PostgreSQL with the runs before it, since a start costs
+more than most tests. Invariant: between two runs the copy equals the working tree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TEST_LIMIT_S = 120
 RUN_LIMIT_S = 240
 RUN_LIMIT_S_PER_TEST = 10
 SCHEDULES = "500"
-"""Of the simulator: what breaks there breaks within a few."""
+"""Schedules of the simulator: a mutant that breaks there breaks within a few."""
 OPTIONS = ("-q", "-x", "--no-header", "--tb=short", "-p", "no:randomly", "-p", "no:cacheprovider")
 
 

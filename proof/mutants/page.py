@@ -1,4 +1,4 @@
-"""The page of the mutants: what each breaks, and what caught it how fast; and the summary.
+"""The page of the mutants: what each breaks, what caught it and how fast; and the summary.
 
 Written by `python -m proof.mutants --write`, after a run of all. A tidy test holds that the page
 lists the mutants of the tables, no more and no less.
@@ -76,7 +76,7 @@ def summary(all_kinds: Sequence[Kind], verdicts: Mapping[str, Verdict]) -> str:
 
 
 def differences(all_kinds: Sequence[Kind], page: str) -> list[str]:
-    """Returns which mutants a page does not list as they are, and what it lists beside them."""
+    """Returns which mutants a page does not list as they are, and what else it lists."""
     rows = [
         line for line in page.splitlines() if line.startswith("| ") and "| mutant |" not in line
     ]

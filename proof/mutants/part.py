@@ -1,7 +1,7 @@
-"""The part of the proof that plants each mutant and looks whether the tests catch it.
+"""The part of the proof that plants each mutant and checks whether the tests catch it.
 
-Beside the mutants it runs their tests on the tree as it is: where these fail, nothing that they
-say of a mutant means anything.
+Besides the mutants it runs their tests on the tree as it is: if these fail, their results on a
+mutant mean nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LANES = 2
 
 @dataclass(slots=True)
 class Trials:
-    """What is still to be run, and what came of the rest. Shared by the lanes.
+    """What is still to be run, and the results of the rest. Shared by the lanes.
 
     waiting: a mutant with its tests, or None with tests to run on the tree as it is.
     sound: of the runs without a mutant; verdicts: by the name of the mutant.
@@ -84,7 +84,7 @@ def picked(all_kinds: Sequence[Kind], size: Size, seed: int) -> list[Mutant]:
 
 
 def tried(mutants: Sequence[Mutant], place: Path, say: Callable[[str, int, int], None]) -> Trials:
-    """Runs these mutants in copies of the tree under `place`; returns what came of them."""
+    """Runs these mutants in copies of the tree under `place`; returns the results."""
     trials = Trials(say)
     lanes = min(LANES, -(-len(mutants) // SMALL))
     trials.fill(mutants, lanes)
@@ -94,7 +94,7 @@ def tried(mutants: Sequence[Mutant], place: Path, say: Callable[[str, int, int],
 
 
 def violations(mutants: Sequence[Mutant], trials: Trials) -> list[str]:
-    """Returns what was not caught, and what makes the rest worth nothing."""
+    """Returns what was not caught, and what makes the other results worthless."""
     found = [
         f"the tests of the mutants fail on the tree as it is: {verdict.by} {verdict.says}"
         for verdict in trials.sound

@@ -1,6 +1,6 @@
 """The mutants, as the TOML files beside this module list them, and the trees they fit into.
 
-Invariants: a mutant changes text that stands exactly once in its file. One that no longer fits is
+Invariants: a mutant changes text that occurs exactly once in its file. One that no longer fits is
 an error: a change of the product must not make a mutant harmless without anybody knowing.
 """
 
@@ -17,11 +17,11 @@ GUARANTEES = re.compile(r"G(?:[1-9]|1[0-2])")
 
 
 class Unfit(Exception):
-    """A mutant that cannot be planted: its text is not there, or there more than once."""
+    """A mutant that cannot be planted: its text is not there, or occurs more than once."""
 
 
 class Change(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What stands once in a file, and what a mutant has in its place."""
+    """Text that occurs once in a file, and the mutant's replacement."""
 
     file: str
     old: str

@@ -1,8 +1,8 @@
-"""What a run of tests says of a mutant: caught, missed, or nothing at all.
+"""What a run of tests says about a mutant: caught, missed, or nothing at all.
 
-Only a finding of a test counts: an assertion that fails, an error that was to be raised and was
-not, or the error that the mutant's entry names. A file that cannot be read, an error of Python, a
-refused statement or a time limit say that the mutant is badly made, not that it was caught.
+Only a finding of a test counts: an assertion that fails, an error that should have been raised and
+was not, or the error that the mutant's entry names. A file that cannot be read, an error of Python,
+a refused statement or a time limit say that the mutant is badly made, not that it was caught.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Fate(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a run came to. by: the test that decided; says: its finding; seconds: of the run."""
+    """The result of a run. by: the test that decided; says: its finding; seconds: of the run."""
 
     fate: Fate
     by: str = ""

@@ -1,4 +1,4 @@
-"""A plugin of pytest: writes how each test ended, for whoever judges a mutant.
+"""A plugin for pytest: writes how each test ended, for the code that judges a mutant.
 
 Loaded in the process of the tests, from the mutant's tree (`-p proof.mutants.witness`). It writes a
 line of JSON for each phase of a test, and for each file that could not be read, to the file that

@@ -53,11 +53,11 @@ SMALL: Final = (
 )
 ROUNDS: Final = {Size.PROOF: 1, Size.LONG: 10}
 TRIES: Final = 5
-"""A point is reached, and a planned loss is made, within so many runs."""
+"""A point must be reached, and a planned loss made, within this many runs."""
 FIRST: Final = 2000
 """Rows of history that are archived, and for the most part trimmed, before the trials."""
 ROWS: Final = 60
-"""More of it, or of a DataFrame, for each run."""
+"""How many more rows, of history or of a DataFrame, each run gets."""
 WRITES: Final = writing((*ARCHIVE_BINDINGS.values(), *SPARK_BINDINGS.values()))
 PLACES: Final = """
 select x.rid, count(*) from (
@@ -67,7 +67,7 @@ where x.rid ~ '^[0-9]+$' group by 1
 
 
 def trials(size: Size, chance: random.Random) -> list[Trial]:
-    """Returns what is tried in a size, in an order of chance."""
+    """Returns what a size tries, in random order."""
     if size is Size.SMALL:
         return list(SMALL)
     found: list[Trial] = []
@@ -92,7 +92,7 @@ def ways(scene: str, place: int, size: Size) -> tuple[str, ...]:
 
 
 def _occurrence(scene: str, number: int) -> int:
-    """Returns at which time a trial strikes: a task comes to its points often, a run once."""
+    """Returns at which time a trial strikes: a task reaches its points often, a run once."""
     return number if scene == ENQUEUED else 1
 
 
@@ -140,7 +140,7 @@ class Yard:
         )
 
     def _strike(self, trial: Trial, proxy: Proxy, place: Path) -> list[str]:
-        """Has the point met until the fault is made; returns what was not as it must be."""
+        """Lets the point be met until the fault is made; returns what was not as it must be."""
         armed = f"{trial.point} {trial.occurrence} {trial.what} {place / POINTS_AT}"
         for _ in range(TRIES):
             self._do(self._next(trial, proxy.conninfo), armed)
@@ -149,11 +149,11 @@ class Yard:
                 break
         failed = [one for one in self.failures if one]
         if trial.what in CUTS:
-            return []  # it may be asked again, and answered
+            return []  # it may be asked and answered again
         return [] if len(failed) == 1 else [f"it failed {len(failed)} times: {failed}"]
 
     def _once_more(self, trial: Trial, place: Path) -> list[str]:
-        """Does the same again, and nothing strikes; returns what is wrong then."""
+        """Does the same again without a strike; returns what is wrong then."""
         self.failures = []
         if trial.scene == ENQUEUED:
             self._do(self._words(1, self.ground.conninfo), _noting(place / POINTS_AT))
@@ -169,7 +169,7 @@ class Yard:
         return [one for one in self.failures if one]
 
     def _next(self, trial: Trial, url: str) -> Told | Enqueuing:
-        """Returns what comes to the point, for which there is something new."""
+        """Returns what reaches the point, with something new to do."""
         if trial.scene == ENQUEUED:
             self.words += ROWS
             return self._words(self.words - ROWS + 1, url)
@@ -179,7 +179,7 @@ class Yard:
         return replace(self.archive.told, url=url)
 
     def archive_all(self, noted: Path) -> None:
-        """Archives what is there; nothing strikes. noted: where the points are noted."""
+        """Archives what is there, without a strike. noted: where the points are noted."""
         self._do(self.archive.told, _noting(noted))
 
     def write(self, rows: int) -> None:
@@ -196,7 +196,7 @@ class Yard:
 
 
 def _noting(directory: Path) -> str:
-    """Returns what a process is armed with in which nothing strikes."""
+    """Returns what arms a process without a strike."""
     return f"{NOWHERE} 1 {KILL} {directory}"
 
 

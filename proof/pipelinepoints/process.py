@@ -1,7 +1,7 @@
 """The process that archives, restores and enqueues with Spark, armed for each task it is given.
 
-Used by proof/pipelinepoints/part.py. To start Spark costs seconds, so this one lives on from trial
-to trial: what strikes in it is an exception, or the loss of a connection. Where a task of Spark's
+Used by proof/pipelinepoints/part.py. Starting Spark costs seconds, so this one lives on from trial
+to trial: it is struck by an exception, or by the loss of a connection. If a task of Spark's
 meets the point, a kill -9 ends the Python process of that task.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 QUEUE: Final = onceq.Queue("bulk", str, str)
 REGISTRANT: Final = "bulk"
 EACH_BATCH: Final = ("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
-"""So many rows are a transaction: a task comes to its points more than once."""
+"""How many rows make a transaction: a task reaches its points more than once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Errand:
 
 @contextlib.contextmanager
 def living(ground: Ground) -> Generator[Callable[[Errand], str]]:
-    """Starts the process; yields what has it do an errand, and returns how that failed, or nothing.
+    """Starts the process; yields a function that gives it an errand, and returns how that failed.
 
     Its death is EOFError, or ConnectionResetError.
     """
@@ -78,7 +78,7 @@ def living(ground: Ground) -> Generator[Callable[[Errand], str]]:
 
 
 def live(asked: Connection, log: Path) -> None:
-    """Does what it is told until nobody is left who could tell."""
+    """Does what it is told until nobody is left to tell it anything."""
     said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(said, 1)
     os.dup2(said, 2)
@@ -104,7 +104,7 @@ def _failure(session: SparkSession, errand: Errand) -> str:
 def _arm(session: SparkSession, errand: Errand) -> None:
     """Arms this process, and the Python processes that Spark begins for the tasks of an enqueue.
 
-    Those that nothing strikes in are not begun anew.
+    Processes that are not struck are not begun anew.
     """
     environment = session.sparkContext.environment
     environment.pop(faultpoints.VARIABLE, None)

@@ -1,9 +1,9 @@
 """Loop devices, mounts, and copies of a file at one instant.
 
 For this package only. Invariants: a loop device is told to go as soon as it is mounted, so that it
-goes with its mount, whoever unmounts; everything is mounted below a run's own directory, whose file
-IMAGE is under all of it and whose LOCK is held for as long as the run lives. So what a dead run has
-left is found by those names, and ended by `end_leftovers`.
+goes with its mount, whoever unmounts it. Everything is mounted below a run's own directory, whose
+file IMAGE is under all of it and whose LOCK is held while the run lives. So `end_leftovers` finds
+what a dead run has left by those names, and ends it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class DeviceFailed(Exception):
 
 
 class StillBusy(Exception):
-    """A mount could not be let go: somebody still uses it."""
+    """A mount could not be let go: somebody is still using it."""
 
 
 def command(*words: str | Path) -> str:
@@ -60,7 +60,7 @@ def command(*words: str | Path) -> str:
 
 
 def missing() -> str | None:
-    """Returns what this machine lacks at first sight; None where it is worth a try."""
+    """Returns what this machine obviously lacks; None if it is worth a try."""
     if os.geteuid() != 0:
         return "loop devices and mounts need root"
     absent = [name for name in PROGRAMS if shutil.which(name, path=_PATH["PATH"]) is None]
@@ -88,7 +88,7 @@ def mount(image: Path, at: Path, *options: str, direct: bool) -> None:
 
 
 def _check(device: Path, *, direct: bool) -> None:
-    """Raises DeviceFailed unless the device does what the model of a disk rests on.
+    """Raises DeviceFailed unless the device does what the model of a disk depends on.
 
     A flush is passed on to the file, unless its last user told the device not to.
     """

@@ -56,7 +56,7 @@ _DESTAGE_S = (0, 0.03)
 
 
 class Cache(enum.Enum):
-    """What becomes of writes that a drive has taken and was not told to flush."""
+    """What becomes of writes that a drive has taken but was not told to flush."""
 
     LOST = "all lost"
     SOME = "some lost, in any order"

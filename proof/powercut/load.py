@@ -1,7 +1,7 @@
 """The load under which the power is cut: clients and servers, real processes, on one repository.
 
 For this package only. What they did is in their event files; nothing here looks at the database
-but to make the repository.
+except to make the repository.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Load:
         )
 
     def check(self) -> None:
-        """Raises LoadFailed if a participant has ended: what it said is on standard error."""
+        """Raises LoadFailed if a participant has ended: its output is on standard error."""
         for process in self._processes:
             if process.poll() is not None:
                 raise LoadFailed(f"{process.args!r} ended with status {process.returncode}")

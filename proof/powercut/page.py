@@ -1,4 +1,4 @@
-"""What the rounds came to: measures, controls, violations, and the section of the report.
+"""The results of the rounds: measures, controls, violations, and the section of the report.
 
 For `part`. Never touches a disk or a database.
 """
@@ -33,7 +33,7 @@ _HEADS = (
 
 
 def outcome(rounds: Sequence[Round], seed: int) -> Outcome:
-    """Returns what all rounds of a run came to."""
+    """Returns the outcome of all rounds of a run."""
     proper = [one for one in rounds if not one.plan.is_control]
     controls = [one for one in rounds if one.plan.is_control]
     verdicts = _verdicts(proper)

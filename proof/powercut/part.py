@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SYSTEMS = ("ext4", "xfs")
 CACHES = (Cache.LOST, Cache.SOME, Cache.KEPT)
 HASTY = {"synchronous_commit": "off"}
-"""A default against which every operation that acknowledges something must hold its own."""
+"""A default that every operation which acknowledges something must overrule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ def _kind(number: int) -> Kind:
 
 
 def run(order: Order) -> Outcome:
-    """Runs the rounds; skipped, with the reason, where devices cannot be made."""
+    """Runs the rounds; skipped, with the reason, if devices cannot be made."""
     reason = devices.missing()
     if reason is not None:
         return Outcome(skipped=reason)

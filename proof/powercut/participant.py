@@ -55,7 +55,7 @@ class Ask(msgspec.Struct, tag=True):
 
 
 def queue() -> onceq.Queue[Order, Receipt]:
-    """Returns the queue of the load; what fails does so soon."""
+    """Returns the queue of the load; failing requests fail soon."""
     return onceq.Queue(
         "orders", Order, Receipt, abort_limit=ABORT_LIMIT, backoff_ms=1, backoff_max_ms=1
     )

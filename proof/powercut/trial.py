@@ -1,7 +1,8 @@
 """One round: a load on a fresh drive, cuts of its power, and what recovers from each.
 
-For `part`. The cuts are taken while the load runs and judged one after the other when it has ended.
-Some are taken during a checkpoint, and the power of some goes again while PostgreSQL recovers.
+For `part`. The cuts are taken while the load runs, and judged one after the other when it has
+ended. Some are taken during a checkpoint, and in some the power goes again while PostgreSQL
+recovers.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Plan:
 
     @property
     def is_control(self) -> bool:
-        """Whether what was acknowledged must get lost."""
+        """Whether something acknowledged must get lost."""
         return self.settings.get("fsync") == "off"
 
 
@@ -139,7 +140,7 @@ class Round:
     def _again(self, cut: Cut) -> tuple[Cut, bool]:
         """Cuts the power while PostgreSQL recovers; the copy of the copy is what is judged.
 
-        And whether it did: both when the cut began and when it was over.
+        Returns also whether it was recovering, both when the cut began and when it was over.
         """
         image = cut.image.with_suffix(".again")
         with self.ground.powered(cut.image, "again", self.plan.kind) as drive:
@@ -174,13 +175,13 @@ class Round:
 
 
 def is_recovering(directory: Path) -> bool:
-    """Whether a postmaster that was launched in a directory runs, and answers nobody yet."""
+    """Whether a postmaster launched in a directory is running, and does not answer yet."""
     found = running_pid_file(Layout(directory))
     return found is not None and not found.ready
 
 
 def has_refused(error: Exception) -> bool:
-    """Whether PostgreSQL would not recover: a machine that is too slow is no proof of anything."""
+    """Whether PostgreSQL refused to recover: a machine that is too slow proves nothing."""
     return isinstance(error, EmbeddedStartFailed) and "ended while starting" in str(error)
 
 

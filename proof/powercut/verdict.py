@@ -1,8 +1,8 @@
 """What recovered from a cut, judged against what had been acknowledged before it.
 
 For this package only. Invariants: what was acknowledged before the cut began must be there; what
-was begun before it had ended may be. So nothing is asked of the copy that a power cut might rightly
-have taken.
+was begun before the cut had ended may be. So nothing is asked of the copy that a power cut might
+rightly have taken.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Past:
 
 
 class _Present:
-    """What is there in what recovered."""
+    """What is there in the recovered repository."""
 
     def __init__(self, final: FinalState) -> None:
         self._aborts = {place.eid: place.aborts for place in final.places}
@@ -147,7 +147,7 @@ def _rid(event: SendBegun | SendOk | ReplyEvent) -> Rid:
 
 
 def _final(conninfo: str) -> FinalState:
-    """Returns what is there: all participants record all that they do, and book once."""
+    """Returns what is there: all participants record everything they do, and book once."""
     final = final_state(conninfo, REPOSITORY, ABORT_LIMIT)
     return dataclasses.replace(final, effects_each=1, all_recorded=True)
 
@@ -161,7 +161,7 @@ def judge_recovered(conninfo: str, past: Past) -> list[str]:
 
 
 def _untold(final: FinalState, past: Past) -> Iterator[str]:
-    """Yields the replies that a client had seen, and that are not as it was told."""
+    """Yields the replies that a client had seen, and that differ from what it was told."""
     ended = {
         (place.registrant, place.rid): place.outcome
         for place in final.places
@@ -192,7 +192,7 @@ def judge_finished(conninfo: str, past: Past, files: Path) -> list[str]:
 
 @contextmanager
 def _serving(conninfo: str, files: Path) -> Generator[None]:
-    """Runs a server for the time of a block; what made it end is raised."""
+    """Runs a server for the time of a block; an error that ended it is raised."""
     with (
         Recorder(files / "server.events", "server after") as recorder,
         ThreadPoolExecutor(1) as threads,
@@ -207,9 +207,9 @@ def _serving(conninfo: str, files: Path) -> Generator[None]:
 
 
 def _come_back(qm: onceq.QueueManager, name: str, window: int, files: Path) -> None:
-    """Connects as the client and receives all that is still to come to it; and once more the last.
+    """Connects as the client and receives all that is still to come, and the last one once more.
 
-    A client with a window acknowledges only what it was handed, so that it need not ask again.
+    A client with a window acknowledges only what it was handed, so it need not ask again.
     """
     with Recorder(files / f"client-{name}.events", f"client {name}") as recorder:
         clerk = RecordedClerk(qm.clerk(name, queue(), window=window), recorder, alone=window == 1)

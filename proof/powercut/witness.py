@@ -1,8 +1,8 @@
 """The control of the method: numbers written one after the other, and what is left of them.
 
-For this package only. One thread commits each number before it writes the next; another commits
-with `synchronous_commit` off, which PostgreSQL answers before the disk has it. Of the first all
-must be there; of the second a last part may be missing, and in most cuts is: if none ever were,
+For this package only. One thread commits each number before it writes the next. Another commits
+with `synchronous_commit` off, which PostgreSQL answers before the disk has it. All of the first's
+must be there; of the second's a last part may be missing, and in most cuts is. If none ever were,
 a cut would lose nothing, and the proof would prove nothing.
 """
 
@@ -77,7 +77,7 @@ class Witness:
     def missing(self, connection: psycopg.Connection[Any], before_ns: int) -> tuple[int, list[str]]:
         """Compares what is there; returns how many asynchronous ones are lost, and what is wrong.
 
-        Wrong is a number missing before one that is there, or one that was acknowledged for good.
+        Wrong is a number missing before one that is there, or one that was acknowledged durably.
         """
         lost, wrong = 0, list[str]()
         for commit in _PAUSE_S:

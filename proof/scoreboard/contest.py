@@ -3,7 +3,7 @@
 Kills: requests that each write one row, while the server process is killed with -9 whenever it has
 said which request it runs, at a moment that a seed decides; a new process is started at once. Then
 it is left alone until all is finished, or until nothing has happened for longer than any lease.
-Poison: one request that kills its process, which is started again, ten times at most.
+Poison: one request that kills its process, which is restarted, at most ten times.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ WORDS = 300
 
 
 class ContestError(Exception):
-    """A system did not do what it was asked for, for a reason that is not the trial's."""
+    """A system did not do what it was asked to, for a reason that is not the trial's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class Stand:
 
     @property
     def reports(self) -> Path:
-        """Where its processes say what they run."""
+        """The file in which its processes say what they run."""
         return self.place / "reports"
 
     def _command(self, do: str, rids: tuple[str, ...] = ()) -> list[str]:

@@ -42,7 +42,7 @@ PACKAGES = {
 }
 PIN = re.compile(r"^([\w-]+)==(\S+)", re.MULTILINE)
 ABREAST = 4
-"""The trials mostly wait: for leases, and for processes that start."""
+"""The trials mostly wait: for leases, and for processes to start."""
 AFTER = Trial(requests=12, kills=4, moments_s=(1.1 * HALF_S, 1.4 * HALF_S))
 """The control's kills fall between the writing of the row and the end of the request."""
 HEAD = f"""\
@@ -77,7 +77,7 @@ def chosen(size: Size) -> tuple[Subject, ...]:
 
 
 def score(subject: Subject, order: Order, ground: Ground) -> Score:
-    """Run both trials of a system; one that cannot be had, or breaks down, has no figures."""
+    """Run both trials of a system; one that is not available, or breaks down, has no figures."""
     python = sys.executable
     if subject.system != ONCEQ:
         reason = peers.why_not(subject.system)
@@ -97,7 +97,7 @@ def score(subject: Subject, order: Order, ground: Ground) -> Score:
 
 
 def control(order: Order, ground: Ground) -> Control:
-    """Let the harness count where a row is known to be written twice."""
+    """Let the harness count in a case where a row is known to be written twice."""
     place = order.place / "control"
     with Stand(CONTROL, sys.executable, ground.database("control"), place) as stand:
         kills = try_kills(stand, random.Random(order.seed), AFTER)
@@ -140,7 +140,7 @@ def _measures(own: Score) -> list[Measure]:
 
 
 def without_figures(scores: Sequence[Score]) -> list[str]:
-    """Return which peers have no figures: a comparison with nobody is none."""
+    """Return which peers have no figures: a comparison with nobody is not one."""
     return [
         f"{one.subject.name} has no figures: {_plain(one.reason)}"
         for one in scores

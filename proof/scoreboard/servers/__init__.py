@@ -1,1 +1,1 @@
-"""The systems of the scoreboard, one a module, each run by the Python that has it."""
+"""The systems of the scoreboard, one in each module, each run by the Python that has it."""
