@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...]`: measure, compare with the record, report. `--list` says what.
+"""`python -m bench [NAME ...]`: measure, compare with the record, report. `--list` lists the names.
 
 `python -m bench profile` and `python -m bench report` are other programs: see `bench.profiling` and
 `bench.figures`.
@@ -94,7 +94,7 @@ def parsed(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def chosen(options: argparse.Namespace) -> tuple[list[str], list[tuple[str, Ask]]]:
-    """Return the names of the results that are asked for, and the questions to ask."""
+    """Return the names of the requested results, and the questions to ask."""
     wanted = set(options.names or [*(case.name for case in CASES), *QUESTIONS])
     cases = rows.selected(CASES, wanted)
     questions = {name: module for name, module in QUESTIONS.items() if name in wanted}
@@ -133,7 +133,7 @@ def ask_all(options: argparse.Namespace, terminal: Terminal, logs: Path) -> None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run what is asked for; return 1 when something failed, or fell below its record."""
+    """Run what is requested; return 1 if something failed, or fell below its record."""
     options = parsed(arguments)
     expected = chosen(options)[0]
     if options.list:

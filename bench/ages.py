@@ -23,14 +23,14 @@ ROOT = Path(__file__).resolve().parents[1]
 QUEUE = onceq.Queue("aged", bytes, bytes)
 FILL = 10_000
 BATCH = 10
-"""So many requests share a transaction: a million of them then take minutes."""
+"""How many requests share a transaction: with this, a million of them take minutes."""
 LOOK_S = 0.1
 STALLED_S = 60.0
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def handle(body: bytes, _: Context) -> bytes:
-    """Do nothing: it is the server that is looked at."""
+    """Do nothing: it is the server that is observed."""
     return body
 
 
@@ -41,7 +41,7 @@ def resident_mb(pid: int) -> float:
 
 
 def aging(qm: onceq.QueueManager, conninfo: str, requests: int) -> Generator[float]:
-    """Let one process execute so many requests; yield its memory in MB at every tenth of them."""
+    """Let one process execute this many requests; yield its memory in MB at every tenth of them."""
     qm.declare(QUEUE)
     command = [sys.executable, "-m", "bench.ages", conninfo]
     process = subprocess.Popen(command, cwd=ROOT)

@@ -1,8 +1,8 @@
 """`python -m bench profile --archive ROWS`: what the archive, a look-up in it and a restore take.
 
-History is filled by COPY, of a month. Then all of it is archived; half is trimmed, of which each
+History of one month is filled by COPY. Then all of it is archived; half is trimmed, for which each
 file is hashed first; every rid is looked up by a join, over what is archived and what is not; and a
-day of what was trimmed is put back. Spark runs already when the first begins.
+day of what was trimmed is put back. Spark is already running when the first step begins.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _timed(step: Callable[[], tuple[int, int]]) -> dict[str, float]:
 
 
 def _table(found: dict[str, dict[str, float]]) -> Table:
-    """Return what each step took, a row for each."""
+    """Return what each step took, one row each."""
     names = list(dict.fromkeys(name for costs in found.values() for name in costs))
     made = Table("", *names)
     for step, costs in found.items():

@@ -1,6 +1,6 @@
 """The table of cases: every row of the targets in which onceq is paired with something else.
 
-A row says what is asked of both sides, of whom, and what ratio is wanted. Nothing is decided here.
+A row says what is asked of both sides, of whom, and which ratio is wanted. Nothing is decided here.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ Command = Mapping[str, int | str | bool]
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """Another side, and our rate by its rate that is wanted; None: only reported."""
+    """Another side, and the wanted ratio of our rate to its rate; None: only reported."""
 
     system: str
     target: float | None = None
     setting: str = "best"
     ask: Command = field(default_factory=lambda: MappingProxyType({}))
-    """What is asked of it otherwise than of ours."""
+    """What is asked of it differently than of ours."""
 
     @property
     def named(self) -> Named:
@@ -52,16 +52,16 @@ class Case:
 
 
 def _both(system: str, target: float) -> tuple[Against, Against]:
-    """Against a peer in its documented best, and in its safe setting.
+    """Pairs ours with a peer in its documented best setting, and in its safe one.
 
-    Without a target it is paired in one setting: in the safe one, where it has it.
+    Without a target it is paired in one setting: the safe one, if it has that.
     """
     return Against(system, target), Against(system, target, "safe")
 
 
 SERVE: Command = {"do": "dequeue", "servers": 1, "batch": 1, "user_sql": True}
 ECHO: Command = {**SERVE, "user_sql": False}
-"""A handler that only answers: what is left is the queue's own work."""
+"""A handler that only answers: what remains is the queue's own work."""
 BATCH: Command = {"do": "enqueue_batch", "batch": 1000}
 
 CASES = (
@@ -210,6 +210,6 @@ CASES = (
 
 
 def targeted(cases: Sequence[Case]) -> list[Case]:
-    """Return the cases that have a target, with those pairs only that have one."""
+    """Return the cases that have a target, with only those pairs that have one."""
     kept = [replace(one, against=tuple(a for a in one.against if a.target)) for one in cases]
     return [one for one in kept if one.against or one.floor or one.tail]

@@ -1,4 +1,4 @@
-"""What the machine gives without any queue: pgbench's INSERT, and pg_test_fsync."""
+"""What the machine yields without any queue: pgbench's INSERT, and pg_test_fsync."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def run(scene: Scene) -> None:
 def program(name: str) -> Path | None:
     """Return a program of PostgreSQL: of the embedded binaries, on PATH, or Debian's newest."""
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), reverse=True)
-    with contextlib.suppress(EmbeddedError):  # there are none: PATH may have it
+    with contextlib.suppress(EmbeddedError):  # if there are none, PATH may have it
         places.insert(0, find_binaries().program(name))
     found = shutil.which(name)
     candidates = [*places[:1], *([Path(found)] if found else []), *places[1:]]

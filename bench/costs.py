@@ -1,6 +1,6 @@
 """Readings of what work costs: processor time, context switches, commits, WAL. Linux only.
 
-A reading is taken before and after; their difference by the number of operations is the cost.
+A reading is taken before and after; their difference divided by the operations is the cost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 SETTLE_S = 1.2
-"""A backend hands in its counts at the end of a transaction, but not twice within a second."""
+"""A backend reports its counts at the end of a transaction, but not twice within a second."""
 
 DATABASE = "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn, pg_stat_get_db_xact_commit(oid) \
 from pg_database where datname = current_database()"
@@ -101,7 +101,7 @@ class Meter:
 
 
 def costs(before: Reading, after: Reading, number: int) -> dict[str, float]:
-    """Return the cost of one operation: microseconds, bytes, counts. One pause lies between."""
+    """Return the cost of one operation: microseconds, bytes, counts. One pause is in between."""
     seconds = after.moment - before.moment - SETTLE_S
     found: dict[str, float] = {"wall us": seconds / number * 1e6}
     for name in ("backends", "clients", "servers"):

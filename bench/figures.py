@@ -1,10 +1,10 @@
 """The tables of a report: those of report.md, and those that docs/performance.md includes.
 
 `python -m bench report FOLDER...` fills the marked places of docs/performance.md with the tables of
-these runs, and prints the page; `--write` writes it. Where runs have a result in common, the later
+these runs, and prints the page; `--write` writes it. If runs have a result in common, the later
 one counts. A run with --commit-delay fills a column of its own.
 
-A marked place lies between `<!-- figures: NAME -->` and `<!-- end of figures -->`.
+A marked place is between `<!-- figures: NAME -->` and `<!-- end of figures -->`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PLACE = re.compile(
 MET = {True: "met", False: "missed", None: ""}
 DELAY = "commit_delay_us"
 DIRTY = "-dirty"
-"""After the revision of a tree that has changes which are not committed."""
+"""Follows the revision of a tree with uncommitted changes."""
 
 Report = dict[str, Any]
 Row = dict[str, Any]
@@ -64,7 +64,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def merged(reports: Sequence[Report]) -> list[Row]:
-    """Return the results of all runs without a delay; a later one takes the place of an earlier."""
+    """Return the results of all runs without a delay; a later one replaces an earlier one."""
     held = {
         row["name"]: row for one in reports if not one["machine"][DELAY] for row in one["results"]
     }
@@ -72,7 +72,7 @@ def merged(reports: Sequence[Report]) -> list[Row]:
 
 
 def machines(reports: Sequence[Report]) -> str:
-    """Return what the runs were made on, a column each."""
+    """Return what the runs were made on, one column each."""
     abouts = [one["machine"] for one in reports]
     keys = dict.fromkeys(key for about in abouts for key in about)
     headings = ["", *(f"run {number}" for number in range(1, len(abouts) + 1))]
@@ -83,7 +83,7 @@ def machines(reports: Sequence[Report]) -> str:
 
 
 def targets(reports: Sequence[Report]) -> str:
-    """Return what has a target; with what was measured under a delay of commits, if that was."""
+    """Return what has a target; with its value under a delay of commits, if there is one."""
     delayed = [one for one in reports if one["machine"][DELAY]]
     headings = ["case", "value", "rounds", "target", ""]
     headings += [f"with a commit delay of {one['machine'][DELAY]} µs" for one in delayed]
@@ -97,7 +97,7 @@ def targets(reports: Sequence[Report]) -> str:
 
 
 def without_targets(reports: Sequence[Report]) -> str:
-    """Return what has none."""
+    """Return what has no target."""
     rows = [row for row in merged(reports) if row.get("target") is None]
     return table(("case", "value", "rounds"), [_cells(row)[:3] for row in rows])
 
@@ -116,7 +116,7 @@ def _sides(reports: Sequence[Report]) -> dict[tuple[str, str], list[Row]]:
 
 
 def rates(reports: Sequence[Report]) -> str:
-    """Return the rates of all sides; of one that was measured in several pairs, their median."""
+    """Return the rates of all sides; if a side was measured in several pairs, their median."""
 
     def median(sides: Sequence[Row], key: str) -> str:
         values = [side[key] for side in sides if side.get(key) is not None]
@@ -150,7 +150,7 @@ TABLES: Mapping[str, Callable[[Sequence[Report]], str]] = {
 
 
 def is_of_no_revision(report: Report) -> bool:
-    """Return whether a run was made from a tree with changes that are not committed."""
+    """Return whether a run was made from a tree with uncommitted changes."""
     return str(report["machine"]["revision"]).endswith(DIRTY)
 
 

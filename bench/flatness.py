@@ -1,11 +1,12 @@
 """Whether the cost of a request stays the same: deep queues, many clients, old snapshots, age.
 
 Each question has two repositories, in a cluster each, one of them burdened; the same work is timed
-in both in turn. The value is the time in the burdened one by the time in the other, so that 1.0 is
-flat. The clusters run with fsync off: what is measured is the work, and a disk would hide it. What
+in both in turn. The value is the time in the burdened one divided by the time in the other, so 1.0
+is flat. The clusters run with fsync off: the work is measured, and a disk would hide it. What
 waits in a deep queue is written by `insert ... select`, a million at a time, as `enqueue_many`
-writes it, and registrants by calls of `register` in SQL, a thousand in a transaction; all else goes
-through the public API, and dequeues that are a burden through the server. --scale scales sizes.
+writes it, and registrants by calls of `register` in SQL, a thousand in a transaction. Everything
+else goes through the public API, and dequeues that are a burden through the server. --scale scales
+sizes.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ SHALLOW = 1000
 FIRST = 200
 MOST = 2000
 QUICKLY = 10
-"""The batch in which dequeues are made that are a burden only: a sweep every 64 of them."""
+"""The batch for dequeues that are only a burden: there is a sweep every 64 of them."""
 DEEP = """
 insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at, sha256, body)
     select queue_id, 5, 'datagram', id::text, id, onceq.now(), sha256(body), body
@@ -57,7 +58,7 @@ select count(*) from generate_series(%s::integer, %s::integer) n,
     onceq.register('work', 'registrant-' || n, '', true, null)
 """
 FLAT = 1.3
-"""What most may take, by what it takes without the burden."""
+"""The most time that most may take, relative to the time without the burden."""
 REQUESTS = 1_000_000
 STREAMED = 100_000
 MEMORY_MB = 60.0
@@ -79,7 +80,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What burdens one of two, how much of it in full, and the work that is timed in both."""
+    """What burdens one of the two, how much of it in full, and the work that is timed in both."""
 
     name: str
     question: str
@@ -90,14 +91,14 @@ class Question:
 
 
 def serve(home: Home, number: int) -> Slice:
-    """Execute so many requests, one at a time; timed from the first execution to the last."""
+    """Execute this many requests, one at a time; timed from the first execution to the last."""
     queue = home.queues[0]
     fill(home, queue, number)
     return Slice(number=number - 1, seconds=_served(home, queue, number, limit=1))
 
 
 def send(home: Home, number: int) -> Slice:
-    """Send so many requests, one at a time."""
+    """Send this many requests, one at a time."""
     started = time.perf_counter()
     for rid in itertools.islice(home.rids, number):
         home.clerk.send(str(rid), BODY)
@@ -114,7 +115,7 @@ def go_round(home: Home, number: int) -> Slice:
 
 
 def collect(home: Home, number: int) -> Slice:
-    """Receive so many replies, each once more by rid, and acknowledge it; serving is untimed."""
+    """Receive this many replies, each once more by rid, and acknowledge it; serving is untimed."""
     _reply(home, number)
     started = time.perf_counter()
     for _ in range(number):
@@ -125,7 +126,7 @@ def collect(home: Home, number: int) -> Slice:
 
 
 def _reply(home: Home, number: int) -> None:
-    """Let so many more replies wait for the client."""
+    """Let this many more replies wait for the client."""
     for first in range(0, number, FILL):
         rids = itertools.islice(home.rids, min(FILL, number - first))
         home.clerk.send_many([(str(rid), BODY) for rid in rids])
@@ -134,7 +135,7 @@ def _reply(home: Home, number: int) -> None:
 
 
 def fill(home: Home, queue: onceq.Queue[bytes, bytes], number: int) -> None:
-    """Enqueue so many, in batches."""
+    """Enqueue this many, in batches."""
     for first in range(0, number, FILL):
         home.qm.enqueue_many(queue, [BODY] * min(FILL, number - first))
 
@@ -170,7 +171,7 @@ def _dequeued(home: Home, number: int) -> None:
 
 @contextlib.contextmanager
 def deep(home: Home, size: int) -> Generator[None]:
-    """Let so many wait in the queue."""
+    """Let this many wait in the queue."""
     with psycopg.connect(home.conninfo, autocommit=True) as connection:
         for first in range(0, size, MILLION):
             connection.execute(DEEP.encode(), (BODY, min(MILLION, size - first)))
@@ -180,7 +181,7 @@ def deep(home: Home, size: int) -> Generator[None]:
 
 @contextlib.contextmanager
 def registrants(home: Home, size: int) -> Generator[None]:
-    """Register so many."""
+    """Register this many."""
     with psycopg.connect(home.conninfo, autocommit=True) as connection:
         for first in range(1, size + 1, SHALLOW):
             connection.execute(REGISTER.encode(), (first, min(first + SHALLOW - 1, size)))
@@ -190,7 +191,7 @@ def registrants(home: Home, size: int) -> Generator[None]:
 
 @contextlib.contextmanager
 def snapshot(home: Home, size: int) -> Generator[None]:
-    """Make so many dequeues while a transaction holds a snapshot from before them."""
+    """Make this many dequeues while a transaction holds a snapshot from before them."""
     with psycopg.connect(home.conninfo) as connection:
         connection.execute("set transaction isolation level repeatable read")
         connection.execute("select count(*) from pg_class")
@@ -200,7 +201,7 @@ def snapshot(home: Home, size: int) -> Generator[None]:
 
 @contextlib.contextmanager
 def writer(home: Home, size: int) -> Generator[None]:
-    """Make so many dequeues while a transaction in another database has written, and goes on."""
+    """Make this many dequeues while a transaction in another database has written, and goes on."""
     other = make_conninfo(home.conninfo, dbname="postgres")
     with psycopg.connect(other) as connection:
         connection.execute("create table written (n integer)")
@@ -212,7 +213,7 @@ def writer(home: Home, size: int) -> Generator[None]:
 
 @contextlib.contextmanager
 def queues(home: Home, size: int) -> Generator[None]:
-    """Make so many queues, with some elements in each."""
+    """Make this many queues, with some elements in each."""
     for number in range(1, size):
         home.queues.append(onceq.Queue(f"work-{number}", bytes, bytes))
         home.qm.declare(home.queues[-1])
@@ -222,7 +223,7 @@ def queues(home: Home, size: int) -> Generator[None]:
 
 @contextlib.contextmanager
 def replies(home: Home, size: int) -> Generator[None]:
-    """Let so many replies wait for the client."""
+    """Let this many replies wait for the client."""
     _reply(home, size)
     yield
 
@@ -263,7 +264,7 @@ QUESTIONS = (
     ),
 )
 AGED = (("server", "resident", "growth"), ("client", "client", "client-growth"))
-"""Whose memory is looked at, and the names of its two results."""
+"""Whose memory is observed, and the names of its two results."""
 NAMES = (
     *(question.name for question in QUESTIONS),
     *(f"memory/{name}" for _, *names in AGED for name in names),

@@ -37,7 +37,7 @@ ROUNDS = 5
 LOOK_S = 0.005
 LIMIT_S = 300.0
 SLOWER_AT_MOST = 0.9
-"""The rate of two processes by that of one, at least."""
+"""The least rate of two processes, relative to that of one."""
 
 
 def handle(body: bytes, context: Context) -> bytes:
@@ -55,7 +55,7 @@ def prepare(connection: psycopg.Connection[Any], accounts: int) -> None:
 
 @contextlib.contextmanager
 def servers(conninfo: str, count: int) -> Generator[None]:
-    """Run so many server processes for the time of the block."""
+    """Run this many server processes for the time of the block."""
     command = [sys.executable, "-m", "bench.hot_rows", "--serve", conninfo]
     processes = [subprocess.Popen(command, cwd=ROOT) for _ in range(count)]
     try:
@@ -68,7 +68,7 @@ def servers(conninfo: str, count: int) -> Generator[None]:
 
 
 def wait_for(connection: psycopg.Connection[Any], sql: str, *values: int) -> None:
-    """Wait until a statement says true. TimeoutError."""
+    """Wait until a statement returns true. TimeoutError."""
     end = time.monotonic() + LIMIT_S
     while True:
         row = connection.execute(sql.encode(), values).fetchone()
@@ -80,7 +80,7 @@ def wait_for(connection: psycopg.Connection[Any], sql: str, *values: int) -> Non
 
 
 def run(qm: onceq.QueueManager, conninfo: str, accounts: int, processes: int) -> float:
-    """Return how many requests a second so many processes execute."""
+    """Return how many requests a second this many processes execute."""
     qm.declare(QUEUE)
     qm.stop(QUEUE.name, enqueue=False)
     bodies = [str(n * 7919 % accounts + 1).encode() for n in range(REQUESTS)]
@@ -105,7 +105,7 @@ def deadlocks(connection: psycopg.Connection[Any]) -> int:
 
 
 def measure(conninfo: str, accounts: int, rounds: int) -> bool:
-    """Measure pairs, and say what came of them; whether two processes were fast enough."""
+    """Measure pairs, and print the results; return whether two processes were fast enough."""
     pairs: list[tuple[float, float]] = []
     with (
         psycopg.connect(conninfo, autocommit=True) as connection,
@@ -139,7 +139,7 @@ def serve(conninfo: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure or serve; 1 when two processes were too slow for some number of accounts."""
+    """Measure or serve; 1 if two processes were too slow for some number of accounts."""
     parser = argparse.ArgumentParser(prog="python -m bench.hot_rows", description=__doc__)
     parser.add_argument("--accounts", type=int, nargs="+", default=ACCOUNTS)
     parser.add_argument("--rounds", type=int, default=ROUNDS)

@@ -1,4 +1,4 @@
-"""What a server costs that has nothing to do: transactions a second, and processor time.
+"""What a server with nothing to do costs: transactions a second, and processor time.
 
 A process with 1, 8 and 64 sessions on an empty queue, in a database of its own. Transactions are
 those of `pg_stat_database`: a backend that idles reports what it did with a delay, so they are
@@ -36,7 +36,7 @@ NAMES = tuple(f"idle-{what}/{sessions}" for sessions in SESSIONS for what in ("c
 COMMITS_TARGET = 2.0
 CPU_TARGET = 0.3
 SETTLE_S = 15.0
-"""Longer than an idle backend keeps what it has to report."""
+"""Longer than an idle backend holds back its reports."""
 WINDOW_S = 30.0
 WINDOW_QUICK_S = 15.0
 START_S = 60.0

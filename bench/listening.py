@@ -1,8 +1,8 @@
 """A PostgreSQL of the bench's own that listens on loopback too, for clients without Unix sockets.
 
-An embedded one never listens. Its cluster is made by one, which is stopped, and served anew: by the
-same program, with the same settings, on the same kind of socket, and on a port of loopback, where a
-role of its own must give a password. So JDBC reaches it as it reaches any server.
+An embedded one never listens. One makes the cluster and is stopped; then the cluster is served
+anew: by the same program, with the same settings, on the same kind of socket, and on a port of
+loopback, where a role of its own must give a password. So JDBC reaches it like any server.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Loopback:
-    """By what it is reached on loopback."""
+    """How it is reached on loopback."""
 
     port: int
     user: str
@@ -88,7 +88,7 @@ def _free_port() -> int:
 
 
 def _wait_ready(process: subprocess.Popen[bytes], conninfo: str) -> None:
-    """Wait until it takes connections. Raises TimeoutError, also when it has ended."""
+    """Wait until it takes connections. Raises TimeoutError, also if it has ended."""
     end = time.monotonic() + READY_S
     while process.poll() is None and time.monotonic() < end:
         with contextlib.suppress(psycopg.OperationalError), psycopg.connect(conninfo):

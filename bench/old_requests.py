@@ -1,10 +1,10 @@
 """How soon an old request is found among many, and what the indexes for that cost a finish.
 
 History is filled by COPY, 5,000,000 rows at full scale, of a month, of a thousand clients and of
-five queues; one in a thousand failed. Each way to look is timed over requests of chance, and
-PostgreSQL's own counts say whether a table was read from end to end meanwhile: then it is an error.
+five queues; one in a thousand failed. Each way to look is timed over random requests, and
+PostgreSQL's own counts say whether a table was read from end to end meanwhile: that is an error.
 The cost is a pair: the same requests, executed a hundred in a transaction, with the two indexes of
-migration 2 and without them. fsync is off: it is the work that is measured.
+migration 2 and without them. fsync is off: the work is measured.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _ids(connection: psycopg.Connection[Any], query: str) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks, for requests of chance."""
+    """Who asks, for random requests."""
 
     qm: onceq.QueueManager
     past: Past
@@ -132,7 +132,7 @@ class Asker:
         return {"since": since, "until": since + dt.timedelta(hours=1), "limit": PAGE}
 
     def end(self) -> onceq.OldRequest:
-        """Return what may be the last of a page."""
+        """Return something that may be the last of a page."""
         (found,) = self.qm.find(rid=f"r{self.number()}")
         return found
 
@@ -204,7 +204,7 @@ def _looked(way: str, asker: Asker) -> Result:
 
 def _scans(conninfo: str) -> int:
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        time.sleep(1.2)  # sessions tell their counts at most once a second
+        time.sleep(1.2)  # sessions report their counts at most once a second
         row = connection.execute(SCANS).fetchone()
     return 0 if row is None else int(row[0])
 
@@ -229,7 +229,7 @@ def _cost(scene: Scene) -> Result:
 
 
 def _served(qm: onceq.QueueManager, conninfo: str, number: int) -> Slice:
-    """Execute so many requests, timed from the first."""
+    """Execute this many requests, timed from the first."""
     qm.enqueue_many(WORK, [BODY] * number)
     began, left = 0.0, number
 

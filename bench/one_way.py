@@ -1,4 +1,4 @@
-"""What a one-way send saves: the same sends by one client, waited for and not, in pairs.
+"""What a one-way send saves: the same sends by one client, awaited and not, in pairs.
 
 Once with nothing between the sends, and once with a little work of the client's own after each,
 where only the time within the calls counts. The database commits durably in both.
@@ -34,7 +34,7 @@ QUESTIONS = {
 
 
 def sends(clerk: Clerk[bytes, bytes], work_s: float, number: int, *, waits: bool) -> Slice:
-    """Send so many; timed are the calls, and the last is waited for in any case."""
+    """Send this many; the calls are timed, and the last one is awaited in any case."""
     send = clerk.send if waits else clerk.send_one_way
     within = 0.0
     for _ in range(number):

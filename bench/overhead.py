@@ -1,6 +1,6 @@
-"""What Op, Program and Driver cost in Python: against the same SQL function called directly.
+"""What Op, Program and Driver cost in Python, compared with a direct call of the SQL function.
 
-Two calls that write nothing, so that no disk is in it: an Op alone, and an Op in a Program.
+Two calls that write nothing, so that no disk is involved: an Op alone, and an Op in a Program.
 """
 
 from __future__ import annotations

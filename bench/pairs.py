@@ -1,8 +1,8 @@
-"""Measures two things in turn, slice by slice, and says their ratio.
+"""Measures two things in turn, slice by slice, and returns their ratio.
 
-Machines are noisy: the same thing may swing tenfold between sequential runs. So slices are short
-and alternate, A B, B A, ...; the first round warms up and tells how many operations last about
-one slice; the ratio is the median over the rounds of A's rate by B's of the same round.
+Machines are noisy: the same thing may vary tenfold between sequential runs. So slices are short
+and alternate, A B, B A, ...; the first round warms up and shows how many operations last about
+one slice; the ratio is the median over the rounds of A's rate divided by B's of the same round.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How much is measured. rounds: without the one that warms up. slice_s: about as long each."""
+    """How much is measured. rounds: without the one that warms up. slice_s: roughly, of each."""
 
     rounds: int = ROUNDS
     slice_s: float = SLICE_S
@@ -31,7 +31,7 @@ class Pace:
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    """What can be measured. run: does so many operations, once. first: how many at first.
+    """Something to measure. run: does this many operations, once. first: how many at first.
 
     step: their number is always a multiple of it. most: the most of one slice.
     """
@@ -46,7 +46,7 @@ class Runner:
     how: str = ""
 
     def sized(self, warm: Slice, slice_s: float) -> int:
-        """Return how many operations last about one slice, by what the warm-up took."""
+        """Return how many operations last about one slice, judging by the warm-up."""
         wanted = min(self.most, max(self.first // 4, int(warm.per_s * slice_s)))
         return max(1, wanted // self.step) * self.step
 
@@ -77,7 +77,7 @@ def alternate(runners: Sequence[Runner], pace: Pace) -> tuple[Side, ...]:
 
 
 def ratios(ours: Side, other: Side) -> tuple[float, ...]:
-    """Return our rate by theirs, of each round."""
+    """Return our rate divided by theirs, for each round."""
     return tuple(a.per_s / b.per_s for a, b in zip(ours.slices, other.slices, strict=True))
 
 

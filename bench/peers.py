@@ -1,10 +1,10 @@
 """The peers that onceq is measured against: which there are, and which can be had here.
 
-`python -m bench.peers` prepares their environment and says of each whether it is available.
-`python -m bench.peers --try NAME` looks at one: it starts it, runs every command small in both
-settings, and prints its answers, which are no figures.
+`python -m bench.peers` prepares their environment and says for each whether it is available.
+`python -m bench.peers --try NAME` tries one: it starts it, runs every command small in both
+settings, and prints its answers, which are not figures.
 
-They are installed into `.venv-peers`, from hashes, and nowhere else. RabbitMQ and NATS are
+They are installed only into `.venv-peers`, from hashes. RabbitMQ and NATS are
 Debian's packages: the benchmark finds them or says that they are missing; it installs neither.
 """
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 NUMBER = 10_000
 COUNTED = 400
-"""Operations of the pass in which round trips are counted, and of that under cProfile."""
+"""Operations in the pass that counts round trips, and in the one under cProfile."""
 WARM_UP = 100
 TOP = 20
 FILL = 10_000
@@ -67,11 +67,11 @@ Profile: TypeAlias = cProfile.Profile | None
 
 
 def _settle() -> None:
-    time.sleep(SETTLE_S)  # then the next commit hands in all counts
+    time.sleep(SETTLE_S)  # then the next commit reports all counts
 
 
 def _readings(meter: Meter, work: Callable[[int], None], number: int, profile: Profile) -> Measured:
-    """Read before and after; the operation after each pause hands in the counts."""
+    """Read before and after; the operation after each pause reports the counts."""
     work(WARM_UP)
     _settle()
     work(1)
@@ -269,7 +269,7 @@ def table(found: dict[str, dict[str, float]]) -> Table:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Profile what is named, or all."""
+    """Profile what is named, or everything."""
     parser = argparse.ArgumentParser(prog="python -m bench profile", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SCENARIOS)}; all")
     parser.add_argument("--sql", choices=[*sql_loops.LOOPS, "all"], help="time SQL functions")

@@ -1,9 +1,9 @@
 """What was last recorded, and what has moved since: unchanged, faster, slower.
 
 `bench/recorded.json` is committed, and written only by `--record`, from a tree without changes.
-What counts as unchanged follows from the spread that was recorded: a noisy pair must move further
+What counts as unchanged follows from the recorded spread: a noisy pair must move further
 than a quiet one. Ratios carry over from one machine to another of its class. All else, rates and
-sizes, is recorded for a machine, and compared on that alone.
+sizes, is recorded for a machine, and compared only on that machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PATH = Path(__file__).with_name("recorded.json")
 QUIETEST = 0.05
 """No pair is trusted to less than this share of its ratio."""
 QUIETEST_ALONE = 0.2
-"""No rate is: the same machine is slower by that when others use it."""
+"""Nor is a rate to less than this: the same machine is this much slower when others use it."""
 RATIO = "ratio"
 ON = " on "
 """Between the name of a result and the machine, in the record."""
@@ -54,7 +54,7 @@ class Recorded:
 def recordable(
     results: Iterable[Result], machine: str = "", revision: str = ""
 ) -> dict[str, Recorded]:
-    """Return what is to be recorded; what is no ratio for this machine."""
+    """Return what to record; values that are not ratios are for this machine."""
     return {
         result.name if result.unit == RATIO else f"{result.name}{ON}{machine}": Recorded(
             value=round(result.value, 4),
@@ -80,7 +80,7 @@ def of_machine(recorded: Mapping[str, Recorded], machine: str) -> dict[str, Reco
 
 
 def moved(result: Result, recorded: Mapping[str, Recorded]) -> Moved | None:
-    """Return what became of a result since it was recorded; None when it has no value."""
+    """Return what became of a result since it was recorded; None if it has no value."""
     if result.value is None:
         return None
     before = recorded.get(result.name)
@@ -95,13 +95,13 @@ def moved(result: Result, recorded: Mapping[str, Recorded]) -> Moved | None:
 def lost(
     names: Iterable[str], results: Iterable[Result], recorded: Mapping[str, Recorded]
 ) -> list[str]:
-    """Return which of the names were recorded, and have no value now."""
+    """Return which of the names were recorded but have no value now."""
     valued = {result.name for result in results if result.value is not None}
     return [name for name in names if name in recorded and name not in valued]
 
 
 def read(path: Path = PATH) -> dict[str, Recorded]:
-    """Return what was recorded; nothing when nothing was."""
+    """Return what was recorded; nothing if there is no record."""
     if not path.exists():
         return {}
     return {name: Recorded(**held) for name, held in json.loads(path.read_text()).items()}

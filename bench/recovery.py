@@ -1,7 +1,7 @@
-"""How soon the request of a killed server is executed by another: kill -9, and the time from then.
+"""How soon another server executes the request of a killed one: from the kill -9 on.
 
 The victim is a process that executes one request for ever; the rescuer serves the same queue. The
-queue has no back-off, so that only the recovery is measured. With the queue shallow the rescuer is
+queue has no back-off, so only the recovery is measured. With a shallow queue the rescuer is
 idle; with 100,000 waiting it is busy.
 """
 
@@ -34,11 +34,11 @@ TARGETS_MS = {"recovery/idle": 2000.0, "recovery/deep": 100.0}
 WAIT_S = 60.0
 SETTLE_S = 0.05
 SPREAD_S = 1.0
-"""Trials kill so far apart from when the rescuer was last rung: its looks go by a rhythm."""
+"""How far trials spread their kills after the rescuer's last ring: its looks have a rhythm."""
 
 
 def victim(conninfo: str, line: Connection[Any, Any]) -> None:
-    """Execute one request for ever, having said which."""
+    """Execute one request for ever, after saying which."""
 
     def handle(_: bytes, context: Context) -> bytes:
         line.send(str(context.eid))
@@ -49,7 +49,7 @@ def victim(conninfo: str, line: Connection[Any, Any]) -> None:
 
 
 def rescuer(conninfo: str, line: Connection[Any, Any], watched: Any) -> None:
-    """Execute what there is; say when the request that is watched was begun."""
+    """Execute what there is; say when the watched request was begun."""
     line.send(0.0)
 
     def handle(_: bytes, context: Context) -> bytes:

@@ -1,4 +1,4 @@
-"""What a run leaves behind: lines.jsonl, report.json, report.md, and plots where matplotlib is.
+"""What a run leaves behind: lines.jsonl, report.json, report.md, and plots if matplotlib is there.
 
 The folder is `bench/report/TIME`; git ignores it.
 """
@@ -47,12 +47,12 @@ def _git(*arguments: str) -> str:
 
 
 def changes() -> list[str]:
-    """Return what of the tree is not committed, but for the record itself."""
+    """Return the uncommitted changes of the tree, except the record itself."""
     return _git("status", "--porcelain", "--", ".", ":!bench/recorded.json").splitlines()
 
 
 def revision() -> str:
-    """Return of which revision figures of this tree are, and whether it has changes."""
+    """Return the revision that figures of this tree are of, and whether it has changes."""
     return f"{_git('describe', '--always') or 'unknown'}{DIRTY if changes() else ''}"
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark found: one `Result` for each line of the report, measured, failed or skipped."""
+"""What a benchmark found: one `Result` for each line of the report: measured, failed or skipped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Better = Literal["more", "less"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slice:
-    """One measured piece of work. p50_us, p99_us: of its round trips, where it has any."""
+    """One measured piece of work. p50_us, p99_us: of its round trips, if it has any."""
 
     number: int
     seconds: float
@@ -45,7 +45,7 @@ class Side:
         return statistics.median(one.per_s for one in self.slices)
 
     def median_us(self, field: Literal["p50_us", "p99_us"]) -> float | None:
-        """The median of a percentile over the slices; None where there are no round trips."""
+        """The median of a percentile over the slices; None if there are no round trips."""
         found = [value for one in self.slices if (value := getattr(one, field)) is not None]
         return statistics.median(found) if found else None
 
@@ -72,7 +72,7 @@ class Result:
 
     @property
     def value(self) -> float | None:
-        """The median of the rounds; None when there is none."""
+        """The median of the rounds; None if there are none."""
         return statistics.median(self.rounds) if self.rounds else None
 
     @property
@@ -111,18 +111,18 @@ def side_line(question: str, side: Side) -> dict[str, Any]:
 
 
 def rounded(value: float | None) -> float | None:
-    """Return the value with four digits that count."""
+    """Return the value with four significant digits."""
     return None if value is None else float(f"{value:.4g}")
 
 
 class Told(Protocol):
-    """Who is told of what happens during a run."""
+    """Is told of what happens during a run."""
 
     def started(self, what: str) -> None:
         """Something begins that takes a while."""
 
     def found(self, result: Result) -> None:
-        """A result is there."""
+        """A result has arrived."""
 
 
 class Lines:

@@ -1,7 +1,7 @@
 """Runs the table of cases: each pair in turn, and what is wanted of ours alone.
 
-The other side is started for its pairs and then ended; ours runs through. What fell silent was
-ended, and is started anew for the next pair, but not for ever.
+The other side is started for its pairs and then ended; ours runs through. A system that fell silent
+was ended, and is started anew for the next pair, but not for ever.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 OURS = "safe"
 STARTS = 3
-"""A system that was ended so often is not started again."""
+"""A system that was ended this often is not started again."""
 UNTARGETED = 2
-"""The rounds of a pair without a target, at most."""
+"""The most rounds of a pair without a target."""
 
 
 def named(case: Case, against: Against) -> str:
@@ -97,7 +97,7 @@ class _Kept:
         self._starts: Counter[Named] = Counter()
 
     def get(self, system: Named) -> Running:
-        """Return that system, running; UnmeasuredError when it cannot be had, or not again."""
+        """Return that system, running; UnmeasuredError if it is not available, or not again."""
         found = self._running.get(system)
         if found is None or (isinstance(found, Running) and found.has_ended):
             found = self._running[system] = self._started(system)

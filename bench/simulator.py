@@ -1,6 +1,6 @@
 """How many schedules the simulator runs in a second, in one process.
 
-The same seeds in each slice. Little waits there for anything but the processor, so that its rate
+The same seeds in each slice. It waits for little but the processor, so its rate
 says how many schedules a check of a minute can have.
 """
 
@@ -40,7 +40,7 @@ def run(scene: Scene) -> None:
 
 
 def run_seeds(number: int) -> Slice:
-    """Run the first so many seeds; raise if one is broken."""
+    """Run the first `number` seeds; raise if one is broken."""
     started = time.perf_counter()
     broken = [seed for seed in range(number) if simulate(seed).violations]
     if broken:

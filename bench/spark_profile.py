@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from bench.systems import Ground
 
 BATCHES = 7
-"""Of each size that are measured, after a first one."""
+"""How many batches of each size are measured, after a first one."""
 PHASES = (
     "latestOffset",
     "walCommit",
@@ -44,7 +44,7 @@ PHASES = (
 )
 FUNCTIONS = ("spark_claim", "spark_plan", "spark_attempt", "spark_commit")
 PARTS = ("spark_check_staged", "spark_doubled", "spark_finish", "spark_apply", "spark_sweep")
-"""Of the commit."""
+"""For the commit."""
 CALLED = """
 select funcname, total_time from pg_stat_user_functions where funcname = any(%s)
 """
@@ -52,7 +52,7 @@ WRITTEN = "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn, pg_backend_pid()"
 BOOKED = "create table if not exists booked (customer bigint, cents bigint)"
 LOOK_S = 0.02
 _OWN, _ALL = slice(11, 13), slice(11, 15)
-"""What the kernel says of a process: user and system time, its own, and of children that ended."""
+"""The kernel's figures for a process: user and system time, its own and its ended children's."""
 LIMIT_S = 300.0
 
 
@@ -82,7 +82,7 @@ def report(sizes: Sequence[int], ground: Ground, *, as_json: bool) -> int:
 def _measured(
     spark: SparkSession, conninfo: str, connection: psycopg.Connection[Any], size: int
 ) -> dict[str, float]:
-    """Serve so many batches of a size; return what one costs, in milliseconds."""
+    """Serve this many batches of a size; return what one costs, in milliseconds."""
     with onceq.open(conninfo) as qm, contextlib.ExitStack() as stack:
         qm.declare(ORDERS)
         qm.stop(ORDERS.name, enqueue=False)
@@ -109,7 +109,7 @@ def _measured(
 
 
 def _send(clerks: Sequence[onceq.Clerk[Any, Any]], size: int) -> None:
-    """Have each clerk send a batch, which nobody claims yet."""
+    """Let each clerk send a batch, which nobody claims yet."""
     for clerk in clerks:
         for first in range(0, size, CHUNK):
             some = range(first, min(first + CHUNK, size))
@@ -117,7 +117,7 @@ def _send(clerks: Sequence[onceq.Clerk[Any, Any]], size: int) -> None:
 
 
 def _serve(qm: onceq.QueueManager, spark: SparkSession, size: int, so_far: int) -> None:
-    """Let what waits be claimed, until there have been so many batches."""
+    """Let what is waiting be claimed, until there have been this many batches."""
     qm.start(ORDERS.name)
     _until(lambda: len(_progress(spark, size)) == so_far)
     qm.stop(ORDERS.name, enqueue=False)
@@ -188,7 +188,7 @@ def _milliseconds(pids: Iterable[int], fields: slice = _ALL) -> float:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return what the kernel says of a process, from its state on."""
+    """Return the kernel's figures for a process, from its state on."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
 
 

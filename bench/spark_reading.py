@@ -1,6 +1,6 @@
 """Spark's read of history, by onceq's source and by Spark's own JDBC source, of the same columns.
 
-A history of requests with replies is made by a generator; both read all of it in two slices, with
+A generator makes a history of requests with replies. Both read all of it in two slices, with
 the same joins and the same columns, into nowhere (Spark's noop sink).
 """
 
@@ -78,7 +78,7 @@ def _columns() -> list[Any]:
 
 
 def _as_table() -> str:
-    """Return the same columns of the same rows, as JDBC is told."""
+    """Return the same columns of the same rows, in JDBC's form."""
     from onceq.spark.relations import HISTORY  # noqa: PLC0415 # pyspark may not be there
 
     named = ", ".join(f"{one.by} as {one.name}" for one in _columns())

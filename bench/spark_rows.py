@@ -1,10 +1,10 @@
 """Spark as the server, against the same transform from JDBC to JDBC without guarantees; its reader.
 
 Ours: requests with replies and a row in the user's table, at most 50,000 a micro-batch, by a server
-that runs on while slices come; timed from the opening of the queue to its being empty. The other:
+that runs on while slices come; timed from the opening of the queue until it is empty. The other:
 the same columns read, computed and written, 50,000 rows at a time, as Spark's own JDBC source and
-sink do it; nothing is removed, and what fails halfway stays half done. What is read is in
-`spark_reading`. PostgreSQL listens on loopback for JDBC, which knows no Unix sockets.
+sink do it; nothing is removed, and what fails halfway stays half done. The reader is in
+`spark_reading`. PostgreSQL listens on loopback for JDBC, which cannot use Unix sockets.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Stage:
 
 
 def run(scene: Scene) -> None:
-    """Measure the server; beside JDBC where there is a driver."""
+    """Measure the server; beside JDBC if there is a driver."""
     for result in _measured(scene):
         scene.told.found(result)
 

@@ -26,7 +26,7 @@ QUEUE = onceq.Queue("loop", bytes, bytes)
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """What is done once in the transaction, and what so many times. declare: variables."""
+    """What is done once in the transaction, and what many times. declare: variables."""
 
     body: str
     setup: tuple[str, ...] = ()

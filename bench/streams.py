@@ -24,7 +24,7 @@ STALLED_S = 60.0
 
 
 def streaming(qm: onceq.QueueManager, conninfo: str, requests: int) -> Generator[float]:
-    """Let one process stream so many; yield its memory in MB at every tenth of them."""
+    """Let one process stream this many; yield its memory in MB at every tenth of them."""
     qm.declare(QUEUE)
     server = onceq.Server([QUEUE.handled_by(handle, batch=10 * BATCH)])
     serving = threading.Thread(target=server.run, args=(conninfo,))

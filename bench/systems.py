@@ -39,7 +39,7 @@ WORDS = 200
 
 
 class UnmeasuredError(Exception):
-    """There is no figure; the text says why. skipped: it cannot be had here, nothing failed."""
+    """There is no figure; the text says why. skipped: not available here, nothing failed."""
 
     def __init__(self, reason: str, *, skipped: bool) -> None:
         super().__init__(reason)
@@ -76,7 +76,7 @@ def prepared_ground(directory: Path, commit_delay_us: int = 0) -> Generator[Grou
 
 
 class Running:
-    """A system that runs. Raises UnmeasuredError when it does not start, or answers an error.
+    """A running system. Raises UnmeasuredError if it does not start, or answers with an error.
 
     has_ended: it fell silent, or went away; it is of no use any more.
     """
@@ -100,16 +100,16 @@ class Running:
             undo.pop_all()
 
     def require_offer(self, command: Mapping[str, Any]) -> None:
-        """Raise UnmeasuredError when it cannot do such a thing."""
+        """Raise UnmeasuredError if it cannot do such a thing."""
         if command["do"] not in self.ready["offers"]:
             raise UnmeasuredError(f"does not offer {command['do']}", skipped=True)
 
     def ask(self, number: int, command: Mapping[str, Any]) -> Slice:
-        """Let it do something, so many times. It is ended when it does not answer in time."""
+        """Let it do something, `number` times. It is ended if it does not answer in time."""
         self.require_offer(command)
         line = json.dumps({**command, "number": number}) + "\n"
         assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # its end is heard of below
+        with contextlib.suppress(BrokenPipeError):  # its end is noticed below
             self._process.stdin.write(line.encode())
             self._process.stdin.flush()
         answer = self._hear(ANSWER_S + number / PER_S_LEAST)
@@ -192,7 +192,7 @@ class Systems:
         self._started = 0
 
     def start(self, named: Named) -> Running:
-        """Start a system. UnmeasuredError when it cannot be had here."""
+        """Start a system. UnmeasuredError if it is not available here."""
         self._started += 1
         name = re.sub(r"\W", "_", f"{named.system}_{named.setting}_{self._started}")
         directory = self._ground.directory / name

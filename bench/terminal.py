@@ -64,7 +64,7 @@ class Terminal:
 
 
 def wide_console(*, stderr: bool) -> Console:
-    """Return a console that is wide enough for the table where nobody says how wide it is."""
+    """Return a console that is wide enough for the table if nobody says how wide it is."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH)
 

@@ -25,7 +25,7 @@ PORT = 5432
 
 @dataclass(slots=True)
 class Relay:
-    """A relay that runs. conninfo: by which clients go through it."""
+    """A running relay. conninfo: for clients that go through it."""
 
     conninfo: str
     upstream: str
@@ -37,7 +37,7 @@ class Relay:
         return sum(self.trips)
 
     def pump(self, client: socket.socket) -> None:
-        """Pass on what one client and the server say, until one of them has done."""
+        """Pass on what one client and the server send, until one of them is done."""
         number = len(self.trips)
         self.trips.append(0)
         server = socket.socket(socket.AF_UNIX)

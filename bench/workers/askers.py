@@ -30,7 +30,7 @@ class Client(Protocol):
     each_s: list[float]
 
     def work(self, times: int) -> None:
-        """Do so many operations; `each_s` may keep how long each took."""
+        """Do `times` operations; `each_s` may keep how long each took."""
 
 
 def run_clients(

@@ -36,7 +36,7 @@ class SkippedError(Exception):
 
 
 class WrongError(Exception):
-    """What was measured did not do what it should: its time is no figure."""
+    """What was measured did not do what it should: its time does not count as a figure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,7 +175,7 @@ def percentile(ascending: Sequence[float], share: float) -> float:
 
 
 def shares(number: int, parts: int) -> list[int]:
-    """Divide a number into that many parts, as equal as can be."""
+    """Divide a number into this many parts, as equal as possible."""
     return [number // parts + (index < number % parts) for index in range(parts)]
 
 

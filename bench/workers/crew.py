@@ -135,7 +135,7 @@ class Crew:
         return value
 
     def close(self) -> None:
-        """End what still runs."""
+        """End what is still running."""
         for line in self._lines:
             line.close()
         for process in self._processes:

@@ -26,7 +26,7 @@ READY_S = 30.0
 """How long servers may take until all of them have work; a slice may last as long again."""
 LOOK_S = 0.001
 LOOKS = 100
-"""At every so many looks, whether the servers still live."""
+"""How many looks there are from one check of whether the servers live to the next."""
 SLICE_S_MAX = 45.0
 STOP_LOOK_S = 0.02
 END_S = 10.0
@@ -58,7 +58,7 @@ class Shared:
         self.begun[index] = time.monotonic()
 
     def on_stop(self, act: Callable[[], None]) -> None:
-        """Call that when the parent says stop; end this process when the parent is gone."""
+        """Call the function when the parent says stop; end this process if the parent is gone."""
         parent = multiprocessing.parent_process()
         if parent is None:
             raise WrongError("only a server process is stopped so")

@@ -80,7 +80,7 @@ class Share:
 
 
 def in_step(pool: Any) -> Callable[[str], None]:
-    """Return what inserts in a plain step, with a connection of the pool."""
+    """Return a function that inserts in a plain step, with a connection of the pool."""
 
     def insert(body: str) -> None:
         with pool.connection() as connection:
@@ -91,7 +91,7 @@ def in_step(pool: Any) -> Callable[[str], None]:
 
 
 def in_transaction(url: str) -> Callable[[str], None]:
-    """Return what inserts in a transaction of a datasource, which holds its checkpoint too."""
+    """Return a function that inserts in a transaction of a datasource, with its checkpoint."""
     source = SQLAlchemyDatasource.create(url)
     statement = sqlalchemy.text("insert into effect (body) values (:body)")
 

@@ -75,7 +75,7 @@ def opened(place: Place, *, results: bool) -> Any:
 
 
 def declared(huey: Any, handle: Callable[[bytes], bytes]) -> Any:
-    """Return what enqueues a call of `handle`, which is known by its module and name."""
+    """Return a function that enqueues a call of `handle`, known by its module and name."""
     handle.__module__ = "bench"  # the same in a client and in a server
     return huey.task(name="handle")(handle)
 

@@ -64,7 +64,7 @@ async def fresh_stream(client: Any, name: str, subject: str) -> None:
 
 
 async def _push(client: Any, stream: str, *, subject: str, to: str, group: str = "") -> None:
-    """Let a stream push what comes on a subject to another one, to be acknowledged."""
+    """Let a stream push what arrives on a subject to another one, to be acknowledged."""
     await client.jetstream().add_consumer(
         stream,
         ConsumerConfig(

@@ -36,7 +36,7 @@ def missing() -> str:
 
 
 class NatsServer:
-    """A server that runs. syncs: whether it syncs its file for each write."""
+    """A running server. syncs: whether it syncs its file for each write."""
 
     def __init__(self, directory: Path, *, sync: bool) -> None:
         """Start it. sync: sync each write, if this version can."""

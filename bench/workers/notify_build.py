@@ -1,6 +1,6 @@
 """The raw requests and replies, woken by LISTEN and NOTIFY instead of by polling.
 
-How most would build it: a NOTIFY in each transaction, one LISTEN a client and one a server.
+How most people would build it: a NOTIFY in each transaction, one LISTEN for each client and server.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from bench.workers.crowd import Shared
 from bench.workers.raw import Asking, Connection, Raw, answer_one, connect
 
 WAIT_S = 0.25
-"""A notification that was missed is made up for after this long, at the latest."""
+"""A missed notification is made up for after this long, at the latest."""
 
 
 def listen(connection: Connection, channel: str) -> None:
-    """Be told of that channel."""
+    """Listen to that channel."""
     connection.execute(sql.SQL("listen {}").format(sql.Identifier(channel)))
 
 
 def notify(connection: Connection, channel: str) -> None:
-    """Tell that channel, when this transaction commits."""
+    """Notify that channel when this transaction commits."""
     connection.execute("select pg_notify(%s, '')", (channel,))
 
 

@@ -1,4 +1,4 @@
-"""onceq, where batches too are sent by a clerk: registered, and with the same-rid check."""
+"""onceq, where a clerk sends batches too: registered, and with the same-rid check."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def serve_replies(index: int, shared: Shared, served: Served, limit: int) -> Non
 
 
 class Asking:
-    """A client with a clerk of its own, and one request outstanding: each acknowledges the last."""
+    """A client with its own clerk and one request outstanding: each acknowledges the last."""
 
     window = 1
 

@@ -118,7 +118,7 @@ class PersistQueue(System):
 
 
 class PlainQueue(PersistQueue):
-    """The queue without acknowledgements; it alone can commit several at once."""
+    """The queue without acknowledgements; only it can commit several at once."""
 
     def _opened(self) -> Any:
         return SQLiteQueue(str(self.directory), multithreading=True, auto_commit=True)

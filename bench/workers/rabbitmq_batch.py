@@ -1,6 +1,6 @@
 """Publishing to RabbitMQ in batches: all of a batch is sent, then all of it is confirmed.
 
-pika's blocking channel waits for each confirm; its asynchronous one is told of them.
+pika's blocking channel waits for each confirm; its asynchronous one is notified of them.
 """
 
 from __future__ import annotations

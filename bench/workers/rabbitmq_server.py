@@ -39,7 +39,7 @@ def missing() -> str:
 
 
 class RabbitServer:
-    """A node that runs, with nothing in it."""
+    """A running node, with nothing in it."""
 
     def __init__(self, directory: Path) -> None:
         """Start it, and wait until it accepts connections."""

@@ -58,7 +58,7 @@ delete from request where id =
 TAKE_REPLY = "delete from reply where client = %s returning body"
 POLL_S = 0.001
 POLL_S_MAX = 0.02
-"""A client looks again after a pause that grows so far: many that do not would only poll."""
+"""A client's pause between looks grows up to this: many that look sooner would only poll."""
 WARM_UP = 20
 """Round trips of each client before it is timed."""
 

@@ -48,7 +48,7 @@ def is_listened_on(port: int) -> bool:
 
 
 class ServerProcess:
-    """A server as a child, in our process group; what it says goes to a file.
+    """A server as a child, in our process group; its output goes to a file.
 
     So whoever ends our group, because we do not answer, ends it too.
     """
