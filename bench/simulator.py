@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bench.pairs import Runner, alternate
 from bench.results import Result, Slice
-from onceq.testing.simulator import simulate
+from proof.simulator.simulator import simulate
 
 if TYPE_CHECKING:
     from bench.scene import Scene

@@ -23,7 +23,7 @@ from rich.table import Table
 import onceq
 from bench.costs import SETTLE_S, TICK_S
 from bench.spark_rows import CHUNK, ORDER, ORDERS, book
-from onceq.testing.torture.processes import descendants, name_of
+from proof.torture.processes import descendants, name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import onceq
 from onceq import errors
-from onceq.testing.ledger import EFFECTS, ask
+from proof.harness.ledger import EFFECTS, ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,11 +33,11 @@ from onceq.history import check
 from onceq.history.events import Fault, load
 from onceq.model.admin_ops import ListServers
 from onceq.model.ops import CloseIncarnation
-from onceq.testing.ledger import ask, final_state, make_ledger
-from onceq.testing.proxy import Cut, Proxy, Side
 from proof.fault_calls import POINTS_AT, times
 from proof.fault_programs import ALERTS, PLANNED, QUEUE, ROUNDS, Errand, enter
 from proof.fault_scenes import SCENES, Left
+from proof.harness.ledger import ask, final_state, make_ledger
+from proof.harness.proxy import Cut, Proxy, Side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from onceq.history.events import Executed, Recorder
-from onceq.testing.ledger import LedgerHandler, Order, Receipt
+from proof.harness.ledger import LedgerHandler, Order, Receipt
 
 if TYPE_CHECKING:
     from pathlib import Path

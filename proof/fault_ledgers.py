@@ -16,7 +16,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import onceq
-from onceq.testing.ledger import Order
+from proof.harness.ledger import Order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -29,10 +29,10 @@ from onceq.engine.migrate import apply_with
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
 from onceq.history.events import Recorder
 from onceq.testing.device import Device
-from onceq.testing.ledger import EFFECTS, Order, Receipt
-from onceq.testing.recording import RecordedClerk
 from proof import fault_calls, fault_ledgers
 from proof.fault_handlers import AsyncLedgerHandler, LateHandler
+from proof.harness.ledger import EFFECTS, Order, Receipt
+from proof.harness.orders import RecordedClerk
 from proof.waited import connect_waited, open_waited
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from pyarrow import parquet
 import onceq
 from onceq.engine.embedded import embedded_status, stop_embedded
 from onceq.engine.migrate import verify_with
-from onceq.testing.ledger import ask
 from proof import fault_ledgers
 from proof.fault_calls import RECEIVED
 from proof.fault_programs import QUEUE, ROUNDS
+from proof.harness.ledger import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -27,7 +27,7 @@ from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.sparkpoints.part import PART as SPARK_FAULT_POINTS
-from proof.torture import PART as TORTURE
+from proof.torture.part import PART as TORTURE
 from proof.versions import PARTS as VERSIONS
 from proof.windows.part import PART as WINDOWS
 
@@ -35,20 +35,24 @@ if TYPE_CHECKING:
     from proof.part import Part
 
 CLIENT_SIDE = ("errors.py", "model/**/*", "manager/*", "clerk/**/*", "server/*", "files/*")
-NATIVE = tuple(
-    f"src/onceq/{one}" for one in (*CLIENT_SIDE, "engine/**/*", "history/*", "testing/**/*")
+HARNESS = ("proof/harness/*",)
+BEHAVIOURS = ("proof/conformance/*", "proof/oracle/**/*", "proof/simulator/*")
+NATIVE = (
+    *(f"src/onceq/{one}" for one in (*CLIENT_SIDE, "engine/**/*", "history/*", "testing/*")),
+    *HARNESS,
 )
 """All of the product except Spark and the command line."""
-PRODUCT = ("src/onceq/**/*",)
-IN_MEMORY = tuple(
-    f"src/onceq/{one}"
-    for one in (*CLIENT_SIDE, "engine/gate.py", "engine/waiting.py", "history/*", "testing/*")
+PRODUCT = ("src/onceq/**/*", *HARNESS)
+IN_MEMORY = (
+    *(f"src/onceq/{one}" for one in (*CLIENT_SIDE, "engine/gate.py", "engine/waiting.py")),
+    "src/onceq/history/*",
+    *BEHAVIOURS,
 )
 FAULTS = ("proof/fault*.py", "proof/waited.py")
 TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (HISTORY, ("src/onceq/history/*", "proof/history/*")),
     (MODEL, ("proof/model/*",)),
-    (MUTANTS, (*PRODUCT, "tests/**/*", "proof/mutants/*")),
+    (MUTANTS, (*PRODUCT, *BEHAVIOURS, "tests/**/*", "proof/mutants/*")),
     (SIMULATION, (*IN_MEMORY, "proof/simulation.py")),
     (FAULT_POINTS, (*NATIVE, *FAULTS)),
     (SPARK_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/sparkpoints/*")),
@@ -63,10 +67,13 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (AUDIT, (*PRODUCT, "proof/audit/*")),
     (SCOREBOARD, (*NATIVE, "proof/scoreboard/**/*", "bench/systems.py", "bench/workers/*")),
     (WINDOWS, (*NATIVE, "proof/windows/*")),
-    (TORTURE, (*PRODUCT, "proof/torture.py")),
+    (TORTURE, (*PRODUCT, "proof/torture/*")),
     (POWER_CUT, (*NATIVE, "proof/powercut/*")),
     (PACKAGING, (*PRODUCT, "proof/packaging.py")),
-    *((one, (*NATIVE, "tests/conformance/*", "proof/versions.py")) for one in VERSIONS),
+    *(
+        (one, (*NATIVE, *BEHAVIOURS, "tests/conformance/*", "proof/versions.py"))
+        for one in VERSIONS
+    ),
 )
 """Each part, and the sources that it covers: if one of these changes, its record is older."""
 PARTS: tuple[Part, ...] = tuple(replace(part, covers=covers) for part, covers in TABLE)

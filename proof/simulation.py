@@ -1,6 +1,6 @@
 """Seeded schedules of everything that ships: 20,000 in the proof, and which fault hit which Op.
 
-Two processes. Each schedule is one seed, and `python -m onceq.testing.simulator --seed N` shows
+Two processes. Each schedule is one seed, and `python -m proof.simulator.simulator --seed N` shows
 every step of it.
 """
 
@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq.testing.misfortune import FAULTS, Coverage
-from onceq.testing.simulator import simulate
 from proof import goals
 from proof.part import Limits, Measure, Outcome, Part, Size
+from proof.simulator.misfortune import FAULTS, Coverage
+from proof.simulator.simulator import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ SCHEDULES = {Size.SMALL: 1_000, Size.PROOF: 20_000, Size.LONG: 2_000_000}
 PROCESSES = 2
 CHUNK = 250
 SHOWN_MAX = 50
-REPLAY = "replay: python -m onceq.testing.simulator --shrink --seed"
+REPLAY = "replay: python -m proof.simulator.simulator --shrink --seed"
 
 
 @dataclass(slots=True)

@@ -19,11 +19,11 @@ import psycopg
 
 import onceq
 from onceq.model.archive_ops import Kind
-from onceq.testing.ledger import ask
 from proof import goals
 from proof.archive.runs import Process, Runs
 from proof.archive.trial import DAYS, GENERATE, REAL, Trial
 from proof.faultpoints import OF_ARCHIVE
+from proof.harness.ledger import ask
 from proof.part import Control, Limits, Measure, Outcome, Part, Size
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from onceq.engine.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.arrow import pa, pc
 from onceq.spark.pipelines.files import OF_KIND
-from onceq.testing.ledger import ask
 from proof.archive.runs import Told
+from proof.harness.ledger import ask
 
 if TYPE_CHECKING:
     import random

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import onceq
-from onceq.testing.ledger import ask
 from proof.audit.plants import Of
+from proof.harness.ledger import ask
 
 CLIENTS: Final = 50
 BLOCK: Final = 100 * CLIENTS

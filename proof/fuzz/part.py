@@ -11,12 +11,12 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from onceq.engine.embedded import open_embedded
-from onceq.testing.memory import MemoryDriver, memory_repository
 from proof import goals
 from proof.fuzz import api, values
 from proof.fuzz.database import Database, opened
 from proof.fuzz.judge import Verdicts
 from proof.fuzz.rubbish import Rubbish
+from proof.oracle.memory import MemoryDriver, memory_repository
 from proof.part import Limits, Measure, Outcome, Part, Size
 
 if TYPE_CHECKING:

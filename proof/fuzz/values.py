@@ -20,10 +20,10 @@ from onceq.files import durable, readers, replies, rows
 from onceq.model import names
 from onceq.model.element import Search
 from onceq.model.queue import QueueSettings, decode, encode
-from onceq.testing.bulk import InputFile
-from onceq.testing.memory import MemoryDriver, memory_repository
 from proof.fuzz import legal
 from proof.fuzz.api import ORDERS, SETTINGS, OpenQueueManager
+from proof.oracle.memory import MemoryDriver, memory_repository
+from proof.simulator.bulk import InputFile
 
 if TYPE_CHECKING:
     from onceq.model.element import Element

@@ -20,14 +20,14 @@ from msgspec.structs import replace
 import onceq
 from onceq.engine.faultpoints import EAR, NOWHERE
 from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
-from onceq.testing.ledger import ask
-from onceq.testing.proxy import Cut, Proxy
 from proof import goals
 from proof.archive.part import OF_RESTORE
 from proof.archive.trial import Trial as Archive
 from proof.fault_calls import POINTS_AT, times
 from proof.fault_ground import CUTS, FAULTS, KILL, RAISE, Ground, Trial, Verdict, hearing, writing
 from proof.faultpoints import LOST, OF_ARCHIVE, OF_BULK, faults_of, page
+from proof.harness.ledger import ask
+from proof.harness.proxy import Cut, Proxy
 from proof.part import Limits, Measure, Outcome, Part, Size
 from proof.pipelinepoints.process import QUEUE, Enqueuing, Errand, living
 

@@ -19,7 +19,7 @@ import onceq
 from onceq.engine.embedded.locks import Deadline, poll_until
 from onceq.engine.migrate import apply_with
 from onceq.history.events import SendOk, load
-from onceq.testing.ledger import make_ledger
+from proof.harness.ledger import make_ledger
 from proof.powercut.participant import Ask, Serve, queue
 
 if TYPE_CHECKING:

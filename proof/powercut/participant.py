@@ -19,8 +19,8 @@ import msgspec
 
 import onceq
 from onceq.history.events import Recorder
-from onceq.testing.ledger import LedgerHandler, Order, Receipt
-from onceq.testing.recording import RecordedClerk
+from proof.harness.ledger import LedgerHandler, Order, Receipt
+from proof.harness.orders import RecordedClerk
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -30,8 +30,8 @@ from onceq.history.events import (
     load,
 )
 from onceq.model.client_state import ClientState
-from onceq.testing.ledger import final_state
-from onceq.testing.recording import RecordedClerk
+from proof.harness.ledger import final_state
+from proof.harness.orders import RecordedClerk
 from proof.powercut.load import REPOSITORY, WINDOWS
 from proof.powercut.participant import ABORT_LIMIT, handled, queue
 

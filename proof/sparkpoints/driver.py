@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from onceq.spark import Server, ServerSettings, build_session, insert
-from onceq.testing.ledger import EFFECTS
-from onceq.testing.torture.processes import descendants
+from proof.harness.ledger import EFFECTS
 from proof.sparkpoints.source import ARMED
+from proof.torture.processes import descendants
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,10 +18,10 @@ import onceq
 from onceq.engine.spark_binding import SPARK_BINDINGS
 from onceq.model.spark_ops import SparkTakeOver
 from onceq.spark.source import POINTS
-from onceq.testing.ledger import Order, Receipt, ask
 from proof.fault_ground import CUTS, FAULTS, KILL, RAISE, TICK_S, Run, Trial, writing
 from proof.fault_programs import QUEUE, SPARK_LIMIT_S
 from proof.fault_scenes import Scene
+from proof.harness.ledger import Order, Receipt, ask
 from proof.sparkpoints.driver import ENDED, Driver, Ended, Serving
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
-    from onceq.testing.proxy import Proxy
     from proof.fault_ground import Ground
     from proof.fault_programs import Orders
+    from proof.harness.proxy import Proxy
 
 DRIVER: Final = "kill-driver"
 """The driver dies at the point, with its Java and all that it has started."""

@@ -22,8 +22,8 @@ from onceq.errors import InvalidValue
 from onceq.manager.program import declare
 from onceq.model import ops
 from onceq.testing.device import FakePrinter, Jam
-from onceq.testing.ground import ORDERS, claim, execute, live
-from onceq.testing.memory import MemoryDriver, memory_repository
+from proof.conformance.ground import ORDERS, claim, execute, live
+from proof.oracle.memory import MemoryDriver, memory_repository
 from tests.lives import living
 
 if TYPE_CHECKING:

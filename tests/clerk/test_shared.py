@@ -18,7 +18,7 @@ import pytest
 
 import onceq
 from onceq.errors import CannotConnect, IllegalState, InDoubt, OperatingError
-from onceq.testing.proxy import Cut, Proxy, Side
+from proof.harness.proxy import Cut, Proxy, Side
 from tests.lives import living
 from tests.parts import Background, scalar, wait_until
 

@@ -12,7 +12,7 @@ import pytest
 
 import onceq
 from onceq import telemetry
-from onceq.testing.proxy import Cut, Proxy, Side
+from proof.harness.proxy import Cut, Proxy, Side
 from tests.cli.parts import Cli
 from tests.cli.serve_hung_app import LONG, QUICK
 from tests.cli.test_serve import service

@@ -13,8 +13,8 @@ import psycopg
 from onceq.engine import async_driver, driver
 from onceq.engine.migrate import apply_with
 from onceq.server.handlers import HandlerConnection
-from onceq.testing.memory import MemoryDriver, memory_repository
 from onceq.testing.repositories import EMPTY
+from proof.oracle.memory import MemoryDriver, memory_repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

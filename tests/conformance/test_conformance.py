@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceq.testing.conformance import BEHAVIOURS, NotConformant, Repository
-from onceq.testing.ground import same
+from proof.conformance.ground import same
+from proof.conformance.suite import BEHAVIOURS, NotConformant, Repository
 from tests.conformance.drivers import (
     AsyncPostgresRepository,
     MemoryRepository,

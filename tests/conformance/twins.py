@@ -13,8 +13,8 @@ from uuid import UUID
 
 from onceq.errors import OnceqError
 from onceq.model import ops
-from onceq.model.oracle import Blocked, Oracle
-from onceq.testing.memory import MemoryClock, MemoryDriver
+from proof.oracle import Blocked, Oracle
+from proof.oracle.memory import MemoryClock, MemoryDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

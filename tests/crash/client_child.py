@@ -17,8 +17,8 @@ import msgspec
 import onceq
 from onceq.history.events import Recorder
 from onceq.testing.device import Device
-from onceq.testing.ledger import Order, Receipt
-from onceq.testing.recording import RecordedClerk
+from proof.harness.ledger import Order, Receipt
+from proof.harness.orders import RecordedClerk
 from tests.crash.server_child import order_queue
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.testing.ledger import make_ledger
+from proof.harness.ledger import make_ledger
 from tests.crash.server_child import Settings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import msgspec
 
 from onceq.history import check_files
 from onceq.history.events import Executed, Fault, Recorder, load, save_final
-from onceq.testing.ledger import final_state
+from proof.harness.ledger import final_state
 from tests.crash.server_child import Settings
 from tests.parts import LIMIT_S, wait_until
 

@@ -17,7 +17,7 @@ import msgspec
 import onceq
 from onceq.engine.driver import PostgresDriver
 from onceq.history.events import Fault, Recorder
-from onceq.testing.ledger import LedgerHandler, Order, Receipt
+from proof.harness.ledger import LedgerHandler, Order, Receipt
 
 
 class Settings(msgspec.Struct):

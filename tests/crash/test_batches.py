@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from onceq.testing.ledger import Order
-from onceq.testing.recording import recorded
+from proof.harness.ledger import Order
+from proof.harness.orders import recorded
 from tests.crash.parts import Fleet, assert_history
 from tests.crash.server_child import Settings, order_queue
 from tests.parts import rows, scalar

@@ -13,8 +13,8 @@ import onceq
 from onceq.engine.embedded import open_embedded, stop_embedded
 from onceq.errors import OperatingError
 from onceq.history.events import Recorder
-from onceq.testing.ledger import Order, Receipt, make_ledger
-from onceq.testing.recording import RecordedClerk
+from proof.harness.ledger import Order, Receipt, make_ledger
+from proof.harness.orders import RecordedClerk
 from tests.crash.parts import Fleet, assert_history, wait_executions
 from tests.crash.server_child import Settings, order_queue
 from tests.parts import scalar, wait_until

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 import onceq
-from onceq.testing.ledger import Order
-from onceq.testing.recording import recorded
+from proof.harness.ledger import Order
+from proof.harness.orders import recorded
 from tests.crash.parts import (
     Fleet,
     assert_history,

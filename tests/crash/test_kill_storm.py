@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import onceq
 from onceq.history.events import KillAnswered, KillBegun, Recorder
-from onceq.testing.ledger import Order
-from onceq.testing.recording import recorded
+from proof.harness.ledger import Order
+from proof.harness.orders import recorded
 from tests.crash.parts import Fleet, assert_history, kill_at_work, report, wait_executions
 from tests.crash.server_child import Settings, order_queue
 from tests.parts import Background

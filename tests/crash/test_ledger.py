@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceq.errors import InDoubt
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 
 
 def test_a_question_that_breaks_off_is_in_doubt(conninfo: str) -> None:

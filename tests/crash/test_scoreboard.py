@@ -16,8 +16,8 @@ import pytest
 
 import onceq
 from onceq.errors import RequestFailed
-from onceq.testing.ledger import Order
-from onceq.testing.recording import recorded
+from proof.harness.ledger import Order
+from proof.harness.orders import recorded
 from tests.crash.parts import Fleet, assert_history, kill_at_work, report
 from tests.crash.server_child import Settings, order_queue
 from tests.parts import rows, scalar

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.testing.torture import KINDS, schedule
-from onceq.testing.torture.plan import CALM_S, CYCLE_S
 from proof import goals
 from proof.part import Order, Size
-from proof.torture import PART
+from proof.torture import KINDS, schedule
+from proof.torture.part import PART
+from proof.torture.plan import CALM_S, CYCLE_S
 from tests.crash.parts import report
 
 if TYPE_CHECKING:

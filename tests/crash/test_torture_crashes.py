@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq.testing.torture.database import RECOVERED, Crashes
+from proof.torture.database import RECOVERED, Crashes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq.history.events import Ended, Recorder, load
-from onceq.testing.torture.board import Board, Count
-from onceq.testing.torture.fleet import STARVED, STRIKES_MAX, Fleet, Participant
-from onceq.testing.torture.life import Life
-from onceq.testing.torture.nursery import FAILED, News
-from onceq.testing.torture.spark import SparkServer
+from proof.torture.board import Board, Count
+from proof.torture.fleet import STARVED, STRIKES_MAX, Fleet, Participant
+from proof.torture.life import Life
+from proof.torture.nursery import FAILED, News
+from proof.torture.spark import SparkServer
 from tests.parts import wait_until
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.history.events import ALL, Aborted, Ended, Executed, Fault, KillBegun, Returned
-from onceq.testing.torture.evidence import Abort, Evidence, limited
-from onceq.testing.torture.life import ABORT_LIMIT
+from proof.torture.evidence import Abort, Evidence, limited
+from proof.torture.life import ABORT_LIMIT
 
 if TYPE_CHECKING:
     from onceq.history.events import Event

@@ -26,9 +26,9 @@ from onceq.history.events import (
     SendOk,
 )
 from onceq.history.events.files import StoredFinal, save_final
-from onceq.testing.torture.evidence import ABORTS_NAME, Abort
-from onceq.testing.torture.judge import STATED, Judgement, judge
-from onceq.testing.torture.recoveries import Marks, Waits
+from proof.torture.evidence import ABORTS_NAME, Abort
+from proof.torture.judge import STATED, Judgement, judge
+from proof.torture.recoveries import Marks, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -29,7 +29,7 @@ from onceq.model.archive_ops import (
     ArchiveTrimmed,
     Kind,
 )
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 from tests.parts import serving, wait_until
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from onceq.engine.driver import connect
 from onceq.engine.spark_driver import SparkDriver
 from onceq.model import ops
 from onceq.model.spark_ops import SparkEnqueue
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 from tests.parts import Background, install_variant, plain, serving, wait_blocked, wait_until
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 import onceq
 from onceq import errors
-from onceq.testing.proxy import Cut, Proxy, Side, Turn
+from proof.harness.proxy import Cut, Proxy, Side, Turn
 from tests.parts import LIMIT_S, plain, scalar
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from onceq import errors
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRestore
 from onceq.spark.pipelines.restoring import SHAPE, WRONG
 from onceq.spark.relations import HISTORY as RELATION
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 from tests.engine.test_archive_sql import (
     WORDS,
     begin,

@@ -18,7 +18,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.engine import session, silence
-from onceq.testing.proxy import Proxy
+from proof.harness.proxy import Proxy
 from tests.parts import LIMIT_S, Background
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import pytest
 from onceq import errors
 from onceq.model.element import SUSPECT_LANE, Charge
 from onceq.server.execution import CHARGES, LIFE_IS_OVER, code_of, text_of
-from onceq.testing.memory import MemoryDriver, memory_repository
+from proof.oracle.memory import MemoryDriver, memory_repository
 
 ALL = [
     kind

@@ -9,9 +9,9 @@ import pytest
 from onceq.errors import ConnectionLost, DeadlineExceeded, QueueNotFound, StatementRefused
 from onceq.model import ops
 from onceq.model.element import KillAnswer
-from onceq.model.oracle import Oracle
 from onceq.model.queue import QueueSettings
-from onceq.testing.memory import MemoryClock, MemoryDriver, memory_repository
+from proof.oracle import Oracle
+from proof.oracle.memory import MemoryClock, MemoryDriver, memory_repository
 
 PROCESS = UUID(int=1)
 Place = tuple[Oracle, MemoryClock]

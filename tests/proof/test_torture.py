@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from onceq.testing.torture import Report
-from onceq.testing.torture.plan import BY_NAME, CONTROLS
-from proof.torture import is_proved, unmade
+from proof.torture import Report
+from proof.torture.part import is_proved, unmade
+from proof.torture.plan import BY_NAME, CONTROLS
 
 DEATH = "death: notes notes-0 in life 3: code 70; see said.txt"
 

@@ -24,8 +24,8 @@ from onceq.engine.locate import locate
 from onceq.engine.waiting import Wakes
 from onceq.errors import ReceiveTimeout
 from onceq.server.program import SURVEY_EVERY_S
-from onceq.testing.ledger import Order, make_ledger
-from onceq.testing.recording import recorded
+from proof.harness.ledger import Order, make_ledger
+from proof.harness.orders import recorded
 from tests.crash.parts import Fleet, assert_history
 from tests.crash.server_child import Settings, order_queue
 from tests.parts import LIMIT_S, Background, plain, rows, scalar, serving, wait_until

@@ -20,7 +20,7 @@ from onceq.errors import HandlerFailed
 from onceq.manager.program import declare
 from onceq.model import ops
 from onceq.server.program import Served, ServerSession, serve
-from onceq.testing.memory import MemoryDriver, memory_repository
+from proof.oracle.memory import MemoryDriver, memory_repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from onceq.engine.identity import own_identity
 from onceq.engine.locate import locate
 from onceq.model import ops
 from onceq.server import processes, reporting
-from onceq.testing.proxy import Cut, Proxy, Side
+from proof.harness.proxy import Cut, Proxy, Side
 from tests.events import emits
 from tests.lives import Life, living
 from tests.parts import LIMIT_S, driving, linked, plain, serving, wait_until

@@ -13,7 +13,7 @@ from onceq.cli.requests import as_row
 from onceq.errors import InvalidValue, RequestFailed
 from onceq.history import check
 from onceq.history.events import Aborted, Executed
-from onceq.testing.ledger import final_state, make_ledger
+from proof.harness.ledger import final_state, make_ledger
 from tests.parts import rows, serving, wait_until
 
 if TYPE_CHECKING:

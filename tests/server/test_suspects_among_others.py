@@ -19,9 +19,9 @@ from onceq.engine.gate import Gate
 from onceq.manager.program import declare
 from onceq.model import ops
 from onceq.model.element import Charge
-from onceq.model.oracle import Blocked
 from onceq.server.program import Served, ServerSession, serve
-from onceq.testing.memory import MemoryDriver, memory_repository
+from proof.oracle import Blocked
+from proof.oracle.memory import MemoryDriver, memory_repository
 
 if TYPE_CHECKING:
     from onceq.model.element import Element

@@ -11,18 +11,18 @@ from msgspec.structs import replace
 from onceq.files import durable
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.model.oracle import clients, executions, queues, registrations, servers
-from onceq.model.oracle.rows import Failure
-from onceq.model.oracle.state import State
-from onceq.testing.cast import Variant
-from onceq.testing.disk import SimulatedDisk
-from onceq.testing.simulator import main, shrunk, simulate
+from proof.oracle import clients, executions, queues, registrations, servers
+from proof.oracle.rows import Failure
+from proof.oracle.state import State
+from proof.simulator.cast import Variant
+from proof.simulator.disk import SimulatedDisk
+from proof.simulator.simulator import main, shrunk, simulate
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model.element import Element
-    from onceq.model.oracle.rows import Transaction
+    from proof.oracle.rows import Transaction
 
 SEEDS_MAX = 1000
 SEEDS_OF_A_DISK = 100

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from onceq.model import admin_ops, ops, spark_ops
-from onceq.testing.misfortune import FAULTS, Coverage
-from onceq.testing.simulator import main, simulate
+from proof.simulator.misfortune import FAULTS, Coverage
+from proof.simulator.simulator import main, simulate
 
 pytestmark = pytest.mark.timeout(300)
 """Thousands of schedules are run before the first test: they take their time beside others."""
@@ -80,7 +80,7 @@ def test_every_schedule_keeps_every_guarantee(
 ) -> None:
     with capsys.disabled():
         sys.stdout.write(f"\n{SCHEDULES} schedules, {seen.per_s:.0f} a second of processor time\n")
-    replay = "replay: python -m onceq.testing.simulator --shrink --seed N"
+    replay = "replay: python -m proof.simulator.simulator --shrink --seed N"
     assert not seen.broken, "\n".join([*seen.broken, replay])
     assert seen.faults > SCHEDULES
 

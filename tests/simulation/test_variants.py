@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer
-from onceq.model.oracle import clients, executions, queues, takeover
-from onceq.model.oracle.rows import ServerRow, Transaction
-from onceq.model.oracle.state import State, conclude
 from onceq.server.program import serve
-from onceq.testing.cast import Variant
-from onceq.testing.simulator import simulate
+from proof.oracle import clients, executions, queues, takeover
+from proof.oracle.rows import ServerRow, Transaction
+from proof.oracle.state import State, conclude
+from proof.simulator.cast import Variant
+from proof.simulator.simulator import simulate
 
 if TYPE_CHECKING:
     from onceq.model.element import Element

@@ -11,8 +11,8 @@ import psycopg
 
 import onceq
 from onceq import errors
-from onceq.testing.ledger import ask
 from proof.audit.plants import Of
+from proof.harness.ledger import ask
 from tests.parts import serving, wait_until
 
 if TYPE_CHECKING:

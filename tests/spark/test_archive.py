@@ -17,7 +17,7 @@ from onceq.spark.pipelines import Archived, archive, archiving
 from onceq.spark.pipelines.files import read_files, write_files
 from onceq.spark.relations import relation_of
 from onceq.spark.source import OnceqDataSource
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable

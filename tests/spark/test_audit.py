@@ -14,9 +14,9 @@ from onceq.history import check_files
 from onceq.history.events import Recorder, files
 from onceq.spark.pipelines import Audited, Known, archive, audit, audit_files
 from onceq.spark.pipelines.components import roots
-from onceq.testing.ledger import LedgerHandler, Order, Receipt, ask, make_ledger
-from onceq.testing.recording import recorded
 from proof.audit.plants import PLANTS, Of, Plant
+from proof.harness.ledger import LedgerHandler, Order, Receipt, ask, make_ledger
+from proof.harness.orders import recorded
 from proof.history.clients import invent
 from proof.history.corruptions import CORRUPTIONS, REQUESTS
 from proof.history.wreck import NoPlaceForIt, Wreck

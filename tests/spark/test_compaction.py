@@ -16,7 +16,7 @@ from onceq.model.archive_ops import ArchivedFile, ArchiveManifest, Kind
 from onceq.spark.pipelines import Archived, archive, compacting, records
 from onceq.spark.pipelines.compacting import small_neighbours
 from onceq.spark.pipelines.files import write_files
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,7 +17,7 @@ from onceq.engine.spark_driver import Place
 from onceq.model.archive_ops import Kind
 from onceq.spark.pipelines import AddedToDelta, add_to_delta, archive, delta, files
 from onceq.spark.relations import HISTORY, digest_in_spark
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 
 if TYPE_CHECKING:
     from collections.abc import Callable

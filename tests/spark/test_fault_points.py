@@ -24,7 +24,7 @@ from proof.sparkpoints.trials import (
 )
 
 if TYPE_CHECKING:
-    from onceq.testing.proxy import Proxy
+    from proof.harness.proxy import Proxy
 
 
 def test_the_proof_has_every_pair() -> None:

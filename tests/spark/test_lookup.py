@@ -10,7 +10,7 @@ import pytest
 import onceq
 from onceq.model.archive_ops import Kind
 from onceq.spark.pipelines import archive, records
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 from tests.cli.parts import Cli
 from tests.parts import serving, wait_until
 

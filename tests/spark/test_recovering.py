@@ -22,7 +22,7 @@ from onceq.model.ledger import Entry, LastRequest, Owner, encode_entry
 from onceq.spark.pipelines import archive, recovery
 from onceq.spark.pipelines.recovering import conclude
 from onceq.spark.pipelines.sessions import SPARK_FAILED
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 from tests.cli.parts import Cli
 from tests.parts import serving, wait_until
 

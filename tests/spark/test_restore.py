@@ -15,7 +15,7 @@ from onceq.engine.faultpoints import VARIABLE
 from onceq.engine.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest
 from onceq.spark.pipelines import Archived, Restored, archive, restore, restoring
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 from tests.cli.parts import Cli
 from tests.parts import serving
 

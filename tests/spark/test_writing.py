@@ -25,7 +25,7 @@ from onceq.spark.pipelines import archive, unsent
 from onceq.spark.pipelines.sessions import SPARK_FAILED
 from onceq.spark.source import OnceqDataSource
 from onceq.spark.writing import WritingOptions
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 from tests.parts import serving, wait_until
 from tests.spark.writing_parts import CHILD_ROWS, CLIENT, ORDERS, enqueue, orders, places
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import onceq
 from onceq.spark import writing
 from onceq.spark.source import OnceqDataSource
-from onceq.testing.ledger import ask
+from proof.harness.ledger import ask
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,10 +9,6 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("banned word", "src/onceq/spark/sink.py: messages"): "the parameter's name in PySpark",
     (
         "logged by hand",
-        "src/onceq/testing/torture/servers.py",
-    ): "it listens to what a server tells, and tells nothing",
-    (
-        "logged by hand",
         "src/onceq/server/log_lines.py",
     ): "it quiets another's logger, and logs nothing",
     ("file length", "project.py"): "one file on purpose: it runs before anything is installed",

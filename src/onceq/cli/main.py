@@ -23,7 +23,6 @@ from onceq.cli import (
 )
 from onceq.cli.command import Place, command
 from onceq.cli.doctor import doctor
-from onceq.cli.torture import torture
 from onceq.version import __version__
 
 EPILOG: Final = (
@@ -58,7 +57,6 @@ def make_app() -> typer.Typer:
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)
-    command(app, "torture")(torture)
     command(app, "url")(repository.url)
     command(app, "psql")(repository.psql)
     command(app, "stop")(repository.stop)

@@ -1,1 +1,1 @@
-"""For tests of onceq and of programs on it: memory driver, conformance, simulator."""
+"""For tests of programs on onceq: the plug-in for pytest, and its parts."""

@@ -1,6 +1,6 @@
 """A clerk that records what its client sees, for the history checker.
 
-Used by the crash tests and by torture. Each call of the clerk is recorded before it is made and
+Each call of the clerk is recorded before it is made and
 after it has answered, so that a death in between is judged as what it is: a doubt. It changes
 nothing of what the clerk does, and hides no error.
 """
@@ -8,7 +8,7 @@ nothing of what the clerk does, and hides no error.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from onceq.clerk import ReplyPolicy
 from onceq.errors import OnceqError, Outcome, ReplyGone
@@ -33,18 +33,23 @@ from onceq.history.events import (
     SendOk,
     digest,
 )
-from onceq.testing.ledger import Order, Receipt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
-    from pathlib import Path
 
-    from onceq import Clerk, Device, Queue, QueueManager, Reply
+    from onceq import Clerk, Device, Reply
     from onceq.clerk.session import Session
     from onceq.model.element import KillAnswer
     from onceq.model.ops import Sent
 
-T = TypeVar("T", bound=Order)
+
+class Receipt(Protocol):
+    """A reply that says whose it is. rid: of the request that its handler was given."""
+
+    rid: str
+
+
+T = TypeVar("T")
 R = TypeVar("R", bound=Receipt)
 
 
@@ -94,16 +99,20 @@ class RecordedClerk(Generic[T, R]):
             )
         )
 
+    def expected(self, _request: T, expects: str | None) -> str | None:
+        """Returns how a request is to end; for those that can tell it by the request."""
+        return expects
+
     def send_many(
         self, requests: Sequence[tuple[str, T]], *, expects: str | None = "done"
     ) -> list[Sent]:
         """Sends requests, by one send where there is one.
 
-        expects: how each is to end that is not told to fail.
+        expects: how each is to end, as far as its sender knows.
         """
         for rid, order in requests:
-            expected = "failed" if order.kind in FAILING else expects
-            self._record(SendBegun(rid=rid, expects=expected, alone=self._alone, **self._who()))
+            end = self.expected(order, expects)
+            self._record(SendBegun(rid=rid, expects=end, alone=self._alone, **self._who()))
         try:
             answers = (
                 self.clerk.send_many(requests)
@@ -226,21 +235,3 @@ class RecordedClerk(Generic[T, R]):
             if error.outcome is Outcome.UNKNOWN:
                 self._record(Doubted(what=what, actor=self._who()["actor"]))
             raise
-
-
-FAILING = frozenset({"poison", "sudden", "fail"})
-"""Kinds of orders whose requests are to fail."""
-
-
-@contextmanager
-def recorded(
-    qm: QueueManager, name: str, queue: Queue[T, R], files: Path, *, window: int = 1
-) -> Generator[RecordedClerk[T, R]]:
-    """A connected clerk that records."""
-    with Recorder(files / f"client-{name}.events") as recorder:
-        clerk = RecordedClerk(qm.clerk(name, queue, window=window), recorder, alone=window == 1)
-        clerk.connect()
-        try:
-            yield clerk
-        finally:
-            clerk.clerk.close()

@@ -1,0 +1,1 @@
+"""What every driver must do: behaviours, written once, run on each."""

@@ -1,0 +1,1 @@
+"""What the parts of the evidence share: participants, faults, ground truth."""

@@ -1,0 +1,348 @@
+"""The oracle's answers about queues and about elements outside a session.
+
+Private to the oracle; the twin of `queue.sql`, `element.sql` and of the views.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from onceq.errors import (
+    ClaimLost,
+    IllegalState,
+    InvalidValue,
+    QueueNotEmpty,
+    QueueNotFound,
+    StatementRefused,
+)
+from onceq.model import ops
+from onceq.model.element import Charge, Element, Fate, KillAnswer
+from onceq.model.queue import JSON, QueueInfo, QueueSettings
+from proof.oracle import executions, servers
+from proof.oracle.rows import (
+    FRESH_LANES_END,
+    HELD_LANE,
+    SUSPECT_LANE,
+    WAITING_LANE,
+    ElementRow,
+    Failure,
+    QueueRow,
+    Transaction,
+)
+from proof.oracle.state import (
+    SERVED_ROLES,
+    State,
+    check_epoch,
+    check_priority,
+    conclude,
+    find_queue,
+    lane_of,
+    open_queue,
+    queue_of,
+    to_element,
+)
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+RESERVED = re.compile(r"reply-[0-9]+(\.error)?")
+
+
+def new_queue(state: State, tx: Transaction, name: str, kind: str, **attributes: Any) -> QueueRow:
+    """Creates a queue of this kind."""
+    number = state.queues.new_key()
+    settings = attributes.pop("settings", None) or QueueSettings()
+    row = QueueRow(
+        queue_id=number,
+        name=name,
+        kind=kind,
+        settings=settings,
+        created_at=state.now(),
+        **attributes,
+    )
+    state.queues.put(tx, number, row)
+    return row
+
+
+def _named(state: State, tx: Transaction, name: str) -> QueueRow | None:
+    found = [row for row in state.queues.seen(tx) if row.name == name and not row.destroyed]
+    return found[0] if found else None
+
+
+def create_queue(state: State, tx: Transaction, op: ops.CreateQueue) -> bool:
+    """Answers CreateQueue."""
+    for name in (op.queue, op.settings.error_queue or ""):
+        if RESERVED.fullmatch(name):
+            raise InvalidValue('queue names "reply-N" are those of clients\' own reply queues')
+    state.lock(tx, "queue", 0, exclusive=True)
+    if _named(state, tx, op.queue) is not None:
+        return False
+    error_name = op.settings.error_queue or f"{op.queue}.error"
+    error_queue = _named(state, tx, error_name) or new_queue(state, tx, error_name, "error")
+    error_id = error_queue.queue_id
+    new_queue(state, tx, op.queue, "request", settings=op.settings, error_queue_id=error_id)
+    return True
+
+
+_SETTINGS = (
+    "abort_limit",
+    "retry_limit",
+    "backoff_ms",
+    "backoff_max_ms",
+    "execution_limit_s",
+    "body_bytes_max",
+    "tag_bytes_max",
+    "keep_body",
+)
+
+
+def alter_queue(state: State, tx: Transaction, op: ops.AlterQueue) -> bool:
+    """Answers AlterQueue. Raises InvalidValue, as the schema's CHECKs do."""
+    row = find_queue(state, tx, op.queue)
+    given = {name: getattr(op, name) for name in _SETTINGS if getattr(op, name) is not None}
+    kept = {field: getattr(row.settings, field) for field in ("durable", "error_queue", *_SETTINGS)}
+    flags = {
+        name: getattr(op, name)
+        for name in ("enqueue_started", "dequeue_started")
+        if getattr(op, name) is not None
+    }
+    changed = replace(row, settings=QueueSettings(**{**kept, **given}), **flags)
+    state.queues.put(tx, row.queue_id, changed)
+    return True
+
+
+def destroy_queue(state: State, tx: Transaction, op: ops.DestroyQueue) -> bool:
+    """Answers DestroyQueue."""
+    row = find_queue(state, tx, op.queue)
+    state.lock(tx, "queue", row.queue_id, exclusive=True)
+    elements = {element.queue_id for element in state.elements.seen(tx)}
+    if row.queue_id in elements:
+        raise QueueNotEmpty(f"queue {op.queue!r} is not empty")
+    if any(who.reply_queue_id == row.queue_id for who in state.registrants.seen(tx)):
+        raise QueueNotEmpty(f"queue {op.queue!r} is a reply queue")
+    if _serves(state, tx, row.queue_id):
+        raise QueueNotEmpty(f"queue {op.queue!r} is the error queue of another")
+    state.queues.put(tx, row.queue_id, replace(row, destroyed=True))
+    error_id = row.error_queue_id
+    if error_id is not None and error_id not in elements and not _serves(state, tx, error_id):
+        error_queue = queue_of(state, tx, error_id)
+        if error_queue.kind == "error":
+            state.queues.put(tx, error_id, replace(error_queue, destroyed=True))
+    return True
+
+
+def _serves(state: State, tx: Transaction, queue_id: int) -> bool:
+    """Returns whether a queue is the error queue of an existing queue."""
+    return any(
+        row.error_queue_id == queue_id and not row.destroyed for row in state.queues.seen(tx)
+    )
+
+
+def list_queues(state: State, tx: Transaction, op: ops.ListQueues) -> list[QueueInfo]:
+    """Answers ListQueues."""
+    rows = [row for row in state.queues.seen(tx) if not row.destroyed]
+    wanted = [row for row in rows if op.queue is None or row.name == op.queue]
+    return [_info(state, tx, row) for row in sorted(wanted, key=lambda row: row.name)]
+
+
+def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
+    inside = [one for one in state.elements.seen(tx) if one.queue_id == row.queue_id]
+    free = [one for one in inside if one.claimed_by is None]
+    error_id = row.error_queue_id
+    error_name = None if error_id is None else queue_of(state, tx, error_id).name
+    settings = {field: getattr(row.settings, field) for field in ("durable", *_SETTINGS)}
+    return QueueInfo(
+        queue_id=row.queue_id,
+        name=row.name,
+        kind=row.kind,
+        settings=QueueSettings(**settings, error_queue=error_name),
+        enqueue_started=row.enqueue_started,
+        dequeue_started=row.dequeue_started,
+        ready=sum(one.lane <= FRESH_LANES_END for one in free),
+        claimed=len(inside) - len(free),
+        waiting=sum(one.lane == WAITING_LANE for one in free),
+        suspect=sum(one.lane == SUSPECT_LANE for one in free),
+        held=sum(one.lane == HELD_LANE for one in inside),
+        created_at=row.created_at,
+        oldest_at=min((one.enqueued_at for one in inside), default=None),
+    )
+
+
+# --- elements -----------------------------------------------------------------------------------
+
+
+def enqueue(state: State, tx: Transaction, op: ops.Enqueue) -> UUID:
+    """Answers Enqueue."""
+    queue = open_queue(state, tx, op.queue, op.body)
+    check_priority(op.priority)
+    eid = state.new_eid()
+    life = None if queue.settings.durable else state.current_life(tx)
+    seq = state.elements.new_key()
+    row = ElementRow(
+        seq=seq,
+        eid=eid,
+        rid=str(eid) if op.rid is None else op.rid,
+        body=op.body,
+        role="datagram",
+        queue_id=queue.queue_id,
+        lane=lane_of(op.priority, op.not_before),
+        priority=op.priority,
+        enqueued_at=state.now(),
+        not_before=op.not_before,
+        expires_at=op.expires_at,
+        correlation_id=op.correlation_id,
+        content_type=op.content_type,
+        properties=op.properties,
+        life=life,
+    )
+    state.elements.put(tx, seq, row)
+    return eid
+
+
+def enqueue_many(state: State, tx: Transaction, op: ops.EnqueueMany) -> list[UUID]:
+    """Answers EnqueueMany."""
+    return [
+        enqueue(state, tx, ops.Enqueue(queue=op.queue, body=body, content_type=op.content_type))
+        for body in op.bodies
+    ]
+
+
+def alert_late(state: State, tx: Transaction, op: ops.AlertLate) -> list[str]:
+    """Answers AlertLate: once for each request, told apart by eid."""
+    check_epoch(state, tx, op.registrant_id, op.epoch)
+    open_queue(state, tx, op.queue, b"")
+    late = state.now() - timedelta(seconds=op.late_s)
+    alerted: list[str] = []
+    for row in state.elements.seen(tx):
+        own = row.registrant_id == op.registrant_id and op.rid in {None, row.rid}
+        if row.role != "request" or not own or row.enqueued_at > late:
+            continue
+        known = [one.correlation_id for one in state.elements.seen(tx) if one.role == "datagram"]
+        known += [one.element.correlation_id for one in state.history.seen(tx)]
+        if str(row.eid) not in known:
+            alert = ops.Enqueue(
+                queue=op.queue,
+                body=msgspec.json.encode({"rid": row.rid, "eid": row.eid}),
+                correlation_id=str(row.eid),
+                content_type=JSON,
+            )
+            enqueue(state, tx, alert)
+            alerted.append(row.rid)
+    return alerted
+
+
+def read_element(state: State, tx: Transaction, op: ops.ReadElement) -> Element | None:
+    """Answers ReadElement."""
+    found = [row for row in state.elements.seen(tx) if row.eid == op.eid]
+    return to_element(found[0]) if found else None
+
+
+def take(state: State, tx: Transaction, op: ops.Take) -> int:
+    """Answers Take: concluded when this transaction commits."""
+    servers.mark(state, tx, op.incarnation, op.seq)
+    row = state.elements.get(tx, op.seq)
+    if row is None or row.claimed_by != op.incarnation:
+        raise ClaimLost(f"element {op.seq} is no longer claimed")
+    if (op.seq, op.incarnation) in tx.taken:
+        raise StatementRefused(f"element {op.seq} was taken already", "23505")
+    tx.taken[op.seq, op.incarnation] = None
+    return tx.xid
+
+
+def reply_taken(state: State, tx: Transaction, op: ops.ReplyTaken) -> bool:
+    """Answers ReplyTaken."""
+    del state
+    if (op.seq, op.incarnation) not in tx.taken:
+        raise IllegalState(f"element {op.seq} was not dequeued in this transaction")
+    tx.taken[op.seq, op.incarnation] = op.reply
+    return True
+
+
+def conclude_taken(state: State, tx: Transaction) -> None:
+    """Concludes what a transaction took, as its last act. Raises ClaimLost, IllegalState."""
+    for (seq, incarnation), reply in tx.taken.items():
+        row = state.elements.get(tx, seq)
+        if state.elements.is_locked(tx, seq) or row is None or row.claimed_by != incarnation:
+            executions.fence(state, tx, seq, incarnation)
+            raise ClaimLost(f"element {seq} is no longer claimed")
+        if row.reply_queue_id is not None and reply is None:
+            raise IllegalState(f"element {row.eid} owes a reply")
+        state.elements.put(tx, seq, None)
+        conclude(state, tx, row, "dequeued" if reply is None else "done", reply=reply)
+
+
+def abort_taken(state: State, tx: Transaction, op: ops.AbortTaken) -> Fate:
+    """Answers AbortTaken."""
+    if op.xid in state.running:
+        return Fate.RUNNING
+    failure = Failure("rolled_back", "the transaction that dequeued it was rolled back")
+    return executions.abort(
+        state, tx, (op.seq, op.incarnation), charge=Charge.CHARGE, failure=failure
+    )
+
+
+def kill(state: State, tx: Transaction, op: ops.Kill) -> KillAnswer:
+    """Answers Kill: the decision is the lock on the element's row (finding 8)."""
+    return kill_eid(state, tx, op.eid)
+
+
+def kill_eid(state: State, tx: Transaction, eid: UUID | None) -> KillAnswer:
+    """Kills the element with this eid, if it is there to be killed."""
+    for row in state.elements.seen(tx):
+        if row.eid == eid and row.role in SERVED_ROLES:
+            state.elements.put(tx, row.seq, None)
+            failure = ("killed", "cancelled before it took effect")
+            conclude(state, tx, row, "cancelled", failure=failure)
+            return KillAnswer.KILLED
+    ended = [row for row in state.history.seen(tx) if row.element.eid == eid]
+    if not ended:
+        return KillAnswer.NOT_FOUND
+    latest = max(ended, key=lambda row: row.finished_at)
+    return KillAnswer.KILLED if latest.outcome == "cancelled" else KillAnswer.TOO_LATE
+
+
+def redrive(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] | None:
+    """Answers Redrive: a new request or, if no reply is owed, the element itself (G3)."""
+    found = [row for row in state.elements.seen(tx) if row.eid == op.eid and row.role == "failed"]
+    if not found:
+        return None
+    old = found[0]
+    ended = [
+        row
+        for row in state.history.seen(tx)
+        if row.element.eid == op.eid and row.outcome == "failed"
+    ]
+    home = max(ended, key=lambda row: row.finished_at).element.queue_id
+    state.lock(tx, "queue", home, exclusive=False)
+    if queue_of(state, tx, home).destroyed:
+        raise QueueNotFound(f"the queue in which element {op.eid} failed does not exist any more")
+    eid, rid, correlation_id = old.eid, old.rid, old.correlation_id
+    if old.reply_queue_id is not None:
+        eid = state.new_eid()
+        rid, correlation_id = str(eid), str(old.eid)
+        state.redriven.put(tx, state.redriven.new_key(), (old.eid, eid))
+    state.elements.put(tx, old.seq, None)
+    seq = state.elements.new_key()
+    now = state.now()
+    again = ElementRow(
+        seq=seq,
+        eid=eid,
+        rid=rid,
+        body=old.body,
+        role="datagram",
+        queue_id=home,
+        lane=WAITING_LANE,
+        priority=old.priority,
+        enqueued_at=now,
+        not_before=now,
+        correlation_id=correlation_id,
+        content_type=old.content_type,
+        properties=old.properties,
+    )
+    state.elements.put(tx, seq, again)
+    return eid, rid

@@ -1,0 +1,255 @@
+"""The oracle's answers to servers that claim.
+
+Private to the oracle; the twin of `server.sql`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from onceq.errors import IllegalState
+from onceq.model import ops
+from onceq.model.element import Element
+from proof.oracle.rows import (
+    FRESH_LANES_END,
+    SUSPECT_LANE,
+    WAITING_LANE,
+    ElementRow,
+    Transaction,
+)
+from proof.oracle.state import (
+    SERVED_ROLES,
+    State,
+    expire,
+    find_queue,
+    to_element,
+)
+from proof.oracle.takeover import row_of, take_over_missing
+
+SUSPECT_PATIENCE = timedelta(seconds=1)
+GROUPS_IN_TURN = (
+    ("suspect waiting", "due", "fresh", "suspect"),
+    ("fresh", "due", "suspect"),
+    ("due", "suspect waiting", "fresh", "suspect"),
+    ("fresh", "due", "suspect"),
+)
+"""The groups of lanes that a claim looks at, by its turn modulo 4."""
+SUSPECTS_FIRST = ("suspect", "due", "fresh")
+"""The same, for turn -1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What a claim looks at. alone: suspects too."""
+
+    queue_id: int
+    n: int
+    turn: int
+    alone: bool
+
+
+def mark(state: State, tx: Transaction, incarnation: int, seq: int) -> None:
+    """Sets the started marker of an incarnation's slot at once, whatever becomes of `tx`."""
+    row = row_of(state, tx, incarnation)
+    if row is not None:
+        state.markers[row.slot] = seq
+
+
+# --- claims ---------------------------------------------------------------------------------------
+
+
+def _free_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
+    """Returns the elements of a queue that nobody holds."""
+    return [
+        row
+        for row in state.elements.seen(tx)
+        if row.queue_id == queue_id
+        and row.claimed_by is None
+        and not state.elements.is_locked(tx, row.seq)
+    ]
+
+
+def _pick(state: State, free: list[ElementRow], group: str) -> list[ElementRow]:
+    """Returns the elements to claim next from a lane group, of those that nobody holds."""
+    if group == "fresh":
+        fresh = [row for row in free if row.lane <= FRESH_LANES_END]
+        return sorted(fresh, key=lambda row: (row.lane, row.seq))
+    now = state.now()
+    lane = WAITING_LANE if group == "due" else SUSPECT_LANE
+    latest = now - SUSPECT_PATIENCE if group == "suspect waiting" else now
+    due = [(row.not_before or now, row.seq, row) for row in free if row.lane == lane]
+    return [row for _, _, row in sorted(item for item in due if item[0] <= latest)]
+
+
+def _is_open(state: State, tx: Transaction, queue_id: int) -> bool:
+    """Returns whether a queue may be claimed from. IllegalState: it is a client's own."""
+    queue = state.queues.get(tx, queue_id)
+    if queue is None or not queue.dequeue_started:
+        return False
+    if queue.kind == "reply":
+        raise IllegalState(f"queue {queue.name!r} is a client's own")
+    return True
+
+
+def _may_claim_suspect(state: State, tx: Transaction, incarnation: int) -> bool:
+    """Returns whether no other server of the repository runs a suspect, or is claiming one."""
+    servers = {row.incarnation for row in state.servers.seen(tx) if row.charges is None}
+    servers -= {incarnation}
+    return not any(
+        row.claimed_by in servers or state.elements.is_locked(tx, row.seq)
+        for row in state.elements.seen(tx)
+        if row.lane == SUSPECT_LANE
+    )
+
+
+def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> list[ElementRow]:
+    """Claims for an incarnation, and returns what it got; anything expired gets its reply here."""
+    if not _is_open(state, tx, what.queue_id):
+        return []
+    with_suspects = what.alone and _may_claim_suspect(state, tx, incarnation)
+    claimed: list[ElementRow] = []
+    wanted = what.n
+    free = _free_in(state, tx, what.queue_id)
+    groups = GROUPS_IN_TURN[what.turn % 4] if what.turn >= 0 else SUSPECTS_FIRST
+    for group in groups if free else ():
+        if group.startswith("suspect") and (wanted < what.n or not with_suspects):
+            continue
+        for row in _take(state, tx, incarnation, _pick(state, free, group), wanted=wanted):
+            wanted = 0 if row.lane == SUSPECT_LANE else wanted - 1
+            claimed.append(row)
+    return claimed
+
+
+def _take(
+    state: State, tx: Transaction, incarnation: int, picked: list[ElementRow], *, wanted: int
+) -> list[ElementRow]:
+    """Claims the first picked elements that are neither stale nor expired."""
+    taken: list[ElementRow] = []
+    for candidate in picked:
+        if len(taken) == wanted:
+            break
+        row = replace(candidate, claimed_by=incarnation)
+        is_there = state.elements.get(tx, row.seq) is candidate  # not expired in another group
+        if is_there and _is_usable(state, tx, row):
+            state.elements.put(tx, row.seq, row)
+            taken.append(row)
+            wanted = len(taken) if row.lane == SUSPECT_LANE else wanted
+    return taken
+
+
+def _is_usable(state: State, tx: Transaction, row: ElementRow) -> bool:
+    """Returns whether to hand out a claimed element; removes it if it is stale or expired."""
+    if row.life is not None and row.life < state.current_life(tx):
+        state.elements.put(tx, row.seq, None)
+        return False
+    if row.expires_at is not None and row.expires_at <= state.now():
+        expire(state, tx, row)
+        return False
+    return True
+
+
+def claim(state: State, tx: Transaction, op: ops.Claim) -> list[Element]:
+    """Answers Claim."""
+    what = Turn(op.queue_id, op.n, op.turn, op.alone)
+    return [to_element(row) for row in claim_rows(state, tx, op.incarnation, what)]
+
+
+def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | None:
+    """Claims the element of a queue with an eid, if nobody holds it and it is due."""
+    queue = state.queues.get(tx, op.queue_id)
+    if queue is None or not queue.dequeue_started:
+        return None
+    now = state.now()
+    picked = [
+        row
+        for row in _free_in(state, tx, op.queue_id)
+        if row.eid == op.eid
+        and row.role in SERVED_ROLES
+        and (row.lane <= FRESH_LANES_END or (row.not_before or now) <= now)
+    ]
+    taken = _take(state, tx, op.incarnation, picked, wanted=1)
+    return taken[0] if taken else None
+
+
+def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None:
+    """Answers ClaimEid."""
+    row = claim_row(state, tx, op)
+    return None if row is None else to_element(row)
+
+
+def survey(state: State, tx: Transaction, op: ops.Survey) -> ops.Sighting:
+    """Answers Survey. There are no low-water marks here."""
+    missing = take_over_missing(state, tx, op.process)
+    known = {row.name: row.queue_id for row in state.queues.seen(tx) if not row.destroyed}
+    numbers = [known.get(name, 0) for name in op.queues]
+    due = [one for queue_id in numbers if (one := _due_in(state, tx, queue_id)) is not None]
+    return ops.Sighting(
+        missing=missing,
+        numbers=numbers,
+        ready=[_is_ready(state, tx, queue_id) for queue_id in numbers],
+        stopped=[
+            queue is not None and not queue.dequeue_started
+            for queue in (state.queues.get(tx, queue_id) for queue_id in numbers)
+        ],
+        due_s=min(due, default=None),
+        seen=ops.Observation(value=op.value or 0, holders=[]),
+    )
+
+
+def next_due(state: State, tx: Transaction, op: ops.NextDue) -> float | None:
+    """Answers NextDue."""
+    return _due_in(state, tx, find_queue(state, tx, op.queue).queue_id)
+
+
+def _waiting_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
+    """Returns the unclaimed elements of a queue that servers may claim from, locked or not."""
+    queue = state.queues.get(tx, queue_id)
+    if queue is None or not queue.dequeue_started or queue.kind == "reply":
+        return []
+    return [
+        row
+        for row in state.elements.seen(tx)
+        if row.queue_id == queue_id and row.claimed_by is None and row.lane <= SUSPECT_LANE
+    ]
+
+
+def _is_ready(state: State, tx: Transaction, queue_id: int) -> bool:
+    """Returns whether a claim would find something now; for suspects, whether one may run."""
+    now = state.now()
+    waiting = [
+        row
+        for row in _waiting_in(state, tx, queue_id)
+        if row.lane <= FRESH_LANES_END or (row.not_before or now) <= now
+    ]
+    if any(row.lane != SUSPECT_LANE for row in waiting):
+        return True
+    return bool(waiting) and _may_claim_suspect(state, tx, 0)
+
+
+def _due_in(state: State, tx: Transaction, queue_id: int) -> float | None:
+    """Returns in how many seconds the next element is due; None: none waits for its time."""
+    now = state.now()
+    later = [
+        row.not_before
+        for row in _waiting_in(state, tx, queue_id)
+        if row.lane > FRESH_LANES_END and row.not_before is not None and row.not_before > now
+    ]
+    return (min(later) - now).total_seconds() if later else None
+
+
+# --- what only affects time, and means nothing here -----------------------------------------------
+
+
+def attend(state: State, tx: Transaction, op: ops.Attend) -> bool:
+    """Answers Attend: nobody is rung here, sleepers look by themselves."""
+    del state, tx, op
+    return True
+
+
+def sweep(state: State, tx: Transaction, op: ops.Sweep) -> ops.Observation:
+    """Answers Sweep: there are no low-water marks here, every claim looks at everything."""
+    del state, tx
+    return ops.Observation(value=op.value or 0, holders=[])

@@ -1,0 +1,1 @@
+"""The simulator: what ships, under seeded schedules and faults, over the oracle."""

@@ -1,0 +1,5 @@
+"""`python -m proof.torture`."""
+
+from proof.torture.command import main
+
+main()
