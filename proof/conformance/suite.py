@@ -1,8 +1,8 @@
 """What every driver must do: behaviours, written once, run on each.
 
 For tests of drivers: give each of `BEHAVIOURS` an empty `Repository` of the driver's. A behaviour
-raises NotConformant, or whatever the driver wrongly raised. Behaviours know Ops and Programs
-only, no driver, and wait for nothing but by moving the repository's time.
+raises NotConformant, or whatever the driver wrongly raised. Behaviours know only Ops and Programs,
+no driver, and wait only by moving the repository's time.
 """
 
 from __future__ import annotations

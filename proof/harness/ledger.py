@@ -1,6 +1,6 @@
-"""What is done and what is left of it: orders, their handler, and the ledger of effects.
+"""What is done and what remains of it: orders, their handler, and the ledger of effects.
 
-Used by the crash tests and by torture. The handler does what the order says and puts one row for
+Used by the crash tests and by torture. The handler does what the order says and writes one row for
 it into the ledger, which has no unique key, so that a second effect shows. Each execution is
 recorded before anything else. Never cleans up after itself.
 """
@@ -50,7 +50,7 @@ class Order(msgspec.Struct):
 
 
 class Receipt(msgspec.Struct):
-    """A reply: to which rid, by which process."""
+    """A reply: which rid it answers, and by which process."""
 
     rid: str
     pid: int
@@ -65,7 +65,7 @@ class LedgerHandler:
         self._insert = f"insert into {repository}.{EFFECTS} ({columns}) values (%s, %s, %s, %s)"
 
     def __call__(self, order: Order, context: Context) -> Receipt:
-        """Records the execution, puts down the effect, and does the work."""
+        """Records the execution, writes the effect, and does the work."""
         self._recorder.record(
             Executed(
                 rid=context.rid,
@@ -109,7 +109,7 @@ def backend_of(context: Context) -> int:
 
 
 def make_ledger(conninfo: str, repository: str) -> None:
-    """Makes the ledger of effects: without a unique key, so that a double shows."""
+    """Makes the ledger of effects, without a unique key, so that a double shows."""
     ask(conninfo, f"create table {repository}.{EFFECTS} ({COLUMNS})")
 
 
@@ -127,7 +127,7 @@ def ask(conninfo: str, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
 
 
 def final_state(conninfo: str, repository: str, abort_limit: int | None = 5) -> FinalState:
-    """Returns what is there in the end, for the history checker."""
+    """Returns the final state, for the history checker."""
     places, effects = (ask(conninfo, query) for query in _queries(repository))
     return FinalState(
         places=tuple(_place(row) for row in places),

@@ -1,12 +1,12 @@
-"""A proxy before PostgreSQL that cuts a connection on either side of a commit.
+"""A proxy in front of PostgreSQL that cuts a connection on either side of a commit.
 
-Used by the proof's fault points and by torture, on a machine's own sockets only. It reads the wire
+Used by the proof's fault points and by torture, only on a machine's own sockets. It reads the wire
 protocol just enough to know which turn of a client (what it sends until it waits for an answer)
 commits. A cut before: the turn never arrives, and PostgreSQL rolls back. A cut after: PostgreSQL
 has answered that it is ready again, and the client never hears of it. The client sees the same
-error. It can also fall silent, as a link that is dead and was not cut: all of it, or one connection
-that then swallows what comes and closes nothing until its time is over. Never changes a byte, and
-never keeps one back but for a cut or a silence. TLS is refused to the client.
+error. It can also fall silent, like a dead link that was not cut: completely, or on one connection,
+which then swallows what comes and closes nothing until its time is over. Never changes a byte, and
+never holds one back except for a cut or a silence. TLS is refused to the client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _STARTUP_ENCRYPTED: Final = frozenset({80877103, 80877104})
 _ENDS_A_TURN: Final = frozenset(b"QSF")
 """Simple query, sync, function call: PostgreSQL answers each with one ReadyForQuery."""
 _PASSED_ON: Final = frozenset(b"QSFHdcfpX")
-"""Messages at which all that the client has sent so far is passed on."""
+"""Messages at which everything that the client has sent so far is passed on."""
 _COMMITS: Final = re.compile(r"(?:^|;)\s*(?:commit|end)\s*(?:;|$)", re.IGNORECASE)
 _BEGINS: Final = re.compile(r"^\s*(?:begin|start transaction)\b", re.IGNORECASE)
 
@@ -70,10 +70,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """A loss that is planned. pattern: of the SQL of single statements that it may strike.
+    """A planned loss. pattern: of the SQL of single statements that it may strike.
 
     A COMMIT is always struck; pattern None: nothing else is. silent_s: how long the connection
-    carries nothing, either way, before it ends; 0: it ends at once.
+    carries nothing, in either direction, before it ends; 0: it ends at once.
     """
 
     side: Side
@@ -89,7 +89,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A cut that was made. backend: the process of PostgreSQL that served it. at: monotonic, ns."""
+    """A cut that was made. backend: the PostgreSQL process that served it. at: monotonic, ns."""
 
     cut: Cut
     turn: Turn
@@ -99,7 +99,7 @@ class Made:
 
 @dataclass(slots=True)
 class _Plan:
-    """The cuts that are planned, and those that were made, in their order.
+    """The planned cuts, and those that were made, in their order.
 
     passes: set while anything is passed on.
     """
@@ -151,12 +151,12 @@ class Proxy:
 
     @property
     def planned(self) -> int:
-        """How many cuts were planned and not made so far."""
+        """How many planned cuts have not been made so far."""
         with self._plan.changed:
             return len(self._plan.cuts)
 
     def forget(self) -> None:
-        """Forgets the cuts that were planned and not made."""
+        """Forgets the planned cuts that were not made."""
         with self._plan.changed:
             self._plan.cuts.clear()
 
@@ -167,20 +167,20 @@ class Proxy:
             return list(self._plan.made)
 
     def wait_made(self, count: int, timeout_s: float) -> bool:
-        """Waits until so many cuts have been made; False when they were not in time."""
+        """Waits until this many cuts have been made; False if they were not in time."""
         with self._plan.changed:
             return self._plan.changed.wait_for(lambda: len(self._plan.made) >= count, timeout_s)
 
     def fall_silent(self) -> None:
-        """Passes nothing on from now, either way, and cuts nothing: new connections hang, too."""
+        """Passes nothing on from now, in either direction, and cuts nothing; new ones hang too."""
         self._plan.passes.clear()
 
     def speak(self) -> None:
-        """Passes on again, what has come meanwhile first."""
+        """Passes on again, beginning with what has arrived meanwhile."""
         self._plan.passes.set()
 
     def silence_one(self, choice: int, silent_s: float) -> bool:
-        """Lets one connection, wherever it stands, carry nothing for so long, and then end.
+        """Lets one connection, wherever it is, carry nothing for this long, and then end.
 
         False: there was none.
         """
@@ -192,7 +192,7 @@ class Proxy:
         return bool(there)
 
     def cut_all(self) -> int:
-        """Cuts every connection at once, wherever it stands; how many."""
+        """Cuts every connection at once, wherever it is; returns how many."""
         with self._lock:
             sessions, self._sessions = self._sessions, []
         for one in sessions:
@@ -274,7 +274,7 @@ class _Session:
         return bool(self.backend) and not self._is_silent and not self.is_over
 
     def fall_silent(self, silent_s: float) -> None:
-        """Swallows all that comes, and closes nothing, for so long; then ends."""
+        """Swallows all that comes, and closes nothing, for this long; then ends."""
         self._is_silent = True
         end = threading.Timer(silent_s, self.close)
         end.daemon = True
@@ -284,7 +284,7 @@ class _Session:
         with contextlib.suppress(OSError):  # either side may end at any time: then both do
             if callable(target):
                 target()
-        if not self._is_silent:  # of a dead link neither end learns that the other has gone
+        if not self._is_silent:  # on a dead link neither end learns that the other has gone
             self.close()
 
     def _from_client(self) -> None:
@@ -323,7 +323,7 @@ class _Session:
             self._texts.append(self._statements.get(body.split(b"\0", 2)[1], ""))
 
     def _turn(self) -> bool:
-        """Notes that a turn is complete; False when it is not to arrive."""
+        """Notes that a turn is complete; False if it must not arrive."""
         turn = Turn(texts=tuple(self._texts), in_transaction=self._in_transaction)
         self._texts.clear()
         cut = self._plan.take(turn)
@@ -335,7 +335,7 @@ class _Session:
         return True
 
     def lose(self, cut: Cut, turn: Turn) -> bool:
-        """Makes a cut; whether this connection still takes what comes."""
+        """Makes a cut; returns whether this connection still takes what comes."""
         self._plan.note(cut, turn, self.backend)
         if cut.silent_s:
             self.fall_silent(cut.silent_s)
@@ -361,7 +361,7 @@ class _Session:
 
 
 class _Stream:
-    """Messages of the wire protocol, whole, as they come."""
+    """Messages of the wire protocol, complete, as they come."""
 
     def __init__(self, source: socket.socket) -> None:
         self._source = source

@@ -126,7 +126,7 @@ class MemoryDriver:
         raise EnvironmentFault(f"the Program did not end within {WAITS_MAX} operations")
 
     def perform(self, op: ops.Op[T]) -> T:
-        """Performs one Op and returns its answer. A wait for another session is an error."""
+        """Performs one Op and returns its answer. Waiting for another session is an error."""
         try:
             return self.perform_once(op)
         except Blocked:
@@ -143,7 +143,7 @@ class MemoryDriver:
         return self.oracle.perform(self.session, op)
 
     def _post(self, op: ops.Post) -> None:
-        """Performs the send at once; what it answers is told later."""
+        """Performs the send at once; its answer is told later."""
         try:
             self._one_way = self.oracle.perform(self.session, op.send)
         except OnceqError as error:
@@ -164,7 +164,7 @@ class MemoryDriver:
         self.oracle.effect(self.session, key, element)
 
     def end(self) -> None:
-        """Ends the session, as its process's death does."""
+        """Ends the session, like its process's death."""
         self.oracle.end(self.session)
         self._leave()
 

@@ -1,7 +1,7 @@
-"""A disk in memory that loses, in a power cut, what was not made to last.
+"""A disk in memory that loses, in a power cut, what was not made durable.
 
-For the simulator, in the place of `onceq.files.disk.Disk`. Bytes that were written and not synced
-are there after a power cut wholly, in part or not at all, as chance says; so are names that were
+For the simulator, in place of `onceq.files.disk.Disk`. After a power cut, bytes that were written
+and not synced are there completely, in part or not at all, at random; so are names that were
 not synced with their directory. A process that dies takes only its locks with it.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Inode:
-    """A file: its bytes as read now, and as they last. locked_by: of an open file, or None."""
+    """A file: its bytes as read now, and as they would last. locked_by: an open file, or None."""
 
     now: bytearray = field(default_factory=bytearray)
     lasting: bytes = b""
@@ -47,7 +47,7 @@ class SimulatedDisk:
         return getattr(self, f"_{step.name}")(*step.given)
 
     def content(self, name: str) -> bytes | None:
-        """Returns what is in a file now; None when there is none of this name."""
+        """Returns what is in a file now; None if there is none of this name."""
         found = self._names.get(name)
         return None if found is None else bytes(found.now)
 
@@ -57,7 +57,7 @@ class SimulatedDisk:
             self._close(fd)
 
     def power_cut(self) -> None:
-        """Loses, wholly or in part, what was not made to last; no process survives it."""
+        """Loses, completely or in part, what was not made durable; no process survives it."""
         self._open.clear()
         self._owners.clear()
         self._names = dict(self._chance.choice((self._names, self._lasting)))

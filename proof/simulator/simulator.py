@@ -1,10 +1,10 @@
 """The simulator: seeded schedules of all that ships, with faults, over the memory driver.
 
-`python -m proof.simulator.simulator --seed N` replays one schedule and says every step; `--shrink`
-leaves out the faults that a violation does not need. One seed is one schedule, for ever the same
+`python -m proof.simulator.simulator --seed N` replays one schedule and shows every step; `--shrink`
+leaves out the faults that a violation does not need. One seed is one schedule, always the same
 on one version of onceq. At each step one participant performs one Op, or a fault hits it
 (`proof.simulator.misfortune`). Time is virtual: it moves as the schedule says, and to the next
-deadline when nobody has anything to do. When the faults have stopped, all must finish (G12), and
+deadline when nobody has anything to do. Once the faults have stopped, all must finish (G12), and
 the history must keep G1 to G8.
 """
 

@@ -1,8 +1,8 @@
-"""What every process of a run has come to, at a glance: counters in a file that all map.
+"""How far every process of a run is, at a glance: counters in a file that all map.
 
-Each participant has a row and is the only one that writes to it, whatever life it is in; the
-conductor reads all, and alone writes whether it is time to end. Only for who watches: the history
-is what is judged.
+Each participant has a row and is the only one that writes to it, whatever life it is in. The
+conductor reads all, and only it writes whether it is time to end. Only for those who watch: the
+history is what is judged.
 """
 
 from __future__ import annotations

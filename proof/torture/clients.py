@@ -1,6 +1,6 @@
 """The clients: careful ones, with a testable device, and streaming ones, with many outstanding.
 
-Run by the nursery, a process each, and killed at any moment. They are started with nothing but
+Run by the nursery, one process each, and killed at any moment. They are told only
 their name: what they have sent, received and printed they learn from their clerk and their device.
 After any failure they connect again. The program of BHM90 figure 2.
 """

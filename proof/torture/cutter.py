@@ -1,7 +1,7 @@
-"""The cutter: a process with a proxy before PostgreSQL, which cuts and silences when it is told to.
+"""The cutter: a process with a proxy in front of PostgreSQL, which cuts and silences when told to.
 
-Run by the nursery, one for clients and one for servers. A process of its own, so that a SIGSTOP of
-it is a network on which nothing passes. It is told by datagrams (`Order`).
+Run by the nursery, one for clients and one for servers. It is a process of its own, so that a
+SIGSTOP of it is a network on which nothing passes. It is told by datagrams (`Order`).
 """
 
 from __future__ import annotations

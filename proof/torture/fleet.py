@@ -1,4 +1,4 @@
-"""The fleet: every participant of a run, begun again whenever it has died.
+"""The fleet: every participant of a run, restarted whenever it has died.
 
 The conductor's side of the nursery. It counts deaths by whether they were asked for: one that
 nobody asked for, and that no poison explains, is a finding. Never waits without a bound.

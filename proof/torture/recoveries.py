@@ -1,9 +1,10 @@
 """How long each fault was felt: from the fault to the next reply.
 
-For a client, its own next reply; for a server, its own next execution, which is sooner answered
-for than replied to; for anything else, and for those that had nothing more to do, the next reply
-to anybody. A fault after which nothing came was felt until the last thing that was recorded. How
-long each may be felt is bounded (G12); the bounds hold on a machine that is busy with ten others.
+For a client, this lasts until its own next reply; for a server, until its own next execution, which
+it can answer for sooner than for a reply; for anything else, and for those with nothing more to do,
+until the next reply to anybody. A fault after which nothing came was felt until the last recorded
+event. How long each may be felt is bounded (G12); the bounds hold on a machine busy with ten
+others.
 """
 
 from __future__ import annotations

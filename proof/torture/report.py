@@ -1,4 +1,4 @@
-"""What a run has come to: its progress while it runs, and its report, as JSON and as Markdown.
+"""The result of a run: its progress while it runs, and its report, as JSON and as Markdown.
 
 Values, and how they are written down. A report names its seed and how to repeat it.
 """
@@ -26,7 +26,7 @@ SHOWN_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a run is. phase: what it is at; violations: seen so far; made: faults by kind."""
+    """How far a run is. phase: what it is doing; violations: seen so far; made: faults by kind."""
 
     phase: str
     elapsed_s: float
@@ -90,7 +90,7 @@ class Report:
         return sum(count for kind, count in self.faults.items() if kind.split()[0] == what)
 
     def to_builtins(self) -> dict[str, Any]:
-        """Returns it as JSON has it."""
+        """Returns it in JSON's form."""
         return asdict(self)
 
     def save(self, place: Path) -> None:

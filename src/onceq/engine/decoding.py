@@ -140,7 +140,7 @@ def attempt(row: Row) -> Attempt:
 
 
 def taken_over(row: Row) -> ops.TakenOver:
-    """Returns what a takeover came to."""
+    """Returns the result of a takeover."""
     found = _by_name(TAKEN_OVER_COLUMNS, row)
     found["aborted"] = msgspec.convert(found["aborted"], list[ops.Aborted])
     return ops.TakenOver(**found)

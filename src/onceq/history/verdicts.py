@@ -207,7 +207,7 @@ def _evidence(element: Element, around: Circumstances) -> Iterator[Wrong]:
 
 
 def _retries(element: Element, around: Circumstances) -> Iterator[Wrong]:
-    """Retries that cost nothing are as many as the limit says, and the one that makes a suspect."""
+    """Free retries are limited: as many as the limit says, and the one that makes a suspect."""
     free = _free(element, around.final)
     if element.retried > free and element.retried > free + around.faults_of(element, FOREVER):
         limit = f"the retry limit is {around.final.retry_limit}"
@@ -215,7 +215,7 @@ def _retries(element: Element, around: Circumstances) -> Iterator[Wrong]:
 
 
 def _free(element: Element, final: FinalState) -> int:
-    """Returns how many executions may be charged to nobody: of each run, the limit and one more."""
+    """Returns how many executions may be charged to nobody: for each run, the limit and one more."""
     return max(1, element.ends + element.lives) * (final.retry_limit + 1)
 
 

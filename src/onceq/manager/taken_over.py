@@ -1,4 +1,4 @@
-"""What is logged of a takeover: of whom it was, and each abort by which it cost something.
+"""What is logged of a takeover: whose claims they were, and each abort that was not free.
 
 Used by whoever takes over: servers, their supervisor, queue managers, Spark's driver.
 """
@@ -17,14 +17,14 @@ log = logging.getLogger(__name__)
 
 
 def tell_taken(taken: ops.TakenOver) -> None:
-    """Logs what came of what an incarnation held, and each abort of it."""
+    """Logs what became of an incarnation's claims, and each abort among them."""
     telemetry.tell(log, took_over(taken))
     for one in taken.aborted:
         telemetry.tell(log, aborted(one))
 
 
 def aborted(one: ops.Aborted) -> telemetry.Aborted:
-    """Returns what to tell of an abort of which no handler could tell."""
+    """Returns the event for an abort that no handler could report."""
     return telemetry.Aborted(
         queue=one.queue,
         rid=one.rid,
@@ -38,7 +38,7 @@ def aborted(one: ops.Aborted) -> telemetry.Aborted:
 
 
 def took_over(one: ops.TakenOver) -> telemetry.TookOver:
-    """Returns what to tell of what an incarnation held."""
+    """Returns the event for what an incarnation held."""
     return telemetry.TookOver(
         of_incarnation=one.incarnation,
         of_process=one.process,

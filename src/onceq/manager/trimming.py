@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from onceq.model.ops import Program
 
 PAGES: Final = 1000
-"""Of a table, read or trimmed in one transaction: 8 MB, and what lies beside it of long values."""
+"""Of a table, read or trimmed in one transaction: 8 MB, besides long values stored elsewhere."""
 
 
 def _counts() -> dict[Kind, int]:

@@ -82,7 +82,7 @@ def limits_of(server: Server) -> dict[str, int]:
 
 
 def _heed_parent(server: Server, handed: Handed) -> None:
-    """Takes what it hands on, and stops with it."""
+    """Takes the aborts that the parent hands over, and stops when the parent does."""
     said = b""
     while read := os.read(sys.stdin.fileno(), 4096):  # ends with the parent
         *lines, said = (said + read).split(b"\n")

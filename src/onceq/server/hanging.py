@@ -38,8 +38,8 @@ CODE: Final = "hung"
 class Watch:
     """Looks after the children of a service. children: the present ones, with their limits.
 
-    What hangs was seen twice: after a pause of the whole machine the first look says nothing.
-    told: of a child whose handler hangs, before it is killed. aborted: of what is charged for that.
+    A handler must be seen hanging twice: one look after a pause of the machine proves nothing.
+    told: of a child whose handler hangs, before it is killed. aborted: is told what is charged for that.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Watch:
             if not found:
                 child.signal(signal.SIGCONT)
                 return
-            child.limits = {}  # it is told of no abort any more: it would take that with it
+            child.limits = {}  # hand it no more aborts: they would be lost with it
             self._told(child)
             for backend_pid in {one.backend_pid for one in found}:
                 hung.end_session(self._link.connection, backend_pid)
@@ -140,7 +140,7 @@ class Watch:
                 error=text,
             )
         )
-        if fate is Fate.LOST:  # somebody else has said what becomes of it
+        if fate is Fate.LOST:  # somebody else has decided what becomes of it
             return
         aborted = ops.Aborted(
             queue=one.queue,

@@ -91,7 +91,7 @@ class Child:
     """A process that serves, for one life. process: its id in the repository.
 
     limits: how long an execution of each queue may last, in seconds; none while it does not serve.
-    handed: aborts of others of which its `on_error` has yet to be told.
+    handed: others' aborts that its `on_error` has yet to be told of.
     """
 
     def __init__(self, spec: Spec, repository: str, environment: dict[str, str]) -> None:
@@ -133,7 +133,7 @@ class Child:
             yield msgspec.json.decode(line)
 
     def hand(self, aborted: ops.Aborted) -> bool:
-        """Hands it an abort of another for its `on_error`; False: it cannot take it now."""
+        """Hands it another process's abort for its `on_error`; False: it cannot take it now."""
         try:  # a line is shorter than what a pipe takes as a whole
             os.write(self._heard, msgspec.json.encode(aborted) + b"\n")
         except (BlockingIOError, BrokenPipeError):

@@ -45,9 +45,9 @@ class Abort:
     """A failed execution, as `Server(on_error=...)` is told of it.
 
     attempt: 1 for the first. code: the abort code; charge: what it costs the request. failed: it
-    was the last, and the client has a failure reply; else it runs again. exception: what the
-    handler raised, or onceq in its place; its traceback is with it, unless no handler was left to
-    raise anything: its process died, or it hung. Then it is a `HandlerFailed` that says so.
+    was the last one, and the client has a failure reply; otherwise it runs again. exception: what
+    the handler raised, or onceq's error in its place, with its traceback. If no handler was left
+    to raise anything, because its process died or it hung, it is a `HandlerFailed` that says so.
     """
 
     queue: str
@@ -69,7 +69,7 @@ QueueEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """Aborts that a supervisor has found, which has no `on_error`. heard: is called once each."""
+    """Aborts found by a supervisor, which has no `on_error`. heard: is called once for each."""
 
     heard: Callable[[], object]
     found: queue.SimpleQueue[ops.Aborted] = field(default_factory=queue.SimpleQueue)
@@ -92,7 +92,7 @@ def checked(on_error: OnError | None) -> OnError | None:
 
 
 def _nobody() -> None:
-    """Hears that an abort was told which nobody has handed."""
+    """Stands for the sender of an abort that nobody handed over."""
 
 
 class Reporter:
@@ -113,7 +113,7 @@ class Reporter:
             self._thread.start()
 
     def tell(self, told: Told) -> None:
-        """Logs what a session tells, and hands on what `on_error` is told."""
+        """Logs what a session tells, and passes aborts on to `on_error`."""
         if isinstance(told, Undone):
             telemetry.tell(log, event_of(told))
             self._hand_on(abort_of(told))
@@ -135,14 +135,14 @@ class Reporter:
             heard()
 
     def _take_handed(self) -> None:
-        """Hands on what a supervisor has handed, which has logged it."""
+        """Passes on what a supervisor has handed over, and logged itself."""
         handed = self._handed
         if handed is not None:
             for _ in range(handed.found.qsize()):  # nobody else takes from it
                 self._hand_on(abort_without_handler(handed.found.get()), handed.heard)
 
     def look(self, sessions: Sequence[ServerSession]) -> None:
-        """Logs what has changed: queues that are not served, an `on_error` that does not return."""
+        """Logs changes: queues that are no longer served, an `on_error` that does not return."""
         self._take_handed()
         self._look_at_queues(sessions)
         began = self._began
@@ -194,7 +194,7 @@ class Reporter:
 
 
 def tell_taken_over(link: Link) -> list[ops.Aborted]:
-    """Logs what this link has taken back: of a supervisor. Returns what was aborted."""
+    """Logs what this link has taken back, for a supervisor. Returns what was aborted."""
     found = link.perform(ops.ListTakenOver())
     for one in found:
         tell_taken(one)
@@ -237,7 +237,7 @@ def abort_of(undone: Undone) -> Abort:
 
 
 def abort_without_handler(one: ops.Aborted) -> Abort:
-    """Returns an abort as `on_error` is told of it when the handler's process died, or it hung."""
+    """Returns an abort for `on_error` if the handler's process died, or the handler hung."""
     return Abort(
         queue=one.queue,
         rid=one.rid,

@@ -164,7 +164,7 @@ class Server:
             link.close()
 
     def _report(self, site: Site, reporter: Reporter) -> bool:
-        """Runs, and tells of its begin, of what befalls it, and of its end."""
+        """Runs, and reports its begin, what happens in it, and its end."""
         queues = tuple(one.queue.name for one in self.handled)
         kinds = len({one.is_async for one in self.handled})
         telemetry.tell(

@@ -1,1 +1,1 @@
-"""For tests of programs on onceq: the plug-in for pytest, and its parts."""
+"""For tests of programs that use onceq: the plug-in for pytest, and its parts."""

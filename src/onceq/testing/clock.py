@@ -1,8 +1,8 @@
-"""The clock of a repository, for tests to move: what waits for a time need not be waited for.
+"""The clock of a repository, for tests to move, so that they need not wait for a time to come.
 
-Used by the pytest plugin. Everything in a repository that has to do with time asks one SQL
-function, `now`; here it is told to go before the database's clock. Times in Python are not moved:
-they only bound waits.
+Used by the pytest plugin. Everything in a repository that depends on time asks one SQL
+function, `now`; here it is told to run ahead of the database's clock. Times in Python are not
+moved: they only bound waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLOCK = "clock_timestamp()"
 class Clock:
     """The clock of a repository, as a `with` block: at its end it is the database's again.
 
-    All sessions see it at once, those of other processes too.
+    All sessions see it at once, including those of other processes.
     """
 
     def __init__(self, conninfo: str, repository: str) -> None:
@@ -43,7 +43,7 @@ class Clock:
     def advance(self, by: float | timedelta) -> datetime:
         """Moves the clock on, by seconds or a timedelta, and returns the new time.
 
-        Raises InvalidValue for less than nothing: a clock that goes back is another story.
+        Raises InvalidValue for a negative step: a clock that goes back is another matter.
         """
         step = by if isinstance(by, timedelta) else timedelta(seconds=by)
         if step < timedelta():

@@ -1,4 +1,4 @@
-"""A crash at a place that has a name: a callable runs in a child process, and dies there.
+"""A crash at a named place: a callable runs in a child process, and dies there.
 
 Used by the pytest plugin. The places are those of `onceq.engine.faultpoints`, listed in
 docs/maintainers/fault-points.md. The child is forked, so any callable will do; it must open
@@ -37,7 +37,7 @@ class NotCrashed(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """A child that died as planned. reached: how often it had come to each place by then."""
+    """A child that died as planned. reached: how often it had reached each place by then."""
 
     point: str
     reached: Mapping[str, int]
@@ -88,10 +88,12 @@ def crash_at(
 
 
 def _run_child(plan: str, call: Callable[[], object], timeout_s: float) -> tuple[int, bytes]:
-    """Returns the child's end, as subprocess has it, and what it said before."""
+    """Returns how the child ended, as subprocess reports it, and what it said before."""
     ear, mouth = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # other threads: the child needs none
+        warnings.simplefilter(
+            "ignore", DeprecationWarning
+        )  # other threads do not matter: the child needs none
         pid = os.fork()
     if pid == 0:
         try:
@@ -111,7 +113,7 @@ def _run_child(plan: str, call: Callable[[], object], timeout_s: float) -> tuple
 
 
 def _live(plan: str, call: Callable[[], object], mouth: int) -> None:
-    """Is the child's life; says how the callable ended, if it did."""
+    """Is the child's life; reports how the callable ended, if it did."""
     faultpoints.arm(plan)
     for driver in (PostgresDriver, AsyncPostgresDriver):
         faultpoints.pointed(driver)
@@ -128,7 +130,7 @@ def _live(plan: str, call: Callable[[], object], mouth: int) -> None:
 
 
 def _listen(ear: int, pid: int, timeout_s: float) -> bytes:
-    """Returns what the child says until its end. Raises NotCrashed when that does not come."""
+    """Returns what the child says until its end. Raises NotCrashed if that does not come."""
     said = b""
     while True:
         if not select.select([ear], [], [], timeout_s)[0]:

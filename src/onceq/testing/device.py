@@ -1,8 +1,8 @@
 """Testable devices (spec C8): printers whose state tells whether a reply was processed.
 
 `Device` prints into a file, and outlives its process: for the clients of the crash tests and of
-torture. `FakePrinter` prints in memory: for tests of programs that process replies. One process at
-a time; what is printed is printed whole, or not at all.
+torture. `FakePrinter` prints in memory: for tests of programs that process replies. For one process
+at a time; output is printed completely, or not at all.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ class Device:
 
 
 class Jam(Exception):
-    """A FakePrinter that was told to jam did."""
+    """A FakePrinter that was told to jam has jammed."""
 
 
 @dataclass
 class FakePrinter:
     """A printer of numbered tickets. tickets: the rids on its paper, by their numbers, from 1 on.
 
-    jams_before, jams_after: at how many more outputs it raises Jam, before or after it has printed.
+    jams_before, jams_after: at how many more outputs it raises Jam, before or after printing.
     """
 
     tickets: dict[int, str] = field(default_factory=dict[int, str])
@@ -62,7 +62,7 @@ class FakePrinter:
         return str(self.number).encode()
 
     def output(self, reply: Reply[Any]) -> None:
-        """Prints a ticket that bears the reply's rid. Jam."""
+        """Prints a ticket with the reply's rid. Jam."""
         if self.jams_before > 0:
             self.jams_before -= 1
             raise Jam(f"before ticket {self.number}")

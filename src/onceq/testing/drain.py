@@ -1,4 +1,4 @@
-"""Serving until nothing is left to do: how a test runs the handlers that it is about.
+"""Serving until nothing is left to do: how a test runs the handlers that it tests.
 
 Used by the pytest plugin. It is the server itself, in this process: the handlers run in its
 sessions' threads, each in the transaction that also removes its request and keeps its reply.
@@ -53,7 +53,7 @@ class Executed:
 
 
 class NotDrained(AssertionError):
-    """A drain was not over in time; the message names what was left."""
+    """A drain was not done in time; the message names what was left."""
 
 
 class Record:
@@ -64,7 +64,7 @@ class Record:
         self.calls: list[Executed] = []
 
     def of(self, handled: Handled[Any, Any]) -> Handled[Any, Any]:
-        """Returns the same, whose handler's calls are noted here."""
+        """Returns the same, with its handler's calls recorded here."""
         handler = handled.handler
         if handled.is_async:
 
@@ -104,7 +104,7 @@ class Record:
 
 
 class Drain:
-    """Serves a repository until its queues are empty, as often as it is called."""
+    """Serves a repository until its queues are empty, each time that it is called."""
 
     def __init__(self, conninfo: str, repository: str) -> None:
         self._conninfo = conninfo
@@ -115,8 +115,8 @@ class Drain:
     ) -> list[Executed]:
         """Serves these queues until nothing in them is due; returns what ran, in order.
 
-        What waits for a later time stays: move the clock, and drain again. Raises NotDrained when
-        something is still due after timeout_s, and whatever ends a server.
+        What waits for a later time stays: move the clock, and drain again. Raises NotDrained if
+        something is still due after timeout_s, and any error that ends a server.
         """
         record = Record()
         server = onceq.Server([record.of(one) for one in handled], concurrency=concurrency)
@@ -143,7 +143,7 @@ class Drain:
         running: Future[bool],
         timeout_s: float,
     ) -> str | None:
-        """Waits until nothing is due, or the server has ended; returns what is left after all."""
+        """Waits until nothing is due, or the server has ended; returns what is left in the end."""
         query = DUE.format(self._repository).encode()
         end = time.monotonic() + timeout_s
         while not running.done():

@@ -1,6 +1,6 @@
 """The pytest plugin of onceq: a real PostgreSQL, a repository for each test, time, crashes.
 
-Installed with onceq, and loaded by pytest by itself. Its fixtures have names that begin with
+Installed with onceq; pytest loads it by itself. Its fixtures have names that begin with
 `onceq_`; a run that asks for none of them starts nothing. docs/testing.md shows their use.
 """
 
@@ -64,9 +64,9 @@ def _locate(config: pytest.Config, undo: ExitStack) -> Located:
 
 @pytest.fixture(scope="session")
 def onceq_repositories(pytestconfig: pytest.Config) -> Iterator[Repositories]:
-    """The repositories of this run, and the PostgreSQL that they are in.
+    """The repositories of this run, and the PostgreSQL that holds them.
 
-    Without a database none of the tests can do what it is for: the run ends with one message.
+    Without a database no test that needs one can run: the run ends with one message.
     """
     with ExitStack() as undo:
         try:
@@ -88,7 +88,7 @@ def onceq_url(onceq_repositories: Repositories) -> str:
 
 @pytest.fixture
 def onceq_new_name(onceq_repositories: Repositories) -> Iterator[str]:
-    """A name for a repository which is not there yet; what the test makes of it is dropped."""
+    """A name for a repository that does not exist yet; what the test makes of it is dropped."""
     name = new_name()
     yield name
     onceq_repositories.drop(name)
@@ -130,7 +130,7 @@ def onceq_crash_at() -> Callable[..., Crash]:
 
 @pytest.fixture
 def onceq_device(tmp_path: Path) -> Iterator[Device]:
-    """A testable device: what it has printed are its `lines()`."""
+    """A testable device: its `lines()` are what it has printed."""
     device = Device(tmp_path / "onceq-device")
     yield device
     device.close()

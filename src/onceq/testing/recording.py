@@ -2,7 +2,7 @@
 
 Each call of the clerk is recorded before it is made and
 after it has answered, so that a death in between is judged as what it is: a doubt. It changes
-nothing of what the clerk does, and hides no error.
+nothing about what the clerk does, and hides no error.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class RecordedClerk(Generic[T, R]):
     def receive_many(
         self, limit: int, checkpoint: bytes | None = None, *, timeout_s: float = 60.0
     ) -> list[Reply[R]]:
-        """Receives the replies that wait, at least one."""
+        """Receives the waiting replies, at least one."""
         if checkpoint is not None:
             self._record(ReceiveBegun(**self._who()))
         with self._doubting("receive"):
@@ -167,7 +167,7 @@ class RecordedClerk(Generic[T, R]):
     def process(
         self, output: Callable[[Reply[R]], None], device: Device, *, timeout_s: float = 60.0
     ) -> None:
-        """Outputs each reply that is outstanding, or in doubt, on a device that can be tested."""
+        """Outputs each reply that is outstanding, or in doubt, on a testable device."""
         doubted = self.clerk.unacknowledged
         if self.clerk.outstanding:
             self._record(ReceiveBegun(**self._who()))

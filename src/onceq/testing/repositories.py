@@ -1,7 +1,8 @@
 """Repositories for tests: each test has one that is like new, and few have to be made.
 
 Used by the pytest plugin and by the suites of drivers. Making the schema of a repository is the
-costly part of a small test; so what a test has left as it was made is emptied, and lent again.
+costly part of a small test, so one that a test has left with its original schema is emptied and
+lent again.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from onceq.engine.driver import connect
 from onceq.engine.migrate import apply_with
 
 LOCK_S = 10
-"""How long an emptying, or a drop, waits for the connections of a test to let go."""
+"""How long an emptying, or a drop, waits for a test's connections to let go."""
 CLOSING_S = 0.2
-"""How long a session that is being closed may need until PostgreSQL has ended it."""
+"""How long PostgreSQL may need to end a session that is being closed."""
 
 EMPTY = """
 do $$ begin
@@ -30,9 +31,9 @@ do $$ begin
     execute 'alter sequence {0}.life_seq restart';
 end $$
 """
-"""Makes a repository as it was made, without making it again."""
+"""Restores a repository to its original state, without making it again."""
 
-# What a schema consists of, but for the sequences that a repository makes as it goes.
+# What a schema consists of, except the sequences that a repository makes as it goes.
 SHAPE = """
 select md5(string_agg(part, ';' order by part)) from (
     select concat_ws(' ', c.relname, c.relkind, c.relpersistence, attname, atttypid, attnotnull)
@@ -70,12 +71,12 @@ class Repositories:
         self.conninfo = conninfo
         self._connection = connect(conninfo)
         self._connection.execute(f"set lock_timeout = '{LOCK_S}s'".encode())
-        self._free: dict[str, str] = {}  # to the shape that it has
+        self._free: dict[str, str] = {}  # to its shape
         self._lent: dict[str, str] = {}
         self.made = 0
 
     def lend(self) -> str:
-        """Returns the name of an empty repository, which nobody else has."""
+        """Returns the name of an empty repository that nobody else has."""
         name, shape = self._free.popitem() if self._free else self._make()
         self._lent[name] = shape
         return name
@@ -87,9 +88,9 @@ class Repositories:
         return name, self._shape(name)
 
     def take_back(self, name: str) -> None:
-        """Empties a repository for the next, or drops it when the test has changed its schema.
+        """Empties a repository for the next test, or drops it if the test has changed its schema.
 
-        So too when a session of the test's is still open, which might disturb the next one.
+        It also drops it if a session of the test's is still open, which might disturb the next one.
         """
         shape = self._lent.pop(name)
         if self._is_there(name) and self._shape(name) == shape and self._is_quiet(name):
@@ -99,7 +100,7 @@ class Repositories:
             self.drop(name)
 
     def drop(self, name: str) -> None:
-        """Drops a repository, or whatever has this name, if it is there."""
+        """Drops a repository, or whatever has this name, if it exists."""
         self._connection.execute(f"drop schema if exists {name} cascade".encode())
 
     def close(self) -> None:
@@ -130,5 +131,5 @@ class Repositories:
 
 
 def new_name() -> str:
-    """Returns a name of a repository that no other has, in any process."""
+    """Returns a name for a repository that no other has, in any process."""
     return f"t_{uuid.uuid4().hex[:16]}"

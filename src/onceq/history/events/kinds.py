@@ -155,7 +155,7 @@ class Started(Event, frozen=True, kw_only=True):
 
 
 RETRY = "Retry"
-"""The code of an abort that the handler asked for itself: not charged, up to the retry limit."""
+"""The code of an abort that the handler itself asked for: not charged, up to the retry limit."""
 
 
 class Aborted(Event, frozen=True, kw_only=True):

@@ -46,7 +46,7 @@ class TakeOver(Op[int]):
     """Takes over from missing processes, whose sessions have all ended; returns how many.
 
     What they had not started comes back at once. The rest waits for a verdict, one minute (G7).
-    One more where something was of Spark servers that died.
+    One more if something belonged to Spark servers that died.
     """
 
     process: UUID
@@ -74,7 +74,7 @@ class IsAlive(Op[bool | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted:
-    """An abort of which no handler could tell: its process died, or it hung.
+    """An abort that no handler could report: its process died, or it hung.
 
     attempt: 1 for the first.
     """
