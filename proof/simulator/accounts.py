@@ -37,7 +37,7 @@ class Account:
 
 
 def accounts(oracle: Oracle) -> dict[UUID, Account]:
-    """Returns the account of every element that no session sent, but for scratch ones."""
+    """Returns the account of every element that no session sent, except scratch ones."""
     state = oracle.state
     apart = {row.queue_id for row in state.queues.rows.values() if row.name == SCRATCH.name}
     found: defaultdict[UUID, Account] = defaultdict(Account)

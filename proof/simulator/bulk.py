@@ -170,7 +170,7 @@ def _check_output(world: World, shop: Shop, sha256: str) -> None:
 
 
 def _row_number(line: bytes) -> int:
-    """Returns the number of the row that a line of replies answers; -1: it is no such line."""
+    """Returns the number of the row that a line of replies answers; -1: it is not such a line."""
     try:
         return int(msgspec.json.decode(line)["rid"].rpartition(":")[2])
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What befalls the participants of a simulation: the faults, and how each Op is performed or lost.
+"""What happens to the participants of a simulation: faults, and how Ops are performed or lost.
 
 Used by the simulator. A fault hits one Op of one participant: its process dies before or after
 it, the request or the answer is lost, the database finishes it later (a ghost) or crashes, a
@@ -123,7 +123,7 @@ def commits(op: ops.Op[Any]) -> bool:
 
 
 class Misfortune(Cast):
-    """The participants, and the faults that befall them.
+    """The participants, and the faults that hit them.
 
     only: of the faults that are drawn, by their number from 0 on, those that hit; None: all.
     """

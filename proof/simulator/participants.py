@@ -210,7 +210,7 @@ class ClientLife:
         self._world.record(kind, self._client.name, **who, **fields)
 
     def run(self) -> ops.Program[None]:
-        """Connects, takes up where the former life had come to, sends and receives the rest."""
+        """Connects, goes on where the former life stopped, sends and receives the rest."""
         yield from self._connect()
         yield from self._catch_up()
         rids = [rid for rid, _ in self._client.plan]

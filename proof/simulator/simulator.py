@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 STEPS_MAX = 20_000
 IDLE_ROUNDS_MAX = 3000
 DUE = 0.8
-"""How likely the time moves on to what is due next, when nobody has anything to do."""
+"""How likely time moves on to what is due next when nobody has anything to do."""
 CHANGES_SLEPT_MAX = (1, 4, 16)
-"""Who waits is woken by a change of the repository, of so many at most: one of these a schedule."""
+"""A change of the repository wakes at most this many waiters: one of these for each schedule."""
 DOUBLINGS_MAX = 26
-"""After so many rounds in which nothing happened, each wait is for years."""
+"""After this many rounds in which nothing happened, each wait is for years."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a schedule came to. steps: how long it was; faults: which of those drawn have hit."""
+    """The result of a schedule. steps: how long it was; faults: which of those drawn have hit."""
 
     seed: int
     violations: list[Violation]
@@ -216,7 +216,7 @@ class Simulation(Misfortune):
         self._actors.remove(actor)
 
     def _end_sessions(self, actor: Actor) -> None:
-        """Ends the connections of an actor, but for those that linger."""
+        """Ends the connections of an actor, except those that linger."""
         if actor.machine is not None:
             actor.machine.died(actor)
         actor.driver.leave()

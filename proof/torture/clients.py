@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from proof.torture.life import Life
 
 TIMEOUT_S: Final = 1.5
-"""Of what has a deadline. A link that is silent is given up then, or soon after (SILENCE_S)."""
+"""The time-out of calls that have one; a silent link is given up then or soon after (SILENCE_S)."""
 SPARK_TIMEOUT_S: Final = 5.0
 KILL_TIMEOUT_S: Final = 1.0
 AT_ONCE: Final = {"bulk": 100, "spark": 40}
-"""So many are sent in one transaction, while no more than twice as many are outstanding.
+"""How many are sent in one transaction, while no more than twice as many are outstanding.
 
 Of those that a query of Spark had begun when it died, each is run alone.
 """
 WINDOW: Final = 400
 CANCELS: Final = 0.08
-"""The share of requests, or of sends of many, that are killed at once by who sent them."""
+"""The share of requests, or of sends of many, that their sender kills at once."""
 DISCONNECTS: Final = 0.01
 Odd: TypeAlias = tuple[tuple[str, float], ...]
 ODD: Final[Odd] = (("fail", 0.006), ("poison", 0.0006), ("sudden", 0.0002))
-"""Of the careful clients' orders, how many are not to succeed."""
+"""Which share of the careful clients' orders must not succeed."""
 ODD_IN_BULK: Final[Odd] = (("fail", 0.004), ("poison", 0.00006), ("sudden", 0.00002))
 WORK: Final = 0.1
 WORK_IN_BULK: Final = 0.005

@@ -41,13 +41,13 @@ WIND_UP_S: Final = 300.0
 STOP_S: Final = 60.0
 CUTTERS: Final = ("client", "server")
 DIRECT_EVERY: Final = 3
-"""One of so many of a kind goes to PostgreSQL directly, the others through a cutter."""
+"""One of this many of a kind goes to PostgreSQL directly, the others through a cutter."""
 LEFT_S: Final = 60.0
-"""So long after the last fault nothing may wait any more (G12), but for the client of Spark."""
+"""This long after the last fault nothing may wait any more (G12), except the client of Spark."""
 
 
 def run(plan: Plan, watch: Callable[[Progress], None] = lambda _: None) -> Report:
-    """Runs a plan to its end, and returns its report, which also lies in `plan.place`.
+    """Runs a plan to its end, and returns its report, which is also in `plan.place`.
 
     watch: told twice a second. Raises InvalidValue (the directory is not empty), EmbeddedError,
     CannotConnect.

@@ -29,7 +29,7 @@ CLIENTS_COMMIT: Final = {
 CONTROL: Final = "control"
 FORGET: Final = "forget"
 PLANNED_MAX: Final = 3
-"""So many cuts wait for a commit: where these are rarer, each client would be cut at each."""
+"""How many cuts may wait for a commit: if commits are rarer, each client would be cut at each."""
 _ORDER_BYTES: Final = 256
 _WAIT_S: Final = 3600.0
 

@@ -39,7 +39,7 @@ RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
 TIDY_EVERY_S: Final = 5.0
 LOOK_SHARE: Final = 0.1
-"""Of the time, spent on looking at most: it reads the whole ledger, and all of history."""
+"""The most of the time that is spent looking: a look reads the whole ledger and all of history."""
 BUSY: Final = "the one before was not over"
 NOT_OURS: Final = "the database is not one of its own"
 _VACUUM: Final = (
@@ -65,8 +65,8 @@ BREAKS: Final = {
         r"\g<0> + case when p_charge = 'release' then interval '2 minutes' else '0' end",
     ),
 }
-"""Which function a control breaks, and how: a finish commits although its claim was lost; who lives
-is charged for a connection that broke; what was claimed and comes back is late."""
+"""Which function a control breaks, and how: a finish commits although its claim was lost; a living
+process is charged for a connection that broke; what was claimed comes back late."""
 _WRONG_SOON: Final = (
     """
     select format('G7: %s was charged for the death of %s, which lives', a.eid, a.pid)
@@ -211,7 +211,7 @@ class Database:
         return None
 
     def left(self, *, but: str) -> int:
-        """Returns how many elements are not finished, but for those of a queue."""
+        """Returns how many elements are not finished, except those of one queue."""
         query = _LEFT.format(r=self.repository)
         return int(ask(self.conninfo, query, but)[0][0])
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 ABORTS_NAME: Final = "aborts.jsonl"
 BEFORE_NS: Final = 2_000_000_000
-"""So long before an execution a fault was written down that strikes it: a signal takes its time on
-a busy machine, and who was struck may not know it yet."""
+"""How long before an execution a fault that strikes it may be recorded: a signal takes its time on
+a busy machine, and whoever was struck may not know it yet."""
 KILLING_NS: Final = 3_000_000_000
-"""So long after it was begun a kill may take effect: by then its client has given it up."""
+"""How long after its begin a kill may take effect: by then its client has given it up."""
 CONFLICTS: Final = frozenset({"DeadlockDetected", "LockNotAvailable"})
 """Of other transactions of this run: nothing was done to this one."""
 LIMITS: Final = frozenset({"TransactionTimeout", "IdleInTransactionSessionTimeout"})
-"""By which the database ends what has executed for LIMIT_S: it may have met another's lock."""
+"""How the database ends what has executed for LIMIT_S: it may have met another's lock."""
 DIED: Final = "server_died"
 FELL: Final = "database_fell"
 _CHARGES: Final = frozenset({"charge", "reject"})

@@ -40,11 +40,11 @@ FORGETS_MAX: Final = 100
 FORGET_EVERY_S: Final = 0.05
 SPARE_BYTES: Final = 1 << 20
 SENDS_CUT: Final = 9
-"""Of ten cuts of clients, so many are for sends alone: most of what clients say is receives."""
+"""How many of ten cuts of clients are for sends only: most of what clients say is receives."""
 SILENT_AT: Final = ("before", "after", "")
 """Where a connection falls silent: a third each, before a commit, after it, and anywhere."""
 LATER_S: Final = 3.0
-"""So long after its end the lack of room, or of memory, may still be felt."""
+"""How long after its end a lack of room, or of memory, may still be felt."""
 
 
 class Faults:

@@ -11,7 +11,7 @@ from typing import Final
 
 ACCOUNTS: Final = 40
 EVERY: Final = 4
-"""One order in so many adds to an account."""
+"""One order in this many adds to an account."""
 _MAKE: Final = (
     "create table {r}.accounts (account integer primary key, n bigint not null);"
     " insert into {r}.accounts select generate_series(0, {last}), 0"

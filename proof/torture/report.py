@@ -46,7 +46,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What a run came to. All times in seconds, but where the name says otherwise.
+    """The result of a run. All times are in seconds unless the name says otherwise.
 
     acknowledged: different requests, as the checker counts them. kills: processes killed with -9,
     by the conductor; crashes: from which PostgreSQL has recovered, as its log says. poisoned,

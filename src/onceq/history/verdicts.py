@@ -215,7 +215,7 @@ def _retries(element: Element, around: Circumstances) -> Iterator[Wrong]:
 
 
 def _free(element: Element, final: FinalState) -> int:
-    """Returns how many executions may be charged to nobody: for each run, the limit and one more."""
+    """Returns how many executions may go uncharged: for each run, the limit and one more."""
     return max(1, element.ends + element.lives) * (final.retry_limit + 1)
 
 

@@ -39,7 +39,7 @@ class Watch:
     """Looks after the children of a service. children: the present ones, with their limits.
 
     A handler must be seen hanging twice: one look after a pause of the machine proves nothing.
-    told: of a child whose handler hangs, before it is killed. aborted: is told what is charged for that.
+    told: of a child whose handler hangs, before it is killed. aborted: of what is charged for it.
     """
 
     def __init__(
