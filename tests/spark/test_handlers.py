@@ -10,11 +10,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from onceq import errors
+from onceq import errors, telemetry
 from onceq.model.queue import Queue
 from onceq.spark import each, vectorised
 from onceq.spark.answering import COLUMNS, Answers
 from onceq.spark.handlers import batch_function
+from tests.events import emits
 from tests.spark.handled import RETURNS, Booked, Total, book_arrow, book_one
 from tests.spark.serving import ORDERS, check_all_done
 from tests.spark.spark_parts import Repository, make_repository
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from tests.events import Events
 
 pytestmark = pytest.mark.timeout(180)
 ROWS: dict[str, type[Any]] = {"booked": Booked, "totals": Total}
@@ -37,8 +40,9 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
     made.close()
 
 
+@emits(telemetry.Aborted)
 def test_a_function_for_a_request(
-    spark: SparkSession, repository: Repository, tmp_path: Path
+    spark: SparkSession, repository: Repository, tmp_path: Path, events: Events
 ) -> None:
     rids = repository.send(5)
     for number, cents in enumerate([-1, -3, -4, -5, -500]):
@@ -60,8 +64,31 @@ def test_a_function_for_a_request(
         ("r13", 2, "InvalidValue"),
         ("r14", 1, "Reject"),
     ]
+    check_told(events)
+    where = "select code, traceback from {}.attempt where traceback is not null"
+    kept = dict(repository.ask(where))
+    assert set(kept) == {"ZeroDivisionError", "Reject"}
+    assert 'raise ZeroDivisionError("only once")' in kept["ZeroDivisionError"]
+    assert "/onceq/" not in kept["Reject"].replace("/tests/", "")
     assert [row[0] for row in repository.booked()] == ["r10", *rids]
     assert repository.totals() == {"a0": 0 + 3, "a1": 1 + 4 - 1, "a2": 2}
+
+
+def check_told(events: Events) -> None:
+    """Fails unless each abort was logged once, with its number and its fate."""
+    told = [
+        (one["rid"], one["attempt"], one["code"], one["charge"], one["fate"])
+        for one in events.of(telemetry.Aborted)
+    ]
+    twice = [("r11", "InvalidReply"), ("r12", "InvalidValue"), ("r13", "InvalidValue")]
+    assert sorted(told) == sorted(
+        [
+            ("r10", 1, "ZeroDivisionError", "charge", "returned"),
+            *((rid, 1, code, "charge", "returned") for rid, code in twice),
+            *((rid, 2, code, "charge", "failed") for rid, code in twice),
+            ("r14", 1, "Reject", "reject", "failed"),
+        ]
+    )
 
 
 def test_a_function_for_an_arrow_batch(

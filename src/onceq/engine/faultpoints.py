@@ -183,7 +183,9 @@ SILENT: Final = frozenset(
 OF_SPARK: Final = frozenset(
     {
         "SparkAttempt",
+        "SparkAborts",
         "SparkBound",
+        "SparkLastRecord",
         "SparkBlame",
         "SparkCheckTable",
         "SparkClaim",

@@ -30,6 +30,7 @@ MIGRATIONS = (
     "0009_traceback",
     "0010_retry_limit",
     "0011_dequeuers",
+    "0012_spark_traceback",
 )
 FUNCTION_FILES = (
     "base",

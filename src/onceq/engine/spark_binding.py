@@ -114,6 +114,8 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
     archive.ArchiveRedriven: call("archive_redriven", "eids uuid[]", dict, writes=False),
 }
 
+_ABORTED = ("record", "rid", "eid", "attempt", "charge", "code", "failed", "traceback")
+
 SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ops.SparkOpen: call(
         "spark_open",
@@ -122,6 +124,14 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ),
     ops.SparkClaim: call("spark_claim", f"{_WHO} start bigint, n integer, bound bigint", _scalar),
     ops.SparkBound: call("spark_bound", "", _scalar, writes=False),
+    ops.SparkAborts: call(
+        "spark_aborts",
+        "name text, since bigint",
+        lambda rows: [ops.SparkAborted(**dict(zip(_ABORTED, row, strict=True))) for row in rows],
+        "record_no, rid, eid, attempt, charge, code, failed, traceback",
+        writes=False,
+    ),
+    ops.SparkLastRecord: call("spark_last_record", "", _scalar, writes=False),
     ops.SparkPlan: call("spark_plan", f"{_WHO} group bigint", _scalar),
     ops.SparkRead: call(
         "spark_read", "group bigint, first integer, last integer", list, writes=False

@@ -68,6 +68,37 @@ class SparkBound(Op["int"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAborted:
+    """How a request was aborted. record: its number. rid: None when the request is gone.
+
+    attempt: 1 for the first. failed: it was the last. traceback: None too where the abort before
+    said the same.
+    """
+
+    record: int
+    rid: str | None
+    eid: UUID
+    attempt: int
+    charge: str
+    code: str | None
+    failed: bool
+    traceback: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkAborts(Op["list[SparkAborted]"]):
+    """The aborts of a Spark server's requests after a record, at most 1,000."""
+
+    name: str
+    since: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkLastRecord(Op["int"]):
+    """The number of the last record so far."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkPlan(Op["int"]):
     """Notes that a group begins to run; returns its size, 0 if it was finished before."""
 

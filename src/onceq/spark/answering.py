@@ -18,7 +18,7 @@ from pyspark.sql import types as st
 from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
 from onceq.server.execution import ERROR_CHARS_MAX
 from onceq.server.handlers import decoded, said_by
-from onceq.server.traces import storable
+from onceq.server.traces import storable, traced
 from onceq.spark.arrow import RecordBatch, pa
 from onceq.spark.context import Answer, RequestContext
 from onceq.spark.encode import REPLY_BYTES_MAX, TOO_LARGE, too_large
@@ -53,6 +53,7 @@ _HEAD: Final = {
     "reject": "boolean",
     "retry": "boolean",
     "after_s": "double",
+    "traceback": "string",
 }
 _AS_THEY_ARE: Final = (bytes, dt.datetime, dt.date, Decimal)
 _NO_SUCH_VALUE: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
@@ -87,16 +88,21 @@ class Answers:
 
     def _answer(self, row: Row) -> Row:
         try:
-            return {"eid": row["eid"], **self._called(row)}
-        except Reject as error:
-            return _failure(row, error) | {"reject": True}
-        except Retry as error:
-            return _failure(row, error) | {"retry": True, "after_s": error.after_s}
-        except Exception as error:  # noqa: BLE001 # the server's handler boundary
+            request = decoded(self.queue, row["body"], row["content_type"])
+        except (InvalidValue, HandlerFailed) as error:
             return _failure(row, error)
+        try:
+            return {"eid": row["eid"], **self._called(request, row)}
+        except Reject as error:
+            return _raised(row, error) | {"reject": True}
+        except Retry as error:
+            return _raised(row, error) | {"retry": True, "after_s": error.after_s}
+        except HandlerFailed as error:  # of a reply that cannot be encoded
+            return _failure(row, error)
+        except Exception as error:  # noqa: BLE001 # the server's handler boundary
+            return _raised(row, error)
 
-    def _called(self, row: Row) -> Row:
-        request = decoded(self.queue, row["body"], row["content_type"])
+    def _called(self, request: Any, row: Row) -> Row:
         answer = self.function(request, _context(self.queue.name, row))
         if not isinstance(answer, Answer):
             answer = Answer(reply=answer)
@@ -144,6 +150,12 @@ def _context(queue: str, row: Row) -> RequestContext:
 def _failure(row: Row, error: BaseException) -> Row:
     code, text = failure_of(error)
     return {"eid": row["eid"], "error": text, "code": code}
+
+
+def _raised(row: Row, error: BaseException) -> Row:
+    """Returns the failure of a request whose function raised, with the place."""
+    trace = traced(error)
+    return _failure(row, error) | {"traceback": None if trace is None else trace.text}
 
 
 def failure_of(error: BaseException) -> tuple[str, str]:

@@ -40,8 +40,9 @@ _EXPECTED: dict[str, st.DataType] = {
     "reject": st.BooleanType(),
     "retry": st.BooleanType(),
     "after_s": st.DoubleType(),
+    "traceback": st.StringType(),
 }
-_OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry", "after_s"})
+_OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry", "after_s", "traceback"})
 
 
 def request_schema(kind: type[Any]) -> st.StructType | None:

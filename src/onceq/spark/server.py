@@ -27,17 +27,15 @@ from onceq.errors import (
     SchemaMissing,
     StatementRefused,
 )
-from onceq.manager.taken_over import tell_taken
 from onceq.model.names import check_id, check_range
-from onceq.model.ops import ListTakenOver
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import (
     SparkCheckTable,
     SparkClose,
     SparkOpen,
     SparkRegistration,
-    SparkTakeOver,
 )
+from onceq.spark.aborts import Aborts, take_over, tell_aborts
 from onceq.spark.checkpoint import check_checkpoint, has_finished_nothing, own_checkpoint
 from onceq.spark.evidence import of_error, of_query
 from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function, told
@@ -84,6 +82,7 @@ class _Home:
     innocent: bool = False
     checks: list[SparkCheckTable] = field(default_factory=list)
     query_id: str | None = None
+    aborts: Aborts | None = None
 
 
 class Server:
@@ -104,6 +103,7 @@ class Server:
       reject  boolean, optional: true, the request fails at once, with or without an error
       retry   boolean, optional: true, the environment is to blame, as with `onceq.Retry`
       after_s double, optional: how long such a request waits; null: the queue's back-off
+      traceback string, optional: where it failed; kept with the abort, and in no reply
       and for each table of `tables` a struct, or an array of structs: its rows for this request.
     It acts only by the rows that it returns: a batch may run more than once, and only one run's
     rows count. tables: column name to insert(), upsert(...) or add(...). name: of this server, 1
@@ -195,6 +195,7 @@ class Server:
         try:
             with self._life(home) as (driver, options):
                 verdict, text = self._watch(home, driver, options)
+                tell_aborts(home.aborts, driver)
                 if verdict in _LAST or self._is_lost(home, verdict):
                     self._close(driver, options)
         except OperatingError as error:
@@ -245,6 +246,7 @@ class Server:
     @contextlib.contextmanager
     def _life(self, home: _Home) -> Generator[tuple[Steadfast, ServingOptions]]:
         with Steadfast(home.place) as driver:
+            home.aborts = home.aborts or Aborts(self.queue.name, self.name, driver)
             life: SparkRegistration = driver.perform(
                 SparkOpen(
                     name=self.name,
@@ -300,7 +302,7 @@ class Server:
                     if verdict is Verdict.REFUSED:
                         verdict = _judge_refusal(home, driver)
                     return verdict, text
-                is_connected = self._live_on(driver, options, was_connected=is_connected)
+                is_connected = self._live_on(home, driver, options, was_connected=is_connected)
         except OperatingError as error:
             return Verdict.ENVIRONMENT, str(error)
         finally:
@@ -308,16 +310,15 @@ class Server:
                 query.stop()
         return None, ""
 
-    def _live_on(self, driver: Steadfast, options: ServingOptions, *, was_connected: bool) -> bool:
+    def _live_on(
+        self, home: _Home, driver: Steadfast, options: ServingOptions, *, was_connected: bool
+    ) -> bool:
         """Shows that this server lives, and takes over from the dead; False: it could not.
 
         Then the query goes on: it has connections of its own, and ends if they do not work.
         """
-        tend = SparkTakeOver(server_id=options.server_id, grace_s=self.settings.grace_s)
         try:
-            if driver.perform(tend):
-                for one in driver.perform(ListTakenOver()):
-                    tell_taken(one)
+            take_over(driver, home.aborts, options.server_id, self.settings.grace_s)
         except LOST as error:
             if was_connected:
                 telemetry.tell(log, telemetry.SparkConnectionLost(error=str(error)))

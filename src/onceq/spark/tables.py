@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS_MAX", "RESERVED", "TableChange", "add", "insert", "upsert"]
 
 COLUMNS_MAX = 64
-RESERVED = frozenset({"eid", "eids", "reply", "error", "code", "reject", "retry", "after_s"})
+RESERVED = frozenset(
+    {"eid", "eids", "reply", "error", "code", "reject", "retry", "after_s", "traceback"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

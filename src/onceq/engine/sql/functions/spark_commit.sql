@@ -267,6 +267,7 @@ declare
 begin
     failed := 0; returned := 0;
     for bad in select x.seq, x.claimed_by, left(min(r.error), 4000) as error, left(min(r.code), 200) as code,
+                left(min(r.traceback), 16384) as traceback,
                 case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'retry' else 'charge' end as fate,
                 max(greatest(least(r.after_s, 31536000), 0)) filter (where r.after_s is not null) as after_s
             from onceq.spark_reply r join onceq.element x on x.eid = r.eid
@@ -277,13 +278,41 @@ begin
         if onceq.return_element(e, bad.fate, case when bad.error is null then 'doubled'
                 else coalesce(bad.code, case bad.fate when 'reject' then 'rejected' else 'handler' end) end,
                 coalesce(bad.error, 'the batch function returned more than one row for this request'),
-                s.server_no, p_after_s => case when bad.fate = 'retry' then bad.after_s end) = 'failed' then
+                s.server_no, p_traceback => bad.traceback, p_after_s => case when bad.fate = 'retry' then bad.after_s end) = 'failed' then
             failed := failed + 1;
         else
             returned := returned + 1;
         end if;
     end loop;
 end $$;
+
+-- The number of the last record so far.
+create or replace function onceq.spark_last_record() returns bigint
+language sql volatile as $$ select coalesce(pg_sequence_last_value('onceq.record_seq'), 0) $$;
+
+-- The aborts of a Spark server's requests, after a record, at most 1,000: for its log. failed: that request
+-- failed by it, as the history row that follows says. Without traceback where the abort before said the same.
+create or replace function onceq.spark_aborts(p_name text, p_since bigint) returns table (
+    record_no bigint, rid text, eid uuid, attempt bigint, charge text, code text, failed boolean, traceback text)
+language sql volatile as $$
+    select a.record_no,
+        coalesce((select e.rid from onceq.element e where e.eid = a.eid),
+            (select h.rid from onceq.history h where h.eid = a.eid limit 1)),
+        a.eid,
+        1 + (select count(*) from onceq.attempt f where f.eid = a.eid and f.record_no < a.record_no
+            and f.charge in ('charge', 'reject')),
+        a.charge, a.code,
+        exists (select from onceq.history h where h.eid = a.eid and h.outcome = 'failed' and h.record_no > a.record_no
+            and not exists (select from onceq.attempt l where l.eid = a.eid and l.record_no > a.record_no
+                and l.record_no < h.record_no)),
+        case when not exists (select from (select f.code, f.error from onceq.attempt f
+            where f.eid = a.eid and f.record_no < a.record_no order by f.record_no desc limit 1) l
+            where (l.code, l.error) is not distinct from (a.code, a.error)) then a.traceback end
+    from onceq.attempt a
+    where a.record_no > p_since
+      and a.server = (select s.server_no from onceq.spark_server s where s.name = p_name collate "C")
+    order by a.record_no limit 1000
+$$;
 
 -- Aborts requests of a group that its reader found not to be of the queue's type: charged, each with its
 -- own code and text. The reader names no epoch: what it found is true whoever claims the request;
