@@ -222,6 +222,8 @@ class Life:
             self.broken("G1", rid, f"its reply answers {event.answers!r}")
         self._same_each_time(request, event)
         self.held = rid
+        # What was in doubt in an earlier life can no longer free it: that life is fenced.
+        request.may_be_freed = request.may_be_freed and request.alone and bool(self.maybe)
         if request.alone:
             self.fresh = {}
         self.fresh[rid] = request
@@ -269,7 +271,8 @@ class Life:
     def reply_missing(self, event: ev.ReplyMissing) -> None:
         """A reply is kept until it is acknowledged."""
         request = self._request(event.rid)
-        if not request.may_be_freed and request.acked_at is not None:
+        was_there = request.acked_at is not None or request.handed is not None
+        if was_there and not request.may_be_freed:
             self.broken("G5", event.rid, "its reply is gone, and was not acknowledged")
 
     def satisfied(self, _event: ev.Satisfied) -> None:
