@@ -108,7 +108,7 @@ def _whose(registrant: str) -> str:
 
 
 def _alone(options: ClerkOptions) -> str:
-    """Returns the thread of a client with a ledger. It has one request at a time and keeps none."""
+    """Returns the thread of a client with a ledger: one request at a time, no reply kept."""
     check_keywords("a clerk with a ledger", options, ClerkOptions)
     check_range("window, with a ledger,", options.get("window", 1), 1, 1)
     check_range("keep, with a ledger,", options.get("keep", 0), 0, 0)

@@ -182,7 +182,7 @@ class StatementRefused(UsageError):
 
 
 class FileMismatch(UsageError):
-    """A file lacks a column, or has changed since it was last read."""
+    """A file lacks a column, or is not what it was before."""
 
 
 class MissingExtra(UsageError):

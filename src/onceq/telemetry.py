@@ -224,7 +224,7 @@ class SessionAbandoned(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotListening(Event):
-    """The connection for rings is lost; until it is back, sessions poll."""
+    """The connection for rings is lost; until it is back, sleepers look by themselves."""
 
     error: str
     delay_s: float

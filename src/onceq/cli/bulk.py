@@ -45,8 +45,8 @@ def submit_file(
     queue: Annotated[
         str,
         typer.Option(
-            help="Its queue; or MODULE:QUEUE, where it is declared: then rows that are"
-            "not of its request type are rejected here."
+            help="The queue for the requests; or MODULE:QUEUE, where it is declared: then rows "
+            "that are not of its request type are rejected here."
         ),
     ],
     rid: Annotated[

@@ -45,7 +45,7 @@ def spark_recover(
         typer.Option("--stuck-after", min=0, help="Seconds after which a request counts as stuck."),
     ] = 3600,
     written_as: Annotated[
-        str, typer.Option("--format", help=f"The format to write:{' or '.join(FORMATS)}.")
+        str, typer.Option("--format", help=f"The format to write: {' or '.join(FORMATS)}.")
     ] = "parquet",
     master: Master = None,
 ) -> int:

@@ -146,9 +146,9 @@ class Wanted:
     ] = None
     since: Annotated[
         str | None,
-        typer.Option(help="Only if ended at this time or later: 2026-01-31T12:00:00+01:00."),
+        typer.Option(help="Only if they ended at this time or later: 2026-01-31T12:00:00+01:00."),
     ] = None
-    until: Annotated[str | None, typer.Option(help="Only if ended before this time.")] = None
+    until: Annotated[str | None, typer.Option(help="Only if they ended before this time.")] = None
 
     @property
     def search(self) -> Search:

@@ -42,7 +42,7 @@ class Gate:
         self._resting = False
 
     def enter(self, who: Way, *, alone: bool) -> bool:
-        """Enters at once, or returns False; one refused for being alone is the next to enter."""
+        """Enters at once, or returns False; a session refused to enter alone goes next."""
         with self._changed:
             self._look()
             if self._alone or (self._inside if alone else self._next is not None):

@@ -121,9 +121,10 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
     ) -> UUID:
         """Enqueues a request that wants no reply; returns its eid.
 
-        Outside any transaction it is durable when this returns; with `connection`, psycopg's or
-        SQLAlchemy's, it joins the transaction there. attributes: see EnqueueAttributes. Raises
-        QueueNotFound, QueueStopped, TooLarge, InvalidValue.
+        Outside any transaction it is durable when this returns. With `connection` (psycopg's or
+        SQLAlchemy's) it joins the transaction there. attributes: see EnqueueAttributes. Raises
+        QueueNotFound, QueueStopped, TooLarge, InvalidValue; with `connection` also IllegalState,
+        ConnectionLost: nothing happened.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
         return await (await self._on(connection)).perform(op)

@@ -140,7 +140,7 @@ class QueueInfo:
 
     @property
     def depth(self) -> int:
-        """The number of elements in the queue, whatever they wait for."""
+        """The number of elements in the queue, whatever their state."""
         return self.ready + self.claimed + self.waiting + self.suspect + self.held
 
 
