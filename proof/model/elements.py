@@ -83,7 +83,7 @@ def _environment(w: World, n: Draft, q: int) -> int:
     """Count a fault of the environment; return its consequence."""
     if not w.rules.environment_bound:
         return RELEASE
-    if n[q + FAULTS] < at.ENVIRONMENT_MAX:
+    if n[q + FAULTS] < w.setting.retry_limit:
         n[q + FAULTS] += 1
         return RELEASE
     if n[q + FLAGS] & SUSPECT:

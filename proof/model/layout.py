@@ -83,8 +83,6 @@ G_NONE, G_CLAIMED, G_WITH_OTHERS, G_ALONE, G_BEFORE_CRASH = range(5)
 
 LIMIT = 2
 """The abort limit of the model's queue."""
-ENVIRONMENT_MAX = 1
-"""How often a fault of the environment goes uncharged (ten times, in the product)."""
 
 
 class Kind(enum.IntEnum):
@@ -108,7 +106,8 @@ class Setting:
     faults, wishes: how many at most in one history. may: which faults. batch: requests in a
     transaction, 0: an ideal server, which takes one step for each request. sessions: of a process.
     joint: Spark's rows are computed from all requests of a batch together. stateful: its query
-    keeps a state of what it has read, in the checkpoint. limit: of states, for a
+    keeps a state of what it has read, in the checkpoint. retry_limit: how often a fault of the
+    environment goes uncharged. limit: of states, for a
     setting that is too large to be explored to its end; None where it is not.
     """
 
@@ -129,6 +128,7 @@ class Setting:
     spark: bool = False
     joint: bool = False
     stateful: bool = False
+    retry_limit: int = 1
     faults: int = 0
     wishes: int = 0
     may: frozenset[str] = frozenset()

@@ -52,6 +52,18 @@ SETTINGS: tuple[Setting, ...] = (
         processes=1, batch=1, faults=2, wishes=2, may=_SERVER | {"database"},
     ),
     Setting(
+        name="failing-at-once",
+        text="the same, where no fault of the environment goes uncharged",
+        kinds=(Kind.MEETS_A_DEADLOCK, Kind.FAILS_AT_COMMIT, _G), entries=2, processes=1, batch=1,
+        retry_limit=0, faults=2, wishes=1, may=_SERVER | {"database"},
+    ),
+    Setting(
+        name="failing-patiently",
+        text="the same, where three go uncharged",
+        kinds=(Kind.MEETS_A_DEADLOCK, Kind.FAILS_AT_COMMIT), entries=2, processes=1, batch=1,
+        retry_limit=3, faults=2, wishes=1, may=_SERVER | {"database"},
+    ),
+    Setting(
         name="poison",
         text="a request that kills its server, and one that does not",
         kinds=(_K, _G), entries=3, processes=2, batch=1, faults=2, wishes=1,
