@@ -1,6 +1,6 @@
-"""The same with asyncio: an async handler, and ten clients on one event loop.
+"""The quickstart with asyncio: an async handler, and ten clients on one event loop.
 
-Every method of `QueueManager` and `Clerk` is there, awaited. Source: spec C13, S1.
+Every method of `QueueManager` and `Clerk` exists in an awaited form. Source: spec C13, S1.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A server that takes what waits, up to a hundred requests, into one transaction.
+"""A server that takes up to a hundred waiting requests into one transaction.
 
-The handler is the same as for one: it sees one request. Each has a savepoint and a fence of its
-own, so that one that fails, or is killed, costs nobody else; and all of them share one durable
+The handler is the same as for single requests: it sees one. Each has a savepoint and a fence of its
+own, so one that fails, or is killed, costs the others nothing; and all of them share one durable
 commit, which is what takes the time. A server never waits for a batch to fill. Source: spec S3.
 """
 

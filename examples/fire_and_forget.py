@@ -1,7 +1,7 @@
 """Fire and forget, in the caller's own transaction: enqueued if, and only if, that commits.
 
-No clerk, no reply. The outcome is found by a lookup. The connection is the caller's: one of
-psycopg, or of SQLAlchemy over it. Source: spec Q2, C16.
+No clerk, no reply. A lookup finds the outcome. The connection is the caller's: one of
+psycopg's, or of SQLAlchemy's over it. Source: spec Q2, C16.
 """
 
 from __future__ import annotations

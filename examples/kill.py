@@ -1,7 +1,7 @@
-"""Kill: cancel a request that waits, one that runs, and one that is done.
+"""Kill: cancel a waiting request, a running one, and one that is done.
 
 KILLED: no effect ever commits, and one cancelled reply exists. TOO_LATE: it took effect. The
-decision is made in the database, so that it is never a guess. Source: spec G8, Q6; BHM90 7.
+database decides, so it is never a guess. Source: spec G8, Q6; BHM90 7.
 """
 
 from __future__ import annotations

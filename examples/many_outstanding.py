@@ -24,7 +24,7 @@ server = onceq.Server([SQUARES.handled_by(square)], concurrency=2)
 
 
 def take_some(clerk: onceq.Clerk[int, int], answers: dict[str, int]) -> None:
-    """Receives what waits, records it, and only then acknowledges it."""
+    """Receives the waiting replies, records them, and only then acknowledges them."""
     replies = clerk.receive_many(BATCH, timeout_s=30)
     for reply in replies:
         answers[reply.rid] = reply.value

@@ -1,6 +1,6 @@
 """Dequeue in a transaction of your own: the element goes if, and only if, you commit.
 
-For programs that are no servers. A rollback counts as an abort, a kill makes the commit fail.
+For programs that are not servers. A rollback counts as an abort, a kill makes the commit fail.
 Source: spec Q2, G8; BHM90 4.2; docs/adr/0005.
 """
 

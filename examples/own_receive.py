@@ -1,7 +1,7 @@
 """Receive a reply in a transaction of your own: it goes with your own writes, or comes again.
 
-No printer, no checkpoint, no question after a crash: where what a client does with a reply is SQL
-in the same database, one commit is all. A reply that can never be processed is held aside.
+No printer, no checkpoint, no question after a crash: if what a client does with a reply is SQL
+in the same database, one commit is enough. A reply that can never be processed is held aside.
 Source: spec C15; docs/exactly-once-output.md.
 """
 

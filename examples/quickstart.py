@@ -23,7 +23,7 @@ class Order(msgspec.Struct):
 
 
 class Receipt(msgspec.Struct):
-    """What it gets."""
+    """What the client gets."""
 
     number: int
 

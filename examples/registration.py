@@ -1,4 +1,4 @@
-"""Registration and tags: the ground that clerks stand on, for protocols of your own.
+"""Registration and tags: what clerks are built on, for protocols of your own.
 
 A registrant's last operation on a queue is recorded: its kind, its eid, the tag that came with
 it, and a copy of the element. After a crash, `register` tells them. Here a relay moves elements

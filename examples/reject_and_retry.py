@@ -1,4 +1,4 @@
-"""What a handler may raise, what the client then gets, and how to run again what failed.
+"""What a handler may raise, what the client then gets, and how to run a failed request again.
 
 `Reject`: this request is wrong; one failure reply, no retry. `Retry`: the environment failed;
 again later, uncharged up to the queue's retry limit. Anything else is charged; at the abort limit

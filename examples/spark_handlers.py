@@ -1,7 +1,7 @@
 """Spark serves three queues by three kinds of handler: per request, per Arrow batch, per DataFrame.
 
-A function for a request is the simplest, and the slowest; one for an Arrow batch computes by the
-column; one of DataFrames may use all of Spark. Two of them fill a table, in the transaction that
+A function for a request is the simplest, and the slowest. One for an Arrow batch computes by
+column. One for DataFrames may use all of Spark. Two of them fill a table, in the transaction that
 answers the requests. Source: spec P1, P2; docs/spark.md.
 """
 
@@ -28,7 +28,7 @@ TABLES = {"seen": spark.insert()}
 
 
 def greet(request: dict[str, int], context: spark.RequestContext) -> str:
-    """Handles one request: the reply is returned, and what is raised fails this one only."""
+    """Handles one request: it returns the reply, and an error fails only this request."""
     if request["age"] < 0:
         raise onceq.Reject(f"{context.rid} is not born yet")
     return f"{context.rid} is {request['age']}"

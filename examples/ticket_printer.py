@@ -1,7 +1,7 @@
 """Exactly-once output: a printer of numbered tickets, whose client dies at each of its steps.
 
-Run it: for each step of a client between two tickets a client is killed there, by kill -9, and
-started again. No ticket is printed twice, and none is left out; in both orders, in which the
+Run it: at each step of a client between two tickets, a client is killed by kill -9, and
+started again. No ticket is printed twice, and none is left out. This holds in both orders: the
 printer's state is logged with the receive, or after it.
 Source: spec C8, C14; docs/exactly-once-output.md.
 """
@@ -49,7 +49,7 @@ class Printer:
 
 
 def client(url: str, paper: str, order: str, dies: str) -> None:
-    """Buys the seats that are left to buy, and prints a ticket for each."""
+    """Buys the remaining seats, and prints a ticket for each."""
     printer = Printer(Path(paper), dies)
     policy = onceq.ReplyPolicy.test(printer, late=order == "after")
     with onceq.open(url) as qm, qm.clerk(Path(paper).name, SEATS) as clerk:

@@ -1,7 +1,7 @@
 """A handler and an outside service: the database work once, the call in a step of its own.
 
 The first handler books the order and enqueues the charge, in one transaction. The second one
-only calls the service, with the eid as idempotency key: here it dies after the call once, and
+only calls the service, with the eid as idempotency key. Here it dies once after the call, and
 the service recognises the repetition. See docs/outside-services.md.
 """
 

@@ -29,7 +29,7 @@ class Total(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A place in which a rid is: of a request in a queue, a reply that waits, or the history."""
+    """A place where a rid is: a request in a queue, a waiting reply, or the history."""
 
     rid: str
     state: str
@@ -65,7 +65,7 @@ class Mismatch:
 class Verdict:
     """The counts of the report. executed_once: one booking as ordered, and one history row 'done'.
 
-    receipts: orders whose receipt stands in a receipts file exactly once, and is right.
+    receipts: orders whose receipt is in a receipts file exactly once, and is right.
     """
 
     orders: int
@@ -129,7 +129,7 @@ def _twice(counted: Mapping[str, int]) -> set[str]:
 
 
 def _sorted(rids: Iterable[str]) -> tuple[str, ...]:
-    """Numbers by their value, then the rest by the alphabet."""
+    """Sorts numbers by their value, then the rest alphabetically."""
     return tuple(sorted(rids, key=lambda rid: (len(rid) if rid.isdecimal() else 1000, rid)))
 
 

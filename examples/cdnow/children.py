@@ -2,9 +2,9 @@
 
 Used by the runner only. A child is a role ("till-3", "spark") and the process that plays it
 now; each process leads a session of its own, so that a kill of its group takes everything
-that it has started, a JVM say, and Ctrl-C in the terminal reaches the runner alone. Its standard
-input is its lifeline (see `lifeline`), its standard output says how it is getting on, the rest
-goes to its log. No process is ever signalled but one started here, before it was reaped.
+that it has started, such as a JVM, and Ctrl-C in the terminal reaches only the runner. Its
+standard input is its lifeline (see `lifeline`), its standard output reports its progress, the rest
+goes to its log. Only processes started here are ever signalled, before they are reaped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Child:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the process that plays it now; None while it runs, or when none was started."""
+        """Of the process that plays it now; None while it runs, or if none was started."""
         return None if self._process is None else self._process.poll()
 
     @property
@@ -59,7 +59,7 @@ class Child:
         return self.exit_code == 0
 
     def start(self) -> None:
-        """Starts the process of its next life, which knows nothing of the former."""
+        """Starts the process of its next life, which knows nothing of the former one."""
         self.lives += 1
         self.status = Status(sent=self.status.sent, received=self.status.received)
         with self._log.open("ab") as log:
@@ -130,7 +130,7 @@ class Child:
 
 
 def _group_ended(group: int) -> bool:
-    """Waits for what an ended leader had started, a JVM say, which ends by itself; else kills it.
+    """Waits for what an ended leader had started, such as a JVM, to end by itself; else kills it.
 
     While a member lives, its number is not given to another group.
     """

@@ -2,8 +2,8 @@
 
     python -m examples.cdnow.client DIRECTORY NAME
 
-Started, and started again after a kill -9, by the runner. It is given nothing but its name and
-its orders: how far it had come is what its clerk recovers. What makes the output exactly once is
+Started, and started again after a kill -9, by the runner. It is given only its name and
+its orders: its clerk recovers how far it had come. What makes the output exactly once is
 that the length of the receipts file is the checkpoint: lines are written and synced first, then
 acknowledged together with that length; a life that finds more in the file than the checkpoint
 says cuts it off, and receives those replies again. Source: BHM90 3 (testable devices); spec C6, C8.
@@ -89,7 +89,7 @@ class ReceiptsFile:
 
 @dataclasses.dataclass(slots=True)
 class Client:
-    """A client's name and orders; all else it learns from its clerk."""
+    """A client's name and orders; everything else it learns from its clerk."""
 
     name: str
     setup: Setup
@@ -123,7 +123,7 @@ class Client:
             self._converse(clerk, witness, file)
 
     def _converse(self, clerk: Clerk, witness: Witness, file: ReceiptsFile) -> None:
-        """Sends while the window has room, else receives; from where the former life had come."""
+        """Sends while the window has room, else receives; from where the former life stopped."""
         sent = self._already_sent(clerk.last_sent)
         waiting = len(clerk.outstanding)
         say(Status(ready=True, sent=sent, received=file.lines))

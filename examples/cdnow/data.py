@@ -51,7 +51,7 @@ class Order:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """What orders add up to. `repeated`: rows equal to an earlier one but for their id."""
+    """What orders add up to. `repeated`: rows equal to an earlier one except for their id."""
 
     orders: int
     customers: int

@@ -44,7 +44,7 @@ class Database:
         self._open().execute(TABLES)
 
     def booked(self) -> int | None:
-        """How many orders are booked just now; None when the database was down, and is back.
+        """How many orders are booked now; None if the database was down, and is back.
 
         Counts anew only after a pause in proportion to what the count cost.
         """
@@ -77,7 +77,7 @@ class Database:
         return {name: round(float(s), 4) for name, s in zip(LATENCY_SHARES, found, strict=False)}
 
     def evidence(self, orders: Sequence[Order], receipts: Sequence[Recorded]) -> Evidence:
-        """Reads what the database has, to be compared with the orders and the receipts."""
+        """Reads what the database has, for comparison with the orders and the receipts."""
         places = f"select rid, state, outcome from {REPOSITORY}.requests"  # noqa: S608 - our own name
         return Evidence(
             orders=orders,

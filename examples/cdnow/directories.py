@@ -1,8 +1,9 @@
 """The directories of runs: each run has a fresh one, an interrupted one's is kept and named.
 
-Used by the runner. A directory is locked for as long as its runner lives, and holds the file
-`finished` when its run came to an end, well or not; so one that is neither was interrupted. Those
-of finished runs are removed when the next run begins, until then one may look at them.
+Used by the runner. A directory is locked while its runner lives, and holds the file
+`finished` once its run came to an end, successfully or not; so one that is neither locked nor
+finished was interrupted. The directories of finished runs stay, to be looked at, until the next
+run begins.
 """
 
 from __future__ import annotations

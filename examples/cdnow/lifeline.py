@@ -1,4 +1,4 @@
-"""Ends a child when the process that started it has gone, however that ended.
+"""Ends a child once the process that started it has gone, however that ended.
 
 The runner holds the other end of each child's standard input; a kill -9 of the runner
 closes it. Called once, at the start of a child's main.

@@ -1,4 +1,4 @@
-"""What a run is told: by arguments, else by the environment, else by default.
+"""The options of a run: from arguments, else from the environment, else by default.
 
 Used by `run.py` and by tests, which give another server.
 """

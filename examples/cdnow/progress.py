@@ -39,7 +39,7 @@ class Display:
         return time.monotonic() - self._began
 
     def moment(self, seconds: float) -> dt.datetime:
-        """When so many seconds had passed since the run began."""
+        """The time that many seconds after the run began."""
         return self._began_at + dt.timedelta(seconds=seconds)
 
     def note(self, text: str) -> None:

@@ -1,6 +1,6 @@
 """The report of a run: tables for a person, one object for a program.
 
-Pure but for `read_receipts`; the runner prints what this returns.
+Pure except for `read_receipts`; the runner prints what this returns.
 """
 
 from __future__ import annotations

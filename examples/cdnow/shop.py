@@ -81,7 +81,7 @@ class Pipeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outage(msgspec.Struct, frozen=True, kw_only=True):
-    """A kill, and until when the work went on; None: the run ended before."""
+    """A kill, and when the work went on again; None: the run ended before that."""
 
     what: str
     at: dt.datetime
@@ -97,7 +97,7 @@ class Recorded(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Status(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A line that a child says on its standard output, about itself."""
+    """A line that a child prints on its standard output, about itself."""
 
     ready: bool = False
     sent: int = 0
@@ -105,7 +105,7 @@ class Status(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def say(status: Status) -> None:
-    """Tells the runner how this process is getting on; a runner that has gone is no matter."""
+    """Tells the runner how this process is getting on; a missing runner does not matter."""
     print(msgspec.json.encode(status).decode(), flush=True)
 
 

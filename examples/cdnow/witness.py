@@ -1,6 +1,6 @@
 """What a client saw, written down before and after each call, for the audit.
 
-Used by the client. Its clerk does what it does without it; only what was said and answered is
+Used by the client. The clerk behaves as it does without it; only what was asked and answered is
 recorded, so that a death in between is a doubt, and is judged as one.
 """
 
@@ -54,7 +54,7 @@ class Witness:
             self._record(ev.SendOk(rid=rid, state=sent.state, eid=str(sent.eid), **self._who))
 
     def receive_many(self, limit: int) -> list[onceq.Reply[Receipt]]:
-        """Receives the replies that wait. Raises ReceiveTimeout when there is none."""
+        """Receives the waiting replies. Raises ReceiveTimeout if there are none."""
         replies = self._clerk.receive_many(limit, timeout_s=0.0)
         for reply in replies:
             done = reply.outcome.value == "done"

@@ -1,4 +1,4 @@
-"""Who submits a file and collects its replies in a simulation, by what ships for both.
+"""Submits a file and collects its replies in a simulation, with the code that ships for both.
 
 Used by the simulator. The process dies at any step, of the database or of its disk; the power of
 its machine fails. Whoever starts it again has the file of requests and what is on the disk.

@@ -1,4 +1,4 @@
-"""Who takes part in a simulation: clients, server processes, killers, and what handlers do.
+"""The participants of a simulation: clients, server processes, killers, and what handlers do.
 
 Used by the simulator. Clients and servers run the shipped Programs; everything else here only
 chooses, with the schedule's own randomness, and writes down what its program was told.

@@ -28,7 +28,7 @@ OF_SPARK: Final = "(of Spark)"
 """A client of Spark waits for as long as Spark takes to begin: half a busy minute."""
 LIMIT_S: Final = 120.0
 AFTER_S: Final = 60.0
-"""So long after the last fault nothing waits: no back-off here is longer than 5 s."""
+"""This long after the last fault nothing waits: no back-off here is longer than 5 s."""
 OVERTAKEN_S: Final = 30.0
 SPARK_LIMIT_S: Final = 600.0
 
