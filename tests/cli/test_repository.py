@@ -134,6 +134,13 @@ def test_stop_is_for_embedded_only(cli: Cli, embedded_url: str) -> None:
     user.communicate(timeout=60)
 
 
+def test_a_command_that_made_a_postgresql_says_so(embedded_url: str) -> None:
+    first, second = (run_here("error", "list", "--url", embedded_url) for _ in range(2))
+    assert (first.code, second.code) == (0, 0)
+    assert f"made a new PostgreSQL in {embedded_url.removeprefix('embedded:')}" in first.err
+    assert second.err == ""
+
+
 def test_doctor_finds_nothing_wrong(cli: Cli) -> None:
     found = cli.json("doctor").lines
     assert {one["verdict"] for one in found} <= {"ok", "warn"}
@@ -155,6 +162,8 @@ def test_doctor_fails(cli: Cli, conninfo: str, repository: str, tmp_path: Path) 
     nowhere = run_here("doctor", "--url", "postgresql://127.0.0.1:1/x")
     assert "check the URL and that the server is running" in nowhere.out
     assert "onceq doctor" not in answer.out + nothing.out + nowhere.out
+    (unknown,) = run_here("doctor", "--url", "postgresql://nosuch.invalid/x", "--json").lines
+    assert unknown["advice"] == "check the host in the URL"
     assert nowhere.code == 4
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
+from onceq.cli.requests import place_in
 from onceq.model import ops
 from tests.parts import linked, serving, wait_until
 
@@ -131,10 +132,40 @@ def test_errors_are_listed_and_redriven(cli: Cli, failed: uuid.UUID) -> None:
     assert "not held" in cli("redrive", str(failed), code=3).err
 
 
+AT = """Traceback (most recent call last):
+  File "/srv/shop/orders.py", line 21, in book
+    row = context.connection.execute(
+"""
+IN_A_PACKAGE = (
+    '  File "/srv/env/lib/python3.11/site-packages/psycopg/connection.py", line 304, in f\n'
+)
+IN_THE_LIBRARY = '  File "/usr/lib/python3.11/json/decoder.py", line 355, in raw_decode\n'
+FROZEN = '  File "<frozen importlib._bootstrap>", line 1, in g\n'
+
+
+@pytest.mark.parametrize(
+    ("traceback", "where"),
+    [
+        (AT, "orders.py:21 in book"),
+        (AT + IN_A_PACKAGE, "orders.py:21 in book"),
+        (AT + IN_THE_LIBRARY + FROZEN, "orders.py:21 in book"),
+        (IN_THE_LIBRARY, "decoder.py:355 in raw_decode"),
+        ("nothing", None),
+        (None, None),
+    ],
+)
+def test_where_is_the_last_place_in_the_users_own_code(
+    traceback: str | None, where: str | None
+) -> None:
+    assert place_in(traceback) == where
+
+
 def test_all_of_a_queue_is_redriven(cli: Cli, failed: uuid.UUID) -> None:
     (new,) = cli.json("redrive", "--queue", "orders", "--all").lines
     assert new["old_eid"] == str(failed)
-    assert cli.json("redrive", "--queue", "orders.error", "--all").lines == []
+    nothing = cli.json("redrive", "--queue", "orders.error", "--all")
+    assert nothing.lines == []
+    assert "nothing was there to redrive" in nothing.err
 
 
 @pytest.mark.parametrize("words", [(), ("--all",), ("--queue", "orders"), ("EID", "--all")])

@@ -225,6 +225,14 @@ def test_a_password_stands_in_no_list_of_processes(ledger: Cli, conninfo: str) -
 def test_what_cannot_be_served_is_said(cli: Cli, spec: str, said: str) -> None:
     answer = cli("serve", spec, code=2)
     assert said in answer.err
+    assert "serving" not in answer.err
+
+
+def test_it_says_once_that_it_serves(ledger: Cli, qm: onceq.QueueManager) -> None:
+    qm.declare(ORDERS)
+    with service(ledger, processes=2, log="text") as running:
+        assert running.stop() == 0
+    assert sum(one.startswith("onceq: serving") for one in running.log) == 1
 
 
 FAILING = {

@@ -19,7 +19,6 @@ from onceq.engine.locate import resolve_url
 from onceq.errors import (
     CannotConnect,
     InvalidValue,
-    OnceqError,
     PoolerDetected,
     PostgresTooOld,
     SchemaMismatch,
@@ -284,11 +283,20 @@ def test_a_role_that_may_not_is_told_so(conninfo: str, repository_name: str, rol
         revoke = sql.SQL("revoke create on database {} from {}")
         database = sql.Identifier(connection.info.dbname)
         connection.execute(revoke.format(database, sql.Identifier(role)))
-    with pytest.raises(StatementRefused, match="permission denied"):
+    advice = (
+        rf"permission denied .*; grant role '{role}' what docs/deploy\.md#roles lists, or run as"
+    )
+    with pytest.raises(StatementRefused, match=advice):
         migrate.apply_with(as_role, repository_name)
-    migrate.apply_with(conninfo, repository_name)
-    with pytest.raises(OnceqError, match="permission denied"):
+    with pytest.raises(SchemaMissing, match="or ask the owner of the database to run it"):
         onceq.open(as_role, repository=repository_name)
+    migrate.apply_with(conninfo, repository_name)
+    with pytest.raises(StatementRefused, match=advice):
+        onceq.open(as_role, repository=repository_name)
+    found = Cli(as_role, repository_name).json("doctor", code=VIOLATION).lines[-1]
+    assert found["check"] == "schema"
+    assert found["found"].endswith("(SQLSTATE 42501)")
+    assert found["advice"].startswith(f"grant role '{role}' what")
 
 
 @pytest.mark.parametrize("level", ["off", "local", "remote_apply"])

@@ -6,8 +6,18 @@ import itertools
 
 import pytest
 
+from onceq.clerk import Clerk
 from onceq.errors import IllegalState
-from onceq.model.client_state import STATES, TRANSITIONS, Call, ClientState, after, resumed
+from onceq.model.client_state import (
+    FIRST,
+    SHOWN,
+    STATES,
+    TRANSITIONS,
+    Call,
+    ClientState,
+    after,
+    resumed,
+)
 
 CONN, SENT, RECVD = (
     ClientState.CONNECTED,
@@ -59,6 +69,21 @@ def test_every_call_in_every_state(state: ClientState, call: Call) -> None:
         return
     with pytest.raises(IllegalState, match=f"{call.value} is not legal in state {state.value}"):
         after(state, call)
+
+
+def test_an_error_says_what_is_outstanding_and_what_to_do_first() -> None:
+    with pytest.raises(IllegalState) as refused:
+        after(SENT, Call.SEND, ["o-1", "o-2"])
+    assert str(refused.value) == (
+        "send is not legal in state Req-Sent: 'o-1' is outstanding: call recover() or receive() "
+        "first; legal are acknowledge(), cancel_last_request(), connect(), receive(), "
+        "rereceive(rid)"
+    )
+
+
+def test_an_error_names_only_calls_that_a_clerk_has() -> None:
+    assert all(hasattr(Clerk, text.partition("(")[0]) for text in SHOWN.values())
+    assert set(FIRST) == set(ClientState)
 
 
 def test_every_state_can_be_reached_and_left() -> None:

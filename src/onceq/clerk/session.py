@@ -176,7 +176,7 @@ def check(session: Session[Any, Any], call: Call) -> ClientState:
         raise errors.IllegalState(
             f"the effect of the last call is unknown: connect() again before {call.value}"
         )
-    return client_state.after(session.state, call)
+    return client_state.after(session.state, call, session.outstanding)
 
 
 def reply_of(session: Session[T, R], element: Element) -> Reply[R]:

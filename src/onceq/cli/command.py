@@ -21,6 +21,8 @@ import onceq
 from onceq.cli.config import Target, choose
 from onceq.cli.exits import INTERRUPTED, VIOLATION, exit_code
 from onceq.cli.output import Output, hint
+from onceq.engine.embedded import embedded_status
+from onceq.engine.locate import EMBEDDED
 from onceq.errors import OnceqError
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ def spread(function: Callable[..., int | None], notes: Mapping[str, str]) -> Cal
             with reported(Output(as_json=False)):
                 arguments[name] = kind(**own)
         place: Place = arguments["place"].over(ctx.find_root().obj)
-        with reported(place.output):
+        with reported(place.output), told_if_made(place):
             raise typer.Exit(function(**{**values, **arguments, "place": place}) or 0)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # typer reads it
@@ -131,6 +133,28 @@ def _fields_as_parameters(group: type[Any], notes: Mapping[str, str]) -> list[in
             )
         )
     return made
+
+
+@contextlib.contextmanager
+def told_if_made(place: Place) -> Generator[None]:
+    """Says on standard error that a command made an embedded PostgreSQL: the path may be wrong."""
+    directory = _not_yet_there(place)
+    try:
+        yield
+    finally:
+        if directory is not None and _not_yet_there(place) is None:
+            hint(f"onceq: made a new PostgreSQL in {directory}, where there was none")
+
+
+def _not_yet_there(place: Place) -> str | None:
+    """Returns the directory of an embedded PostgreSQL that is still to be made."""
+    try:
+        url = place.target.url
+        directory = url.removeprefix(EMBEDDED)
+        missing = url.startswith(EMBEDDED) and embedded_status(directory).version is None
+    except OnceqError:  # a command that needs the repository says so itself
+        return None
+    return directory if missing else None
 
 
 @contextlib.contextmanager

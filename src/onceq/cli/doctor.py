@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,8 @@ FREE_BYTES_FAIL: Final = 100_000_000
 CLOCK_SKEW_S: Final = 5.0
 OLD_TRANSACTION_S: Final = 3600.0
 CONNECTIONS_LEFT: Final = 10
+ADVICE: Final = re.compile("; (?=check the |grant )")
+"""Where the advice begins in the text of an error of the connection, or of a missing right."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,8 @@ def _examine_repository(located: Located, repository: str, orphaned: int) -> Ite
 
 def _failed(check: str, error: OnceqError) -> Finding:
     """Returns what an error says, without advice to run the doctor, which is running."""
-    return Finding(check, "fail", str(error).replace(DOCTOR_TELLS, ""))
+    found, *advice = ADVICE.split(str(error).replace(DOCTOR_TELLS, ""), 1)
+    return Finding(check, "fail", found, *advice)
 
 
 def _when(bad: bool, check: str, found: str, advice: str, *, verdict: str = "warn") -> Finding:  # noqa: FBT001 # a fact, not an option

@@ -34,7 +34,11 @@ OLD_COLUMNS: Final = (
 )
 ERROR_COLUMNS: Final = ("eid", "rid", "registrant", "queue", "attempts", "code", "where", "error")
 BODIES: Final = {"body", "reply"}
-FRAME: Final = re.compile(r'^ *File "(?:.*[/\\])?([^/\\"]+)", line (\d+), in (.+)$', re.MULTILINE)
+FRAME: Final = re.compile(r'^ *File "(.*[/\\])?([^/\\"]+)", line (\d+), in (.+)$', re.MULTILINE)
+NOT_THE_USERS: Final = re.compile(
+    r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib[/\\]python3\.\d+[/\\]"
+)
+"""Directories of packages and of the standard library."""
 REDRIVES: Final = {(True, False, False), (False, True, True)}
 """What may be given together: an EID alone, or --queue with --all."""
 
@@ -93,9 +97,10 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def place_in(traceback: str | None) -> str | None:
-    """Returns where an exception was raised: the last place that its traceback names."""
+    """Returns the last place in the user's own code that a traceback names; failing that, any."""
     found = FRAME.findall(traceback or "")
-    return "{}:{} in {}".format(*found[-1]) if found else None
+    own = [one for one in found if not NOT_THE_USERS.search(one[0]) and not one[1].startswith("<")]
+    return "{1}:{2} in {3}".format(*(own or found)[-1]) if found else None
 
 
 def _held(qm: QueueManager, state: RequestState) -> dict[str, Any]:
@@ -243,6 +248,8 @@ def redrive(
     if eid is not None and not rows:
         hint(f"onceq: {eid} is not held in an error queue: `onceq error list` shows what is")
         return NOT_FOUND
+    if not rows:
+        hint(f"onceq: nothing was there to redrive: no failed request of {queue} is held")
     return OK
 
 

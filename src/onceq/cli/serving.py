@@ -69,11 +69,18 @@ def serve(
     target = place.target
     output = place.output
 
+    said = False
+
     def told(event: Event) -> None:
+        nonlocal said
+        if event.kind == "ready" and not said:  # only now is it known that it can be loaded
+            said = True
+            log.hint(
+                f"onceq: serving {server} with {processes} process(es); Ctrl-C stops, twice at once"
+            )
         _tell(output, event)
 
     log.begin()
-    log.hint(f"onceq: serving {server} with {processes} process(es); Ctrl-C stops, twice at once")
     spec = Spec(server, log.log_format, log.log_level)
     service = Processes(spec, processes, told=told)
     ended = service.run(target.url or None, repository=target.repository)

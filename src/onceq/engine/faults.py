@@ -7,7 +7,7 @@ knows whether its answer was lost (`lost`).
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 
@@ -50,6 +50,9 @@ ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04", "42P05")
 handler left a prepared statement of this name, which the abort removes.
 """
 
+MISSING_RIGHT = "42501"
+"""The role may not do this."""
+
 DURABILITY_CUT_SHORT = "01000"
 """The WARNING at COMMIT when synchronous replication was cancelled: it looks like success."""
 
@@ -76,15 +79,22 @@ def text_of(error: psycopg.Error) -> str:
     return f"{primary}: {error.diag.message_hint}" if error.diag.message_hint else primary
 
 
-def translate(error: psycopg.Error) -> errors.OnceqError:
-    """Returns the onceq error for one of psycopg's, in a session that is still alive."""
+def translate(error: psycopg.Error, role: str | None = None) -> errors.OnceqError:
+    """Returns the onceq error for one of psycopg's, in a session that is still alive.
+
+    role: of the session, if it is known.
+    """
     text = text_of(error)
     own = OWN.get(error.sqlstate or "")
     if own is not None:
         return own(text)
     if is_environment(error):
         return errors.EnvironmentFault(text, error.sqlstate)
-    return errors.StatementRefused(f"{text} (SQLSTATE {error.sqlstate})", error.sqlstate)
+    said = f"{text} (SQLSTATE {error.sqlstate})"
+    if error.sqlstate == MISSING_RIGHT:
+        whom = "this role" if role is None else f"role {role!r}"
+        said += f"; grant {whom} what docs/deploy.md#roles lists, or run as the owner"
+    return errors.StatementRefused(said, error.sqlstate)
 
 
 def translate_handlers(error: psycopg.Error) -> errors.OnceqError:
@@ -107,9 +117,10 @@ def lost(error: psycopg.Error, *, commit_was_sent: bool) -> errors.OnceqError:
 
 
 @contextlib.contextmanager
-def translated() -> Generator[None]:
-    """Raises onceq's error in place of psycopg's."""
+def translated(connection: psycopg.Connection[Any] | None = None) -> Generator[None]:
+    """Raises onceq's error in place of psycopg's. connection: whose role the error names."""
     try:
         yield
     except psycopg.Error as error:
-        raise translate(error) from error
+        role = None if connection is None or connection.closed else connection.info.user
+        raise translate(error, role) from error

@@ -65,7 +65,7 @@ class DatabaseFacts:
 
 def database_facts(connection: psycopg.Connection[Any]) -> DatabaseFacts:
     """Returns the facts about the database. EnvironmentFault."""
-    with translated(), connection.cursor(row_factory=class_row(DatabaseFacts)) as cursor:
+    with translated(connection), connection.cursor(row_factory=class_row(DatabaseFacts)) as cursor:
         (found,) = cursor.execute(_DATABASE)
     return found
 
@@ -75,13 +75,13 @@ def foreign_sequences(
 ) -> list[tuple[str, str]]:
     """Returns what others made and the owner may not read: sequences, and who owns each."""
     query = sql.SQL("select sequence::text, owner::text from {schema}.foreign_sequences()")
-    with translated():
+    with translated(connection):
         return connection.execute(query.format(schema=sql.Identifier(repository))).fetchall()
 
 
 def orphaned_claims(connection: psycopg.Connection[Any], repository: str) -> int:
     """Returns how many elements are claimed by an unknown holder."""
     query = sql.SQL(_ORPHANED).format(schema=sql.Identifier(repository))
-    with translated():
+    with translated(connection):
         row = connection.execute(query).fetchone()
     return 0 if row is None else int(row[0])

@@ -80,14 +80,14 @@ def find(
     """Returns what hangs in these processes. limits: for each queue, in seconds."""
     text = _FIND.replace("{schema}", repository)
     arguments = {"processes": list(processes), "limits": Jsonb(dict(limits))}
-    with translated():
+    with translated(connection):
         rows = OwnCursor(connection).execute(text.encode(), arguments).fetchall()
     return [Hung(*row) for row in rows]
 
 
 def end_session(connection: psycopg.Connection[Any], backend_pid: int) -> None:
     """Ends a session of ours, and with it its transaction and its locks."""
-    with translated():
+    with translated(connection):
         OwnCursor(connection).execute(
             "select pg_terminate_backend(%s::integer, %s::bigint)", [backend_pid, END_MS]
         )

@@ -73,7 +73,7 @@ def verify(connection: psycopg.Connection[Any], repository: str) -> None:
     """
     check_repository(repository)
     check_server(connection)
-    with translated():
+    with translated(connection):
         _verify(connection, repository)
 
 
@@ -82,7 +82,8 @@ def _verify(connection: psycopg.Connection[Any], repository: str) -> None:
     if version is None:
         raise SchemaMissing(
             f"database {connection.info.dbname!r} has no repository {repository!r}: "
-            f"run `onceq init --repository {repository}` with the same --url"
+            f"run `onceq init --repository {repository}` with the same --url, "
+            "or ask the owner of the database to run it"
         )
     _refuse_other(connection, version, repository)
     row = connection.execute(
@@ -122,7 +123,7 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
     """
     check_repository(repository)
     check_server(connection)
-    with translated(), connection.transaction():
+    with translated(connection), connection.transaction():
         connection.execute("select pg_advisory_xact_lock(hashtext('onceq.migrate'))")
         changed = _make_or_refresh(connection, repository)
         faultpoint("migrate.made")

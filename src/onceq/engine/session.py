@@ -135,6 +135,9 @@ def commit_text(again: str) -> bytes:
     return f"commit; {CLEAN}{'; ' if again else ''}{again}".encode()
 
 
+UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
+"""What psycopg and libpq say of a host that has no address."""
+
 DOCTOR_TELLS = " (`onceq doctor` tells more)"
 """The part of an error that everybody but the doctor is told."""
 
@@ -142,10 +145,11 @@ DOCTOR_TELLS = " (`onceq doctor` tells more)"
 def cannot_connect(error: psycopg.Error) -> CannotConnect:
     """Returns the error for a connection that could not be made."""
     said = "; ".join(line.strip() for line in str(error).strip().splitlines())
-    return CannotConnect(
-        f"cannot connect to PostgreSQL: {said}; "
-        f"check the URL and that the server is running{DOCTOR_TELLS}"
+    unknown = any(one in said for one in UNKNOWN_HOST)
+    advice = (
+        "check the host in the URL" if unknown else "check the URL and that the server is running"
     )
+    return CannotConnect(f"cannot connect to PostgreSQL: {said}; {advice}{DOCTOR_TELLS}")
 
 
 def is_pooled(connection: psycopg.BaseConnection[Any], backend_pid: int) -> bool:
@@ -283,7 +287,7 @@ def failure(
     """Returns what an error of psycopg means. committing: a COMMIT may have been under way."""
     if is_broken(connection) or faults.is_lost(error):
         return faults.lost(error, commit_was_sent=committing)
-    return faults.translate(error)
+    return faults.translate(error, connection.info.user)
 
 
 def handler_failure(

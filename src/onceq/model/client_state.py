@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onceq.errors import IllegalState
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class ClientState(enum.Enum):
@@ -42,6 +45,26 @@ class Call(enum.Enum):
 _S = ClientState
 _C = Call
 
+SHOWN: dict[Call, str] = {
+    Call.CONNECT: "connect()",
+    Call.DISCONNECT: "disconnect()",
+    Call.SEND: "send()",
+    Call.RECEIVE: "receive()",
+    Call.RERECEIVE: "rereceive()",
+    Call.RERECEIVE_BY_RID: "rereceive(rid)",
+    Call.ACKNOWLEDGE: "acknowledge()",
+    Call.CANCEL: "cancel_last_request()",
+}
+"""The calls that an error names, as a client writes them."""
+
+FIRST: dict[ClientState, str] = {
+    ClientState.DISCONNECTED: "call connect() first",
+    ClientState.CONNECTED: "nothing is outstanding: call send() first",
+    ClientState.REQ_SENT: "{rid} is outstanding: call recover() or receive() first",
+    ClientState.REPLY_RECVD: "the last reply was received: call rereceive() for it, or send() anew",
+}
+"""What a call that is not legal should have been preceded by."""
+
 TRANSITIONS: dict[tuple[ClientState, Call], ClientState] = {
     (_S.DISCONNECTED, _C.CONNECT): _S.CONNECTED,
     (_S.CONNECTED, _C.CONNECT): _S.CONNECTED,
@@ -70,13 +93,18 @@ TRANSITIONS: dict[tuple[ClientState, Call], ClientState] = {
 }
 
 
-def after(state: ClientState, call: Call) -> ClientState:
-    """Returns the state after a call. Raises IllegalState when the state forbids it."""
+def after(state: ClientState, call: Call, outstanding: Iterable[str] = ()) -> ClientState:
+    """Returns the state after a call. Raises IllegalState when the state forbids it.
+
+    outstanding: the rids of which an error names the first.
+    """
     following = TRANSITIONS.get((state, call))
     if following is None:
-        legal = sorted({c.value for s, c in TRANSITIONS if s is state})
+        rid = next(map(repr, outstanding), "the last request")
+        legal = sorted(SHOWN[c] for s, c in TRANSITIONS if s is state and c in SHOWN)
         raise IllegalState(
-            f"{call.value} is not legal in state {state.value}; legal are {', '.join(legal)}"
+            f"{call.value} is not legal in state {state.value}: {FIRST[state].format(rid=rid)}; "
+            f"legal are {', '.join(legal)}"
         )
     return following
 

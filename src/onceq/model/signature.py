@@ -128,6 +128,7 @@ def _parameters(
     except TypeError as error:
         raise InvalidValue(
             f"{where}: {name}{_plain(signature)} cannot be called with (request, context): {error}"
+            ": give it two parameters: request and context"
         ) from None
     taken = [
         signature.parameters[one]
@@ -157,9 +158,13 @@ class _Annotated:
 
 def _check_annotations(handler: _Annotated, expected: Expected, context: Any) -> None:
     asks = _resolved(handler.request.annotation, handler.function)
-    if not all(_fits(one, asks) for one in _members(expected.request)):
-        _refuse(handler, f"takes {_said(asks)}", f"requests are {_said(expected.request)}")
     wants = _resolved(handler.context.annotation, handler.function)
+    if not all(_fits(one, asks) for one in _members(expected.request)):
+        swapped = _fits(context, asks) and all(
+            _fits(one, wants) for one in _members(expected.request)
+        )
+        but = f"requests are {_said(expected.request)}"
+        _refuse(handler, f"takes {_said(asks)}", but, _SWAPPED if swapped else _EITHER)
     if not _fits(context, wants):
         _refuse(handler, f"takes {_said(wants)}", f"its context is {_said(context)}")
     returns = _resolved(handler.signature.return_annotation, handler.function)
@@ -168,8 +173,17 @@ def _check_annotations(handler: _Annotated, expected: Expected, context: Any) ->
         _refuse(handler, f"returns {_said(returns)}", f"replies are {_said(expected.reply)}")
 
 
-def _refuse(handler: _Annotated, says: str, but: str) -> NoReturn:
-    raise InvalidValue(f"{handler.what} {says}, but {but}: change the one or the other")
+_EITHER = "change the one or the other"
+_SWAPPED = "the parameters are swapped: def {name}({context}, {request})"
+
+
+def _refuse(handler: _Annotated, says: str, but: str, advice: str = _EITHER) -> NoReturn:
+    todo = advice.format(
+        name=_name(handler.function).rpartition(".")[2],
+        context=handler.context.name,
+        request=handler.request.name,
+    )
+    raise InvalidValue(f"{handler.what} {says}, but {but}: {todo}")
 
 
 def _resolved(annotation: Any, function: Any) -> Any:
