@@ -384,13 +384,15 @@ class Step:
 def check_steps() -> "list[Step]":
     """Return the tools of the check, the longest first, so that two cores end together."""
     tools = VENV / "bin"
-    checked = [name for name in CHECKED if any((ROOT / name).glob("**/*.py"))] + ["project.py"]
+    checked = [name for name in CHECKED if any((ROOT / name).glob("**/*.py"))]
+    checked += ["project.py", "twins.py"]
     tests = [name for name in FAST_TESTS if (ROOT / name).exists()]
     how = ["-q", "--no-header", "--tb=short"]
     return [
         Step("fast tests", str(PYTHON), "-m", "pytest", *how, *tests),
         Step("basedpyright", str(tools / "basedpyright"), *checked),
         Step("mypy", str(tools / "mypy"), *checked),
+        Step("twins", str(PYTHON), "twins.py", "--check"),
         Step("lint-imports", str(tools / "lint-imports"), "--no-logo"),
         Step("ruff check", str(tools / "ruff"), "check", "--output-format", "concise", "."),
         Step("ruff format", str(tools / "ruff"), "format", "--check", "."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -9,7 +10,14 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.errors import ClaimLost, EnvironmentFault, IllegalState, InvalidValue, OperatingError
+from onceq.errors import (
+    CannotConnect,
+    ClaimLost,
+    EnvironmentFault,
+    IllegalState,
+    InvalidValue,
+    OperatingError,
+)
 from onceq.model import ops
 from onceq.model.element import KillAnswer
 from tests.lives import living
@@ -177,6 +185,27 @@ def test_a_dequeue_refuses_a_transaction_with_a_snapshot_of_its_own(
     if found is None:
         assert aborts(conninfo, repository) == [(0, None)]
     assert qm.show("raw").claimed == 0
+
+
+def test_closing_a_manager_ends_the_waits_of_tasks(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """At once, though the wait grows; and once it is connected again, they wait again."""
+    qm.declare(RAW)
+
+    async def wait_and_close() -> None:
+        own = await onceq.open_async(conninfo, repository=repository)
+        async with await psycopg.AsyncConnection.connect(conninfo) as connection:
+            waiting = asyncio.ensure_future(own.dequeue("raw", timeout_s=60, connection=connection))
+            await asyncio.sleep(0.1)
+            await own.close()
+            with pytest.raises(CannotConnect, match="is closed"):
+                await asyncio.wait_for(waiting, 10)
+        async with own, await psycopg.AsyncConnection.connect(conninfo) as connection:
+            assert not own._closed.is_set()
+            assert await own.dequeue("raw", timeout_s=0.1, connection=connection) is None
+
+    asyncio.run(wait_and_close())
 
 
 @pytest.mark.parametrize("value", [None, "postgresql://", 7, object()])

@@ -32,7 +32,7 @@ MOST: Final = 8
 TURN_S: Final = 30.0
 """How long a call waits for a free connection, if it has no time limit of its own."""
 
-_CLOSED: Final = "this queue manager is closed: connect() first"
+CLOSED: Final = "this queue manager is closed: connect() first"
 
 
 def _no_turn(wait_s: float) -> DeadlineExceeded:
@@ -80,7 +80,7 @@ class Links:
     ) -> Generator[Link]:
         """A connection for the time of a block. wait_s: for a free one; None or 0: TURN_S."""
         if not self._is_open:
-            raise CannotConnect(_CLOSED)
+            raise CannotConnect(CLOSED)
         if not self._turns.acquire(timeout=wait_s or TURN_S):
             raise _no_turn(wait_s or TURN_S)
         try:
@@ -142,7 +142,7 @@ class AsyncLinks:
     ) -> AsyncGenerator[AsyncLink]:
         """See Links.borrowed."""
         if not self._is_open:
-            raise CannotConnect(_CLOSED)
+            raise CannotConnect(CLOSED)
         try:
             await asyncio.wait_for(self._turns.acquire(), wait_s or TURN_S)
         except TimeoutError as error:

@@ -1,14 +1,13 @@
-"""`QueueOperations`, for asyncio.
+"""The queue manager's operations, on connections of their own.
 
-Made by `onceq.open_async`. Each method performs one Op or runs one Program;
-`QueueOperations` has the same methods, not awaited. Source: BHM90 4; spec Q1 to Q6.
+Made by `onceq.open_async`. Each method performs one Op or runs one Program. Source: BHM90 4; spec
+Q1 to Q6.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,12 +15,13 @@ from onceq.engine import silence
 from onceq.engine.async_connection import AsyncLink
 from onceq.engine.driver import this_process
 from onceq.engine.identity import own_identity
-from onceq.engine.links import AsyncLinks
+from onceq.engine.links import CLOSED, AsyncLinks
 from onceq.engine.unwrap import AsyncCallers
 from onceq.engine.waiting import Pause
-from onceq.errors import IllegalState, OnceqError, OperatingError
+from onceq.errors import CannotConnect, IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.manager.async_registrations import AsyncRegistrationOperations
+from onceq.manager.closing import async_wait_closed
 from onceq.manager.taken_over import tell_taken
 from onceq.model import admin_ops, names, ops
 from onceq.model.queue import Queue, QueueInfo
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AsyncQueueOperations(AsyncRegistrationOperations):
-    """See QueueOperations; the same methods, awaited."""
+    """The operations on a repository, for any number of tasks: see `onceq.engine.links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located
@@ -60,6 +60,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         self._incarnation: ops.Incarnation | None = None
         self._taken: list[program.Taken] = []
         self._turn = 0
+        self._closed = asyncio.Event()
 
     async def connect(self, *, timeout_s: float | None = None) -> Self:
         """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew.
@@ -67,6 +68,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         timeout_s: when to give up; at least 2 s for a host that is silent.
         """
         await self._link.connect(names.check_timeout(timeout_s))
+        self._closed.clear()
         return self
 
     # --- queues -----------------------------------------------------------------------------
@@ -94,7 +96,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         )
 
     async def show(self, queue: str) -> QueueInfo:
-        """Returns a queue as it is. QueueNotFound."""
+        """Returns a queue as it is now. QueueNotFound."""
         return await self._link.run(program.show(queue))
 
     async def queues(self) -> list[QueueInfo]:
@@ -121,10 +123,10 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
     ) -> UUID:
         """Enqueues a request that wants no reply; returns its eid.
 
-        Outside any transaction it is durable when this returns. With `connection` (psycopg's or
-        SQLAlchemy's) it joins the transaction there. attributes: see EnqueueAttributes. Raises
-        QueueNotFound, QueueStopped, TooLarge, InvalidValue; with `connection` also IllegalState,
-        ConnectionLost: nothing happened.
+        Outside any transaction it is durable when this returns. With `connection` (of psycopg, or
+        of what docs/connections.md names) it joins the transaction there. attributes: see
+        EnqueueAttributes. Raises QueueNotFound, QueueStopped, TooLarge, InvalidValue; with
+        `connection` also IllegalState, ConnectionLost: nothing happened.
         """
         op = program.enqueue_op(queue, request, attributes, own_transaction=connection is None)
         return await (await self._on(connection)).perform(op)
@@ -162,12 +164,9 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         pause, first = Pause(), True
         patience = silence.waiting(timeout_s)
         while (taken := await self._take(on, queue, eid, patience)) is None:
-            delay_s = pause.next(
-                ops.Wait(key="claim", first=first, timeout_s=timeout_s), time.monotonic()
-            )
-            if delay_s is None:
+            wait = ops.Wait(key="claim", first=first, timeout_s=timeout_s)
+            if not await async_wait_closed(self._closed, pause, wait):
                 return None
-            await asyncio.sleep(delay_s)
             first = False
         return taken
 
@@ -231,7 +230,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         queue: str | None = None,
         limit: int = 100,
     ) -> list[RequestState]:
-        """Returns every place in which requests are or were, the latest first (C9, C10)."""
+        """Returns every place where requests are or were, the latest first (C9, C10)."""
         return await self._link.perform(
             program.lookup_op(
                 rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
@@ -239,11 +238,11 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         )
 
     async def find(self, **search: Unpack[Search]) -> list[OldRequest]:
-        """See QueueOperations.find."""
+        """Returns a page of the requests that have ended, the latest first (C10); see Search."""
         return await self._link.perform(program.find_op(search))
 
     async def attempts(self, eid: UUID) -> list[Attempt]:
-        """See QueueOperations.attempts."""
+        """Returns how each execution of a request that did not finish was aborted (Q4)."""
         return await self._link.perform(ops.ListAttempts(eid=names.check_eid(eid)))
 
     async def resolve(self, eid_or_rid: UUID | str) -> list[RequestState]:
@@ -263,6 +262,8 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
             return await self._callers.driver(connection, link.connection)
 
     async def _live(self) -> ops.Incarnation:
+        if self._closed.is_set():
+            raise CannotConnect(CLOSED)
         await self._life_link.reconnect()
         life = self._incarnation
         if life is None or life.backend_pid != self._life_link.connection.info.backend_pid:
@@ -286,14 +287,16 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
 
     async def close(self) -> None:
         """Closes the connection; returns what was dequeued in transactions that rolled back."""
+        self._closed.set()  # ends the waits
         async with self._life_turn:
             life, self._incarnation = self._incarnation, None
             with contextlib.suppress(OperatingError):  # a lost connection ended the incarnation
                 if life is not None:
                     settle = program.settle_taken(self._taken, life.incarnation)
                     self._taken = await self._life_link.run(settle)
-                    close = ops.CloseIncarnation(incarnation=life.incarnation)
-                    await self._life_link.perform(close)
+                    await self._life_link.perform(
+                        ops.CloseIncarnation(incarnation=life.incarnation)
+                    )
             await self._life_link.close()
         await self._link.close()
         self.located.close()

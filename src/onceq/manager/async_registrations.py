@@ -1,4 +1,7 @@
-"""`RegistrationOperations` for asyncio. A part of `AsyncQueueOperations`."""
+"""The queue manager's registrations, and its clients as operators see them.
+
+A part of `AsyncQueueOperations`. Source: BHM90 4.3.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,15 @@ class AsyncRegistrationOperations:
         )
 
     async def threads(self, registrant: str) -> list[ops.ThreadTags]:
-        """See QueueOperations.threads."""
+        """Returns the tags of every thread of a client, by thread, and fences nobody (C7).
+
+        Each tells what the thread sent and received last, its checkpoint and its state. A client
+        that has lost everything connects its threads one by one. Source: BHM90 5.
+        """
         return await self._link.perform(ops.Threads(name=names.check_id("registrant", registrant)))
 
     async def clients(self, name: str | None = None) -> list[admin_ops.ClientInfo]:
-        """See QueueOperations.clients."""
+        """Returns every client, or those of one name: a row for each thread, with its progress."""
         wanted = None if name is None else names.check_id("registrant", name)
         return await self._link.perform(admin_ops.ListClients(name=wanted))
 
@@ -62,7 +69,14 @@ class AsyncRegistrationOperations:
         forced: bool = False,
         timeout_s: float = 10.0,
     ) -> list[admin_ops.Forgotten]:
-        """See QueueOperations.forget."""
+        """Forgets a client that will not return: its replies, checkpoint and registrations go.
+
+        thread: one thread of it; None: all. The answer is empty if the client is not known. What
+        remains tells a later connect that it is disconnected, and what it sent last: no rid runs
+        twice while history is kept.
+        IllegalState: it is connected or has something outstanding, and forced is False. If forced,
+        its life is ended and its requests are cancelled. DeadlineExceeded: nothing happened.
+        """
         return await self._link.perform(
             program.forget_op(name, thread, forced=forced, timeout_s=timeout_s), timeout_s
         )

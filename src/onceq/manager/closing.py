@@ -1,0 +1,31 @@
+"""The waits of a queue manager that ends them when it is closed, one for each kind of caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import threading
+
+    from onceq.engine.waiting import Pause
+    from onceq.model.ops import Wait
+
+
+def wait_closed(closed: threading.Event, pause: Pause, op: Wait) -> bool:
+    """Waits a little, or until `closed` is set; returns False when the deadline has passed."""
+    delay_s = pause.next(op, time.monotonic())
+    if delay_s is not None:
+        closed.wait(delay_s)
+    return delay_s is not None
+
+
+async def async_wait_closed(closed: asyncio.Event, pause: Pause, op: Wait) -> bool:
+    """The same for a task."""
+    delay_s = pause.next(op, time.monotonic())
+    if delay_s is not None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(closed.wait(), delay_s)
+    return delay_s is not None
