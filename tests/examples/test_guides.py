@@ -88,6 +88,17 @@ def test_files_of_requests_and_of_replies(tmp_path: Path) -> None:
     assert f"```text\n{printed}```" in page, complaints
 
 
+ASKED_LATE = """
+from web import answer
+
+for number in range(22):
+    answer("zoe", f"zoe-{number}", b'{"cents": 1}')
+for number in (1, 0):
+    print(answer("zoe", f"zoe-{number}", b'{"cents": 1}')[0])
+"""
+"""One user orders more often than replies are kept, then asks for the first two orders again."""
+
+
 @pytest.mark.timeout(240)
 def test_in_a_web_application(tmp_path: Path) -> None:
     """Two web processes killed under load: each booking has its receipt, and the reverse."""
@@ -95,9 +106,13 @@ def test_in_a_web_application(tmp_path: Path) -> None:
     for written, free in zip(("8711", "8712"), free_ports(2), strict=True):
         page = page.replace(written, free)
     assert len(write_files(page, tmp_path)) == page.count("```python")
-    printed, complaints = shell(blocks(page)["bash"], tmp_path, reader(), LIMIT_S)
+    (tmp_path / "late.py").write_text(ASKED_LATE)
+    end = "kill $first $second $server\n"
+    script = blocks(page)["bash"].replace(end, f"python late.py > late.txt\n{end}")
+    printed, complaints = shell(script, tmp_path, reader(), LIMIT_S)
     assert f"```text\n{printed}```" in page, complaints
     assert complaints.count("Killed") == 6, complaints
+    assert (tmp_path / "late.txt").read_text() == "200 OK\n410 Gone\n", complaints
 
 
 @pytest.mark.timeout(200)
@@ -158,7 +173,8 @@ def common(text: str) -> str:
 def test_find_out_why_it_failed(tmp_path: Path) -> None:
     """The failure is found in the log and in the database, mended, and run again."""
     page = text_of("docs/find-out-why-it-failed.md")
-    assert write_files(page, tmp_path) == ["shop.py", "ask.py", "told.py", "ask_again.py"]
+    names = ["shop.py", "ask.py", "back.py", "told.py", "ask_again.py"]
+    assert write_files(page, tmp_path) == names
     found = blocks(page)
     environment = reader(TZ="UTC")
     printed, complaints = shell(found["bash"], tmp_path, environment, LIMIT_S)

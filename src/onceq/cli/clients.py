@@ -45,7 +45,8 @@ def list_clients(
 ) -> int:
     """List the clients: how far each is, requests outstanding, replies not collected, last seen.
 
-    A client that died still counts as connected; `waits` marks one that waits for a reply now.
+    `state`: a client is connected until it says disconnect(), so also when its process has ended.
+    `waits` marks one that waits for a reply now.
     Exit 3 when there is no client of this name.
     """
     with place.open() as qm:
