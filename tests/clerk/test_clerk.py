@@ -105,7 +105,7 @@ def test_rereceive_is_identical_across_lives_until_the_next_send(
                 assert clerk.rereceive() == reply
         with qm.clerk("till", RAW) as clerk:
             clerk.send("2", b"y")
-            with pytest.raises(IllegalState):
+            with pytest.raises(IllegalState, match="'2' is outstanding: call recover"):
                 clerk.rereceive()
             answer(life, b"two")
             assert clerk.receive(timeout_s=WAIT_S).value == b"two"
