@@ -20,6 +20,7 @@ import msgspec
 
 from onceq.spark import Server, ServerSettings, build_session, insert
 from proof.harness.ledger import EFFECTS
+from proof.sparkpoints.forms import EACH, FORMS
 from proof.sparkpoints.source import ARMED
 from proof.torture.processes import descendants
 
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from proof.fault_ground import Ground
     from proof.fault_programs import Orders
@@ -38,23 +39,18 @@ ENDED: Final = "ended"
 """The file in a trial's directory that says how its server has ended."""
 QUICK: Final = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 """For a Java of minutes at most, the better compiler and the better collector cost too much."""
-_TOLD: Final = "case when request.kind = 'fail' then 'told to fail' end as error"
-_REPLY: Final = "named_struct('rid', rid, 'pid', 0) as reply"
-_EFFECT: Final = (
-    f"named_struct('key', rid, 'rid', rid, 'eid', cast(eid as string), 'pid', 0) as {EFFECTS}"
-)
-"""Of what fails too: its row must not be applied."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What a driver is to serve: a trial. armed: for `arm`."""
+    """What a driver is to serve: a trial. armed: for `arm`. form: of what it computes."""
 
     url: str
     repository: str
     queue: Orders
     place: Path
     armed: str
+    form: str = EACH
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
@@ -149,11 +145,14 @@ class ArmedServer(Server):
     data_source = "proof.sparkpoints.source:ArmedSource"
 
     def __init__(self, serving: Serving) -> None:
+        form = FORMS[serving.form]
         super().__init__(
             serving.queue,
-            batch=book,
+            batch=form.batch,
             tables={EFFECTS: insert(into=f"{serving.repository}.{EFFECTS}")},
-            settings=ServerSettings(backoff_s=0.01, backoff_max_s=0.1, partitions=1),
+            settings=ServerSettings(
+                backoff_s=0.01, backoff_max_s=0.1, partitions=1, **form.settings
+            ),
         )
         self._serving = serving
 
@@ -176,8 +175,3 @@ class ArmedServer(Server):
         with contextlib.suppress(FileNotFoundError):  # nobody waits any more
             made.write_bytes(msgspec.json.encode(ended))
             made.rename(self._serving.place / ENDED)
-
-
-def book(requests: DataFrame) -> DataFrame:
-    """Answers each order, with one row for the ledger."""
-    return requests.selectExpr("eid", _REPLY, _TOLD, _EFFECT)

@@ -20,8 +20,10 @@ from proof.faultpoints import LONG_ROUNDS, LOST, faults_of, occurrences, page
 from proof.part import Control, Limits, Measure, Order, Outcome, Part, Size
 from proof.sparkpoints.driver import AT_ONCE, Driver
 from proof.sparkpoints.trials import (
+    ADDING,
     BROKEN,
     DRIVER,
+    KEEPING,
     MASTERS,
     NOT_TRIED,
     OF_SPARK,
@@ -52,7 +54,7 @@ def every_trial(round_no: int = 0) -> list[Trial]:
         Trial(scene=name, point=point, occurrence=occurrence, what=what)
         for name, scene in SCENES.items()
         for number, point in enumerate(sorted(scene.points), round_no)
-        for what in WAYS
+        for what in WAYS[name]
         if (name, point, what) not in NOT_TRIED
         for occurrence in occurrences(number, is_one=what == DRIVER or name == TRYING)
     ]
@@ -75,10 +77,11 @@ def trials(size: Size, chance: random.Random) -> list[Trial]:
 
 
 def lanes(chosen: Sequence[Trial]) -> list[list[Trial]]:
-    """Returns the trials by the driver that serves them: those that kill it have their own."""
-    found: dict[tuple[str, bool], list[Trial]] = {}
+    """Returns the trials by the driver that serves them: those that kill one have their scene's."""
+    found: dict[tuple[str, str], list[Trial]] = {}
     for trial in chosen:
-        found.setdefault((MASTERS[trial.scene], trial.what == DRIVER), []).append(trial)
+        own = trial.scene if trial.what == DRIVER else ""
+        found.setdefault((MASTERS[trial.scene], own), []).append(trial)
     return list(found.values())
 
 
@@ -125,7 +128,7 @@ def outcome(every: Sequence[Verdict], drivers: int) -> Outcome:
         ],
         violations=[one for verdict in verdicts for one in faults_of(verdict)],
         controls=[Control(what=BROKEN, broke=int(any(CONVICTED in one for one in found)), of=1)],
-        page=page(verdicts, [PLAIN, TRYING]),
+        page=page(verdicts, [PLAIN, TRYING, KEEPING, ADDING]),
     )
 
 
@@ -137,5 +140,5 @@ PART: Final = Part(
     controls={BROKEN: 1.0},
     in_memory=True,
     on_spark=True,
-    limits=Limits(small_s=180.0, proof_s=1200.0),
+    limits=Limits(small_s=180.0, proof_s=1500.0),
 )

@@ -20,24 +20,25 @@ from onceq.model.spark_ops import SparkTakeOver
 from onceq.spark.source import POINTS
 from proof.fault_ground import CUTS, FAULTS, KILL, RAISE, TICK_S, Run, Trial, writing
 from proof.fault_programs import QUEUE, SPARK_LIMIT_S
-from proof.fault_scenes import Scene
-from proof.harness.ledger import Order, Receipt, ask
+from proof.fault_scenes import Scene, nothing
+from proof.harness.ledger import EFFECTS, Order, Receipt, ask
 from proof.sparkpoints.driver import ENDED, Driver, Ended, Serving
+from proof.sparkpoints.forms import EACH, SEVERAL, STATE
 
 if TYPE_CHECKING:
     import contextlib
     import re
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from multiprocessing.process import BaseProcess
     from pathlib import Path
 
     from proof.fault_ground import Ground
     from proof.fault_programs import Orders
+    from proof.fault_scenes import Left
     from proof.harness.proxy import Proxy
 
 DRIVER: Final = "kill-driver"
 """The driver dies at the point, with its Java and all that it has started."""
-WAYS: Final = (*FAULTS, DRIVER)
 ABORT_LIMIT: Final = 1
 OF_SPARK: Final = frozenset(f"spark.{point}" for point in POINTS)
 TRIED_AGAIN: Final = frozenset({"spark.read", "spark.write", "spark.staged"})
@@ -45,19 +46,42 @@ TRIED_AGAIN: Final = frozenset({"spark.read", "spark.write", "spark.staged"})
 NO_POINTS: Final = frozenset[str]()
 PLAIN: Final = "a Spark server"
 TRYING: Final = "a Spark server that tries tasks again"
+KEEPING: Final = "a Spark server that keeps a state"
+"""Its ledger has the numbers that the state gave to requests."""
+ADDING: Final = "a Spark server of rows of several requests"
 BROKEN: Final = "a Spark server that charges whatever it held when a query ended"
 """On purpose: it must be found."""
 
-SCENES: Final[dict[str, Scene]] = {
-    name: Scene(
+
+def _numbers(left: Left) -> Iterator[str]:
+    """A state that forgot a batch gives a number twice; one that has a batch twice leaves a gap."""
+    query = f"select pid from {left.repository}.{EFFECTS} order by pid"
+    numbers = [number for (number,) in ask(left.conninfo, query)]
+    if numbers != list(range(1, len(numbers) + 1)):
+        yield f"G2: the state gave the numbers {numbers}"
+
+
+def _scene(points: frozenset[str], check: Callable[[Left], Iterator[str]] = nothing) -> Scene:
+    return Scene(
         program="a Spark server",
         beside=("ordering_once_more",),
         points=points,
         abort_limit=ABORT_LIMIT,
+        check=check,
     )
-    for name, points in {PLAIN: OF_SPARK, TRYING: TRIED_AGAIN, BROKEN: NO_POINTS}.items()
+
+
+SCENES: Final[dict[str, Scene]] = {
+    PLAIN: _scene(OF_SPARK),
+    TRYING: _scene(TRIED_AGAIN),
+    KEEPING: _scene(OF_SPARK, _numbers),
+    ADDING: _scene(OF_SPARK),
+    BROKEN: _scene(NO_POINTS),
 }
-MASTERS: Final = {PLAIN: "local[2]", TRYING: "local[2,2]", BROKEN: "local[2]"}
+MASTERS: Final = dict.fromkeys(SCENES, "local[2]") | {TRYING: "local[2,2]"}
+FORM_OF: Final = dict.fromkeys(SCENES, EACH) | {KEEPING: STATE, ADDING: SEVERAL}
+WAYS: Final = dict.fromkeys(SCENES, (*FAULTS, DRIVER)) | dict.fromkeys((KEEPING, ADDING), (DRIVER,))
+"""In which ways the points of a scene are struck."""
 
 NOT_TRIED: Final = {
     **{
@@ -143,6 +167,7 @@ class SparkRun(Run):
             queue=self.queue,
             place=self._place,
             armed=self._armed(),
+            form=FORM_OF[self._trial.scene],
         )
         (program,) = self._scene.beside
         client = self._start(program, self._ground.conninfo)

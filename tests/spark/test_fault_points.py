@@ -13,8 +13,10 @@ from proof.part import Size
 from proof.sparkpoints import part
 from proof.sparkpoints.driver import Driver
 from proof.sparkpoints.trials import (
+    ADDING,
     BROKEN,
     DRIVER,
+    KEEPING,
     MASTERS,
     NOT_TRIED,
     OF_SPARK,
@@ -42,15 +44,21 @@ def test_the_long_run_kills_the_driver_at_each_time() -> None:
 
 
 def test_what_a_scene_has_not_the_other_has() -> None:
-    assert {scene for scene, _, _ in NOT_TRIED} == set(SCENES) - {PLAIN, BROKEN}
+    assert {scene for scene, _, _ in NOT_TRIED} == set(SCENES) - {PLAIN, BROKEN, KEEPING, ADDING}
     tried = {(one.scene, one.point, one.what) for one in part.every_trial()}
     assert not tried & set(NOT_TRIED)
     assert {(PLAIN, point, what) for _, point, what in NOT_TRIED} <= tried
 
 
+@pytest.mark.parametrize("scene", [KEEPING, ADDING])
+def test_the_driver_dies_at_every_point_with_a_state_and_with_rows_of_several(scene: str) -> None:
+    tried = {(one.point, one.what) for one in part.every_trial() if one.scene == scene}
+    assert tried == {(point, DRIVER) for point in OF_SPARK}
+
+
 def test_only_what_kills_a_driver_has_one_of_its_own() -> None:
     shared, *others = part.lanes([part.CONTROL, *part.every_trial()])
-    assert len(others) == 2
+    assert len(others) == 4
     mixed = [lane for lane in (shared, *others) if len({one.what == DRIVER for one in lane}) > 1]
     assert mixed == []
 
