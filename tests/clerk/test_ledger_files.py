@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +131,7 @@ class _Slow(SqliteExecutor):
         super().__init__(path)
         self.begun, self.goes_on = threading.Event(), threading.Event()
         self.ended: list[str] = []
+        self.was_closed = threading.Event()
 
     def execute(self, op: Statement) -> list[Any]:
         self.begun.set()
@@ -140,6 +142,7 @@ class _Slow(SqliteExecutor):
     def close(self) -> None:
         super().close()
         self.ended.append("close")
+        self.was_closed.set()
         self.goes_on.set()
 
 
@@ -161,3 +164,50 @@ def test_a_file_is_not_closed_in_the_middle_of_a_statement_that_was_cancelled(
         assert slow.ended == ["select 1", "close"]
 
     asyncio.run(main())
+
+
+def test_a_close_that_is_cancelled_before_its_turn_leaves_no_lock(tmp_path: Path) -> None:
+    """The next connect would wait for its transaction, and find the ledger locked."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        inner = SqliteExecutor(tmp_path / "ledger")
+        inner.execute(Statement(text="begin immediate"))
+        executor, goes_on = AsyncSqliteExecutor(inner), threading.Event()
+        busy = asyncio.ensure_future(asyncio.to_thread(goes_on.wait, LIMIT_S))
+        closing = asyncio.create_task(executor.close())
+        await asyncio.wait([closing], timeout=0.2)
+        closing.cancel()
+        await asyncio.wait([closing])
+        goes_on.set()
+        await busy
+        again = await asyncio.to_thread(SqliteExecutor, tmp_path / "ledger")
+        await asyncio.to_thread(again.execute, Statement(text="begin immediate"))
+        again.close()
+
+    asyncio.run(main())
+
+
+def test_a_file_that_was_opened_for_nobody_is_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever had it opened was cancelled meanwhile."""
+    slow = _Slow(tmp_path / "ledger")
+
+    def open_slowly(_: Path) -> SqliteExecutor:
+        slow.begun.set()
+        assert slow.goes_on.wait(LIMIT_S)
+        return slow
+
+    async def main() -> None:
+        monkeypatch.setattr("onceq.clerk.ledger.sqlite.SqliteExecutor", open_slowly)
+        ledger: Any = onceq.SqliteLedger(tmp_path / "ledger")
+        opening = asyncio.create_task(ledger.open_async(None))
+        await asyncio.to_thread(slow.begun.wait, LIMIT_S)
+        opening.cancel()
+        await asyncio.wait([opening])
+        slow.goes_on.set()
+        assert await asyncio.to_thread(slow.was_closed.wait, LIMIT_S)
+
+    asyncio.run(main())
+    assert slow.ended == ["close"]

@@ -71,7 +71,12 @@ class SqliteLedger(Ledger[sqlite3.Connection, sqlite3.Connection]):
     async def open_async(self, link: AsyncLink) -> AsyncSqliteExecutor:
         """See Ledger.open."""
         del link
-        return AsyncSqliteExecutor(await asyncio.to_thread(SqliteExecutor, self.path))
+        opening = asyncio.ensure_future(asyncio.to_thread(SqliteExecutor, self.path))
+        try:
+            return AsyncSqliteExecutor(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            opening.add_done_callback(_close_unwanted)
+            raise
 
 
 class SqliteAnswers:
@@ -217,9 +222,15 @@ class AsyncSqliteExecutor:
         return await asyncio.to_thread(self._in_turn, self._inner.execute, op)
 
     async def close(self) -> None:
-        """See Executor.close."""
-        await asyncio.to_thread(self._in_turn, self._inner.close)
+        """See Executor.close. Cancelled, it is done all the same: an open transaction is a lock."""
+        await asyncio.shield(asyncio.to_thread(self._in_turn, self._inner.close))
 
     def _in_turn(self, call: Callable[..., T], *arguments: Any) -> T:
         with self._turn:
             return call(*arguments)
+
+
+def _close_unwanted(opening: asyncio.Future[SqliteExecutor]) -> None:
+    """Closes what was opened for a task that has been cancelled meanwhile."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
