@@ -80,7 +80,7 @@ class AsyncLink:
                 self._patience,
             )
         except BaseException:
-            await asyncio.to_thread(line.close)
+            await asyncio.shield(asyncio.to_thread(line.close))
             raise
         self._line = line
         driver = AsyncPostgresDriver(connection, self._repository, line=line, **self._options)
@@ -124,4 +124,4 @@ class AsyncLink:
             self._driver = None
         if self._line is not None:
             line, self._line = self._line, None
-            await asyncio.to_thread(line.close)
+            await asyncio.shield(asyncio.to_thread(line.close))
