@@ -301,6 +301,8 @@ def operate(world: World, plan: Operator, line: Line) -> None:
                 _make_and_destroy(world, qm)
             case "kill":
                 _kill(world, qm)
+            case "watch":
+                _watch(world, qm, line)
             case _:
                 _look(world, qm, line)
 
@@ -378,8 +380,12 @@ def _look(world: World, qm: QueueOperations, line: Line) -> None:
     if line.perform(admin_ops.Identify()) != line.perform(admin_ops.Identify()):
         world.broken.append(("G6", None, "a repository has two ids"))
     qm.queues()
-    qm.clients()
-    qm.rates()
+
+
+def _watch(world: World, qm: QueueOperations, line: Line) -> None:
+    """Watches who is there and how fast they are: nothing changes by that either."""
     for server in line.perform(admin_ops.ListServers()):
         if server.claims < 0:
             world.broken.append(("G4", None, f"{server}"))
+    qm.rates()
+    qm.clients()

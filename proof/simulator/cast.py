@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from onceq.model import ops
     from onceq.server.program import ServerSession
 
-ACTS = ("stop", "redrive", "redrive", "scratch", "kill", "look")
+ACTS = ("stop", "redrive", "redrive", "scratch", "kill", "look", "watch")
 EXTRAS = ("windowed", "shop", "producer", "tagger", "taker", "operator")
 """Who may take part besides clients, servers and a killer."""
 
