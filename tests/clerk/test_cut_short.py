@@ -296,8 +296,9 @@ def _cut_in_block(clerk: Any, name: str) -> None:
         raise _CutShort
 
 
-SWALLOWS = ("_weakrefset.py", "weakref.py")
-"""Where the interpreter itself drops what is raised: in the callbacks of weak references."""
+SWALLOWS = ("_weakrefset.py", "weakref.py", "hypothesis/internal/conjecture/junkdrawer.py")
+"""Where the interpreter itself drops what is raised: in the callbacks of weak references, and in
+hypothesis's one for the garbage collector."""
 
 
 def _interrupt(_number: int, frame: FrameType | None) -> None:
