@@ -15,6 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "src" / "onceq"
 PAIRS = {
+    "clerk/async_clerk.py": "clerk/clerk.py",
+    "clerk/ledger/async_clerk.py": "clerk/ledger/clerk.py",
+    "clerk/ledger/async_runner.py": "clerk/ledger/runner.py",
     "manager/async_queue_manager.py": "manager/queue_manager.py",
     "manager/async_registrations.py": "manager/registrations.py",
 }
@@ -27,8 +30,13 @@ WORDS = (
     (r"\bAsync(?=[A-Z])", ""),
     (r"\basync_(?=[a-z])", ""),
     (r"\bopen_async\b", "open"),
+    (r"\bRunsAsync\b", "Runs"),
+    (r"\basynccontextmanager\b", "contextmanager"),
+    (r"\bLedger\[Any, C\]", "Ledger[C, Any]"),
     (r"\basyncio\.(Lock|Event)\b", r"threading.\1"),
+    (r"\basyncio\.current_task\b", "threading.get_ident"),
     (r"\bimport asyncio\b", "import threading"),
+    (r"\b_awaits = True\b", "_awaits = False"),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"\btasks\b", "threads"),
 )

@@ -1,0 +1,79 @@
+"""Runs Programs on a link and a ledger: each Op goes to whichever of the two answers it.
+
+Used by AsyncLedgerClerk. Never retries; a failure is thrown into the Program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from onceq.engine import silence
+from onceq.engine.faultpoints import pointed_answer
+from onceq.errors import CannotConnect
+from onceq.model.ledger_ops import LEDGER_OPS, Statement
+from onceq.model.ops import RunsAsync
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Ledger
+    from onceq.engine.async_connection import AsyncLink
+    from onceq.model.ops import Op
+
+
+class AsyncLedgerLink(RunsAsync):
+    """A link, and the ledger beside it."""
+
+    def __init__(self, link: AsyncLink, ledger: Ledger[Any, Any]) -> None:
+        self._link = link
+        self._ledger = ledger
+        self._answers: Answers = ledger.answers()
+        self._executor: AsyncExecutor | None = None
+        self._patience: silence.Patience | None = None
+
+    @property
+    def executor(self) -> AsyncExecutor:
+        """What runs the ledger's statements. Raises CannotConnect when it is closed."""
+        if self._executor is None:
+            raise CannotConnect("this ledger is closed: connect() first")
+        return self._executor
+
+    async def reconnect(self) -> None:
+        """Connects the link again if it broke, and opens the ledger anew."""
+        await self._close_ledger()
+        await self._link.reconnect()
+        self._answers = self._ledger.answers()
+        self._executor = await self._ledger.open_async(self._link)
+
+    @contextlib.contextmanager
+    def bounded(self, patience: silence.Patience | None) -> Generator[None]:
+        """A block in which this patience decides when a silent link or ledger is given up."""
+        self._patience = patience
+        try:
+            with self._link.bounded(patience):
+                yield
+        finally:
+            self._patience = None
+
+    async def perform(self, op: Op[Any]) -> Any:
+        """Performs one Op on the side that it belongs to."""
+        if isinstance(op, Statement):
+            with silence.bounded(self.executor.connection, self._patience):
+                return await self.executor.execute(op)
+        if isinstance(op, LEDGER_OPS):
+            return await self.run(pointed_answer(op, self._answers.answer(op)))
+        return await self._link.perform(op)
+
+    def _leave(self) -> None:
+        """Does nothing: a clerk's Program holds nothing here."""
+
+    async def _close_ledger(self) -> None:
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            await executor.close()
+
+    async def close(self) -> None:
+        """Closes both; idempotent."""
+        await self._close_ledger()
+        await self._link.close()

@@ -1,0 +1,102 @@
+"""What a client with a ledger does, beside its calls: the parts that are alike for both clerks.
+
+Used by `LedgerClerk` and `AsyncLedgerClerk`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from onceq.clerk.calls import Calls
+from onceq.clerk.ledger import program, recovery
+from onceq.clerk.ledger.kind import check_ledger
+from onceq.clerk.ledger.program import Kept, Unit
+from onceq.errors import IllegalState, OnceqError
+from onceq.model import names
+from onceq.model.element import SendAttributes
+from onceq.model.ledger import Attributes, LastRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from typing import Unpack
+
+    from onceq.clerk.ledger.kind import Ledger
+    from onceq.clerk.ledger.recovery import Policy
+    from onceq.clerk.session import Reply
+    from onceq.model.queue import Queue
+
+T = TypeVar("T")
+R = TypeVar("R")
+C = TypeVar("C")
+
+
+class Work(Generic[T, R, C]):
+    """What a transaction of the client is to do. connection: for its own SQL, where the ledger is.
+
+    Leave committing, rolling back and preparing to the block.
+    """
+
+    def __init__(self, calls: LedgerCalls[T, R], connection: C) -> None:
+        self.connection = connection
+        self.unit = Unit()
+        self._calls = calls
+
+    def send(self, rid: str, request: T, **attributes: Unpack[SendAttributes]) -> None:
+        """Sends a request when the block commits; one in a block. See Clerk.send."""
+        if self.unit.request is not None:
+            raise IllegalState("one request in a transaction: the first is there already")
+        self.unit.request = self._calls.request(rid, request, attributes)
+        self._calls.check_send(self.unit)
+
+    def done(self, reply: Reply[R]) -> None:
+        """Notes, when the block commits, that a reply was processed in it."""
+        program.may_finish(self._calls.kept, reply.rid)
+        self.unit.done = reply.rid
+
+
+class LedgerCalls(Calls[T, R]):
+    """What both ledger clerks know and check."""
+
+    def __init__(
+        self,
+        name: str,
+        queue: Queue[T, R],
+        ledger: Ledger[Any, Any],
+        who: Callable[[], object],
+        *,
+        repository: str,
+        thread: str,
+    ) -> None:
+        check_ledger(f"the clerk of client {name!r}", ledger)
+        super().__init__(name, queue, who, thread=thread, window=1)
+        self.kept = Kept(session=self._session, joint=ledger.joint, repository=repository)
+
+    def request(self, rid: str, request: T, attributes: SendAttributes) -> LastRequest:
+        """Returns a request as the ledger keeps it. InvalidName, InvalidValue."""
+        names.check_id("rid", rid)
+        names.check_keywords("send, with a ledger,", attributes, SendAttributes)
+        names.check_attributes(attributes)
+        body = self._session.queue.encode_request(request)
+        return LastRequest(rid=rid, body=body, attributes=Attributes(**attributes))
+
+    def check_send(self, unit: Unit) -> None:
+        """Raises IllegalState where nothing may be sent now."""
+        if unit.done is None:
+            program.may_send(self.kept)
+
+    def policy(self, policy: Policy) -> Policy:
+        """Returns a policy of `recover`. InvalidValue if there is none of that name."""
+        names.check_choice("policy", policy, recovery.POLICIES)
+        return policy
+
+
+@contextmanager
+def still(ended_by: BaseException) -> Generator[None]:
+    """A rollback that fails after a cancellation, or Ctrl-C, does not take its place."""
+    try:
+        yield
+    except OnceqError as error:
+        if isinstance(ended_by, Exception):
+            raise
+        ended_by.add_note(f"its transaction could not be rolled back: {error}")
