@@ -1,4 +1,7 @@
-"""`Link`, for asyncio."""
+"""A link: one connection to a repository, made again when it breaks, with its driver.
+
+Used by clerks, queue managers and servers. A link never retries an operation: it only connects.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine import exchange, forking, session, silence
-from onceq.engine.async_driver import AsyncPostgresDriver, open_session
-from onceq.engine.migrate import verify_with
+from onceq.engine.async_driver import AsyncPostgresDriver
+from onceq.engine.opening import async_open_verified
 from onceq.errors import CannotConnect
 
 if TYPE_CHECKING:
@@ -26,7 +29,12 @@ T = TypeVar("T")
 
 
 class AsyncLink:
-    """A connection to a repository, and its driver; see `Link`."""
+    """A connection to a repository, and its driver.
+
+    wakes: of a session that waits on it and is rung; None: none does. watch: see `exchange.join`.
+    limit_s: the longest execution of the handlers that run on it, after each commit of which the
+    session is reset; None if none run. driver_options: those of its driver.
+    """
 
     def __init__(
         self,
@@ -61,21 +69,22 @@ class AsyncLink:
         return self._open().connection
 
     async def reconnect(self) -> None:
-        """See Link.reconnect."""
+        """Connects if there is no usable connection. CannotConnect, SchemaMissing.
+
+        Whatever a cut-short call left open is rolled back: no later life commits it.
+        """
         if self._driver is not None and self._driver.is_unfit():
             await self.close()
         if self._driver is None:
             await asyncio.to_thread(self._located.ensure_running)
-            await asyncio.to_thread(
-                verify_with, self._located.conninfo, self._repository, self._patience
-            )
             self._driver = await self._begin(self._located.conninfo)
 
     async def _begin(self, conninfo: str) -> AsyncPostgresDriver:
         line = exchange.join(conninfo, self._wakes, self._watch)
         try:
-            connection, again = await open_session(
+            connection, again = await async_open_verified(
                 conninfo,
+                self._repository,
                 session.settings(limit_s=self._limit_s, bell=line.bell_text),
                 self._patience,
             )

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine import silence
 from onceq.engine.async_connection import AsyncLink
+from onceq.engine.async_links import CLOSED, AsyncLinks
 from onceq.engine.driver import this_process
 from onceq.engine.identity import own_identity
-from onceq.engine.links import CLOSED, AsyncLinks
 from onceq.engine.unwrap import AsyncCallers
 from onceq.engine.waiting import Pause
 from onceq.errors import CannotConnect, IllegalState, OnceqError, OperatingError
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AsyncQueueOperations(AsyncRegistrationOperations):
-    """The operations on a repository, for any number of tasks: see `onceq.engine.links`."""
+    """The operations on a repository, for any number of tasks: see `onceq.engine.async_links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located

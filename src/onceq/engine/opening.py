@@ -1,0 +1,65 @@
+"""How a link opens its session, and a queue manager waits for one: for each kind of caller."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.engine import async_driver, driver, migrate, silence
+from onceq.errors import DeadlineExceeded
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Mapping
+
+    import psycopg
+
+    from onceq.engine.silence import Patience
+
+MOST: Final = 8
+"""Connections of one manager, and so the number of its calls at the same time."""
+TURN_S: Final = 30.0
+"""How long a call waits for a free connection, if it has no time limit of its own."""
+
+
+def open_verified(
+    conninfo: str, repository: str, settings: Mapping[str, str], patience: Patience | None
+) -> tuple[psycopg.Connection[Any], str]:
+    """Opens a session on a repository that it has verified; see `driver.open_session`."""
+    with contextlib.ExitStack() as undo:
+        connection, again = driver.open_session(conninfo, settings, patience)
+        undo.callback(connection.close)
+        with silence.bounded(connection, patience):
+            migrate.verify(connection, repository)
+        undo.pop_all()
+    return connection, again
+
+
+async def async_open_verified(
+    conninfo: str, repository: str, settings: Mapping[str, str], patience: Patience | None
+) -> tuple[psycopg.AsyncConnection[Any], str]:
+    """The same. Verified on another connection: what verifies is not asynchronous."""
+    await asyncio.to_thread(migrate.verify_with, conninfo, repository, patience)
+    return await async_driver.open_session(conninfo, settings, patience)
+
+
+def take_turn(turns: threading.BoundedSemaphore, wait_s: float) -> None:
+    """Takes a turn of a manager's. DeadlineExceeded: none came in time."""
+    if not turns.acquire(timeout=wait_s):
+        raise _no_turn(wait_s)
+
+
+async def async_take_turn(turns: asyncio.BoundedSemaphore, wait_s: float) -> None:
+    """The same for a task."""
+    try:
+        await asyncio.wait_for(turns.acquire(), wait_s)
+    except TimeoutError as error:
+        raise _no_turn(wait_s) from error
+
+
+def _no_turn(wait_s: float) -> DeadlineExceeded:
+    return DeadlineExceeded(
+        f"none of the {MOST} connections of this queue manager was free within {wait_s:g} s, and "
+        "nothing happened: open another manager for what waits long"
+    )
