@@ -58,6 +58,12 @@ class Failed:
         return f"{self.kind.__name__}({self.error})"
 
 
+_AS_NEW = """
+    rollback; select pg_advisory_unlock_all(), set_config('onceq_setting.taken_over', '', false)
+"""
+"""What a session still knows of the example before: its locks, and what it took over untold."""
+
+
 class Twin:
     """A session with each."""
 
@@ -78,7 +84,7 @@ class Twins:
 
     def __init__(self, place: PostgresRepository) -> None:
         for session in place.open:
-            session.connection.execute("rollback; select pg_advisory_unlock_all()")
+            session.connection.execute(_AS_NEW)
         place.truncate()
         self.place = place
         self._spare: list[SyncSession] = list(place.open)
