@@ -96,7 +96,7 @@ def test_each_is_logged_once_also_one_that_commits_after_a_later_one(
 ) -> None:
     life = Life(repository)
     repository.send(2)
-    aborts = Aborts(QUEUE, "spark", life.driver)  # type: ignore[arg-type] # performs the same Ops
+    aborts = Aborts(QUEUE, "spark", life.driver)
     (row,) = repository.ask("select server_no from {}.spark_server")
     late = connect(repository.conninfo)
     repository.opened.append(late)
@@ -107,9 +107,9 @@ def test_each_is_logged_once_also_one_that_commits_after_a_later_one(
     )
     late.execute(insert.encode(), [row[0]])
     run(life, "bad")
-    aborts.tell(life.driver)  # type: ignore[arg-type] # as above
+    aborts.tell(life.driver)
     late.execute("commit")
     for _ in range(3):
-        aborts.tell(life.driver)  # type: ignore[arg-type] # as above
+        aborts.tell(life.driver)
     codes = [one["code"] for one in events.of(telemetry.Aborted)]
     assert codes == ["handler", "handler", "late"]

@@ -12,7 +12,8 @@ import pytest
 
 from onceq import errors
 from onceq.spark import session
-from onceq.spark.session import REQUIRED_SETTINGS, activate, session_settings
+from onceq.spark.server import Server
+from onceq.spark.session import REQUIRED_SETTINGS, activate, register_own, session_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,6 +51,16 @@ def test_workers_run_this_interpreter_and_find_what_the_driver_finds(spark: Spar
 
     found = spark.sparkContext.parallelize([0], 1).map(describe).collect()
     assert found == [(sys.executable, str(importlib.import_module("onceq").__file__))]
+
+
+def test_two_servers_of_one_session_share_no_environment_of_python(spark: SparkSession) -> None:
+    """Each query writes into its own as it begins, and no lock keeps two apart."""
+    known = spark._jsparkSession.sessionState().dataSourceManager()
+    names = [register_own(spark, Server.data_source) for _ in range(2)]
+    one, other = (known.lookupDataSource(name).dataSourceCls().envVars() for name in names)
+    one.put("ONLY", "here")
+    assert one.containsKey("ONLY")
+    assert not other.containsKey("ONLY")
 
 
 def test_files_are_kept_in_the_scratch_directory(spark: SparkSession) -> None:

@@ -10,12 +10,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from onceq import telemetry
-from onceq.engine.steadfast import LOST, Steadfast
+from onceq.engine.steadfast import LOST
 from onceq.manager.taken_over import tell_taken
 from onceq.model.ops import ListTakenOver
 from onceq.model.spark_ops import SparkAborts, SparkLastRecord, SparkTakeOver
 
 if TYPE_CHECKING:
+    from onceq.engine.spark_driver import SparkDriver
+    from onceq.engine.steadfast import Steadfast
     from onceq.model.spark_ops import SparkAborted
 
 __all__ = ["Aborts", "take_over", "tell_aborts"]
@@ -29,13 +31,13 @@ class Aborts:
     Each look begins where the one before the last ended: a record may commit after a later one.
     """
 
-    def __init__(self, queue: str, name: str, driver: Steadfast) -> None:
+    def __init__(self, queue: str, name: str, driver: Steadfast | SparkDriver) -> None:
         self._queue = queue
         self._name = name
         self._since = self._latest = driver.perform(SparkLastRecord())
         self._told: set[int] = set()
 
-    def tell(self, driver: Steadfast) -> None:
+    def tell(self, driver: Steadfast | SparkDriver) -> None:
         """Logs what has come since the last time. Raises one of LOST: then it is told later."""
         found = driver.perform(SparkAborts(name=self._name, since=self._since))
         for one in found:
@@ -57,7 +59,7 @@ class Aborts:
         )
 
 
-def tell_aborts(aborts: Aborts | None, driver: Steadfast) -> None:
+def tell_aborts(aborts: Aborts | None, driver: Steadfast | SparkDriver) -> None:
     """Logs what has come, if it can be asked just now."""
     try:
         if aborts is not None:

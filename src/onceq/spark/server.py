@@ -48,6 +48,7 @@ from onceq.spark.session import (
     is_local,
     java_failures,
     refuse_dead,
+    register_own,
 )
 from onceq.spark.settings import ServerSettings, SparkStatistics
 from onceq.spark.tables import TableChange, check_tables
@@ -72,9 +73,10 @@ _LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
 
 @dataclass(slots=True)
 class _Home:
-    """What one call of run() works with."""
+    """What one call of run() works with. format: its own name for the data source."""
 
     spark: SparkSession
+    format: str
     place: Place
     checkpoint: Path
     once: bool
@@ -173,10 +175,10 @@ class Server:
             session = spark if spark is not None else build_session(f"onceq {self.name}")
             refuse_dead(session)
             activate(session)
-            session.dataSource.register(self._source_class())
+            name = register_own(session, self.data_source)
             notes = claim_scratch() / "checkpoint" if given is None else given
             with find_place(located, repository, local=is_local(session)) as place:
-                home = _Home(session, place, notes, once)
+                home = _Home(session, name, place, notes, once)
                 try:
                     while not self._stop.is_set():  # until stop(), or until what was there is done
                         if self._live(home):
@@ -330,9 +332,8 @@ class Server:
         from onceq.spark.fitting import samples  # noqa: PLC0415 - as above
 
         own_checkpoint(home.checkpoint, self.name, home.place.repository)
-        name = self._source_class().name()
         spoken = self.source_options() | options.to_spark()
-        requests = home.spark.readStream.format(name).options(**spoken).load()
+        requests = home.spark.readStream.format(home.format).options(**spoken).load()
         answers = frames.as_sink(self.batch(requests))
         if frames.has_state(answers) and not self.settings.stateful:
             raise InvalidValue(
@@ -349,7 +350,7 @@ class Server:
         ]
         for check in home.checks:
             driver.perform(check)
-        writer = answers.writeStream.format(name).options(**spoken)
+        writer = answers.writeStream.format(home.format).options(**spoken)
         writer = writer.outputMode(self.settings.output_mode)
         # Spark's default file system may be a different one.
         writer = writer.option("checkpointLocation", f"file:{home.checkpoint}")
@@ -360,10 +361,6 @@ class Server:
     def source_options(self) -> dict[str, str]:
         """Options for a data source of a caller's own that replaces ours; none here."""
         return {}
-
-    def _source_class(self) -> Any:
-        module, _, name = self.data_source.partition(":")
-        return getattr(__import__(module, fromlist=[name]), name)
 
     def _close(self, driver: Steadfast, options: ServingOptions) -> None:
         # If the database is away just now, others take over what is held.

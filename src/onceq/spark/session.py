@@ -16,6 +16,7 @@ import importlib
 import os
 import re
 import sys
+import uuid
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ __all__ = [
     "is_local_here",
     "java_failures",
     "refuse_dead",
+    "register_own",
     "session_settings",
     "stop_session",
 ]
@@ -148,6 +150,21 @@ def session_settings(
     )
     chosen[JAVA_OPTIONS] = f"{own} {chosen.get(JAVA_OPTIONS, '')}".rstrip()
     return chosen
+
+
+def register_own(session: SparkSession, data_source: str) -> str:
+    """Register a data source, `module:Class`, under a name that no other query has; return it.
+
+    Spark keeps one function by name, and a query that begins writes into that function's
+    environment, a HashMap, without a lock (Spark 4.3.0, PythonStreamingSourceRunner). Two that
+    began at once under one name could leave a map that no task can read, for as long as the
+    session lives: each batch fails, and in the end its requests are charged.
+    """
+    module, _, kind = data_source.partition(":")
+    base = getattr(importlib.import_module(module), kind)
+    name = f"onceq-{uuid.uuid4().hex}"
+    session.dataSource.register(type(kind, (base,), {"name": classmethod(lambda _: name)}))
+    return name
 
 
 def activate(session: SparkSession) -> None:
