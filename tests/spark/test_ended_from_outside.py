@@ -13,9 +13,10 @@ import pytest
 
 from onceq import errors
 from onceq.spark import ServerSettings
+from tests.parts import wait_until
 from tests.spark.driving import run as drive
 from tests.spark.keeping import in_pairs
-from tests.spark.serving import make_server
+from tests.spark.serving import check_all_done, make_server
 from tests.spark.spark_parts import Repository, make_repository
 
 if TYPE_CHECKING:
@@ -54,6 +55,30 @@ def test_a_query_that_something_else_stops_is_no_good_end(
     monkeypatch.setattr(server, "_begin", begun)
     with pytest.raises(errors.IllegalState, match=r"stopped by something else than its stop\(\)"):
         run(spark, repository, tmp_path, server)
+
+
+def test_once_serves_what_was_there_also_if_something_else_stops_its_query(
+    spark: SparkSession, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before it has claimed anything, and in a batch that it has claimed."""
+    rids = repository.send(4)
+    server = make_server(repository.name, tmp_path, batch_rows=2)
+    begin, lives = server._begin, iter(("at once", "in a batch"))
+    (tmp_path / "staged.pause").touch()
+
+    def begun(*given: Any) -> Any:
+        query = begin(*given)
+        life = next(lives, None)
+        if life == "in a batch":
+            wait_until((tmp_path / "staged.pause.reached").exists)
+        if life is not None:
+            query.stop()
+        return query
+
+    monkeypatch.setattr(server, "_begin", begun)
+    run(spark, repository, tmp_path, server, once=True)
+    check_all_done(repository, rids)
+    assert (server.statistics().lives, server.statistics().failures) == (3, {})
 
 
 def test_two_servers_do_not_share_a_checkpoint(

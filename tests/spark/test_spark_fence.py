@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from onceq import errors
 from onceq.model import ops
+from onceq.model.spark_ops import SparkBound, SparkLeft, SparkRequest
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 
@@ -91,3 +93,38 @@ def test_what_has_expired_is_in_no_group(repository: Repository) -> None:
     life = Life(repository)
     assert [request.rid for request in life.plan(life.claim())] == ["r0", "r2"]
     assert repository.replies() == {"r1": ("expired", b"")}
+
+
+def test_what_is_left_for_a_query_that_has_ended(repository: Repository) -> None:
+    life = Life(repository)
+    who = {"server_id": life.who.server_id, "epoch": life.who.epoch}
+
+    def is_left() -> bool:
+        return life.driver.perform(SparkLeft(**who, bound=bound))
+
+    def refuse(_: SparkRequest) -> tuple[str | None, str | None, bool | None]:
+        return None, "not now", False
+
+    bound = life.driver.perform(SparkBound())
+    repository.send(2)
+    assert not is_left()
+    bound = life.driver.perform(SparkBound())
+    assert is_left()
+    group = life.claim(n=1)
+    assert is_left()
+    life.commit(life.stage(life.plan(group)))
+    assert is_left()
+    repository.do("update {}.queue set backoff_max_ms = 3600000, backoff_ms = 3600000")
+    second = life.claim(group)
+    assert is_left()
+    life.commit(life.stage(life.plan(second), batch=1, reply=refuse), batch=1)
+    assert repository.ask("select aborts, lane from {}.element where role = 'request'") == [(1, 10)]
+    assert not is_left()
+    for lane in (10, 11):
+        repository.do(f"update {{}}.element set lane = {lane}, turn = 0 where lane > 9")
+        assert is_left()
+    repository.do("update {}.queue set dequeue_started = false")
+    assert not is_left()
+    Life(repository)
+    with pytest.raises(errors.Fenced):
+        is_left()

@@ -186,6 +186,7 @@ OF_SPARK: Final = frozenset(
         "SparkAborts",
         "SparkBound",
         "SparkLastRecord",
+        "SparkLeft",
         "SparkBlame",
         "SparkCheckTable",
         "SparkClaim",

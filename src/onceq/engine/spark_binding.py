@@ -124,6 +124,7 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
     ),
     ops.SparkClaim: call("spark_claim", f"{_WHO} start bigint, n integer, bound bigint", _scalar),
     ops.SparkBound: call("spark_bound", "", _scalar, writes=False),
+    ops.SparkLeft: call("spark_left", f"{_WHO} bound bigint", _scalar),
     ops.SparkAborts: call(
         "spark_aborts",
         "name text, since bigint",

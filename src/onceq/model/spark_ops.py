@@ -68,6 +68,18 @@ class SparkBound(Op["int"]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SparkLeft(Op["bool"]):
+    """Whether a server whose query has ended could go on at once: with what it holds, or may claim.
+
+    bound: the last seq that counts.
+    """
+
+    server_id: int
+    epoch: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAborted:
     """How a request was aborted. record: its number. rid: None when the request is gone.
 

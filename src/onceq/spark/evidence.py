@@ -18,12 +18,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["of_error", "of_query"]
+__all__ = ["has_ended", "of_error", "of_query"]
 
 _CAUSES_MAX: Final = 20
 _KINDS_MAX: Final = 20
 _FRAMES_MAX: Final = 64
 _THROWABLE: Final = "org.apache.spark.SparkThrowable"
+
+
+def has_ended(query: StreamingQuery, timeout_s: int) -> bool:
+    """Waits for the end of a query, well or not; False: it has not come within timeout_s."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - a Server alone needs none
+
+    try:
+        return bool(query.awaitTermination(timeout_s))
+    except StreamingQueryException:
+        return True
 
 
 def of_query(query: StreamingQuery, token: str) -> tuple[Evidence, str] | None:

@@ -30,14 +30,16 @@ from onceq.errors import (
 from onceq.model.names import check_id, check_range
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import (
+    SparkBound,
     SparkCheckTable,
     SparkClose,
+    SparkLeft,
     SparkOpen,
     SparkRegistration,
 )
 from onceq.spark.aborts import Aborts, take_over, tell_aborts
 from onceq.spark.checkpoint import check_checkpoint, has_finished_nothing, own_checkpoint
-from onceq.spark.evidence import of_error, of_query
+from onceq.spark.evidence import has_ended, of_error, of_query
 from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function, told
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
@@ -73,13 +75,14 @@ _LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
 
 @dataclass(slots=True)
 class _Home:
-    """What one call of run() works with. format: its own name for the data source."""
+    """What one call of run() works with. bound: with `once`, the last seq to serve."""
 
     spark: SparkSession
     format: str
     place: Place
     checkpoint: Path
     once: bool
+    bound: int = 0
     quiet_failures: int = 0
     innocent: bool = False
     checks: list[SparkCheckTable] = field(default_factory=list)
@@ -158,7 +161,8 @@ class Server:
         url: as for `onceq.open`. spark: a session of yours; None builds one, or joins the one
         that runs here. checkpoint: a local directory for Spark's notes, deleted if it is not
         usable; None: one that ends with this process. once: returns when everything that was
-        there at the call has been answered or waits for its back-off. A batch under way at
+        there at the call has been answered or waits for its back-off, also if something else stops
+        its query. A batch under way at
         stop() is given up: its requests go back, uncharged.
         Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
         (a table is not as the batch function expects it), InvalidValue (the function's
@@ -198,6 +202,8 @@ class Server:
             with self._life(home) as (driver, options):
                 verdict, text = self._watch(home, driver, options)
                 tell_aborts(home.aborts, driver)
+                if verdict is None and home.once and self._is_left(home, driver, options):
+                    return False
                 if verdict in _LAST or self._is_lost(home, verdict):
                     self._close(driver, options)
         except OperatingError as error:
@@ -205,6 +211,11 @@ class Server:
                 raise
             verdict, text = Verdict.ENVIRONMENT, str(error)
         return self._conclude(home, verdict, text)
+
+    def _is_left(self, home: _Home, driver: Steadfast, options: ServingOptions) -> bool:
+        """Returns whether a query ended well before all was done: something else stopped it."""
+        left = SparkLeft(server_id=options.server_id, epoch=options.epoch, bound=home.bound)
+        return not self._stop.is_set() and driver.insist(left)
 
     def _is_lost(self, home: _Home, verdict: Verdict | None) -> bool:
         """Returns whether a state is lost with an unusable checkpoint."""
@@ -235,12 +246,10 @@ class Server:
             shutil.rmtree(home.checkpoint, ignore_errors=True)
         home.innocent = verdict is not Verdict.CRASH
         home.quiet_failures += 1
-        delay = self.settings.backoff_s * 2.0 ** min(home.quiet_failures - 1, 20)
-        delay = min(delay, self.settings.backoff_max_s)
-        said = text.strip().partition("\n")[0]
-        event = telemetry.QueryEnded(
-            server=self.name, verdict=verdict.name, error=said, delay_s=delay
-        )
+        doubled = self.settings.backoff_s * 2.0 ** min(home.quiet_failures - 1, 20)
+        delay = min(doubled, self.settings.backoff_max_s)
+        said, how = text.strip().partition("\n")[0], verdict.name
+        event = telemetry.QueryEnded(server=self.name, verdict=how, error=said, delay_s=delay)
         telemetry.tell(log, event)
         self._stop.wait(delay)
         return False
@@ -259,6 +268,8 @@ class Server:
                 )
             )
             home.query_id = life.query_id
+            if home.once:
+                home.bound = home.bound or driver.insist(SparkBound())
             telemetry.tell(
                 log,
                 telemetry.SparkBegan(server=self.name, queue=self.queue.name, epoch=life.epoch),
@@ -292,14 +303,14 @@ class Server:
         except Exception as error:  # the boundary of the batch function: anything may come
             verdict = judge_beginning(of_error(error, options.token))
             self._close(driver, options)
-            if verdict is None:
-                refuse_dead(home.spark, error)
-                raise
-            return verdict, str(error)
+            if verdict is not None:
+                return verdict, str(error)
+            refuse_dead(home.spark, error)
+            raise
         is_connected = True
         try:
             while not self._stop.is_set():
-                if _ended(query, 1):
+                if has_ended(query, 1):
                     verdict, text = _failure(query, home, options.token)
                     if verdict is Verdict.REFUSED:
                         verdict = _judge_refusal(home, driver)
@@ -351,9 +362,9 @@ class Server:
         for check in home.checks:
             driver.perform(check)
         writer = answers.writeStream.format(home.format).options(**spoken)
-        writer = writer.outputMode(self.settings.output_mode)
         # Spark's default file system may be a different one.
         writer = writer.option("checkpointLocation", f"file:{home.checkpoint}")
+        writer = writer.outputMode(self.settings.output_mode)
         if home.once:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self.settings.trigger_ms} milliseconds").start()
@@ -366,15 +377,6 @@ class Server:
         # If the database is away just now, others take over what is held.
         with contextlib.suppress(OperatingError):
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
-
-
-def _ended(query: StreamingQuery, timeout_s: int) -> bool:
-    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 - as above
-
-    try:
-        return bool(query.awaitTermination(timeout_s))
-    except StreamingQueryException:
-        return True
 
 
 def _failure(query: StreamingQuery, home: _Home, token: str) -> tuple[Verdict | None, str]:

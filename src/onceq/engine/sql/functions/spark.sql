@@ -275,6 +275,18 @@ language sql volatile as $$
     select coalesce(pg_sequence_last_value(pg_get_serial_sequence('onceq.element', 'seq')::regclass), 0)
 $$;
 
+-- Whether a server whose query has ended could go on at once: a group of its own is open, or
+-- spark_pick would find something up to p_bound.
+create or replace function onceq.spark_left(p_server integer, p_epoch bigint, p_bound bigint) returns boolean
+language plpgsql volatile as $$
+declare s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
+begin
+    return exists (select from onceq.spark_group where server_id = p_server and held_until is null)
+        or exists (select from onceq.element e join onceq.queue q on q.queue_id = e.queue_id
+            where q.queue_id = s.queue_id and q.dequeue_started and claimed_by is null and seq <= p_bound
+              and (lane <= 9 or lane in (10, 11) and turn <= onceq.turn_at(onceq.now())));
+end $$;
+
 -- Notes that Spark begins to run a group, before it reads any of it: the evidence for
 -- spark_examine, and the group that the next commit is about. Returns the group's size. Durable,
 -- because the query outlives a crash of the database, and its commit must not be about the previous group.
