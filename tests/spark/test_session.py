@@ -24,7 +24,7 @@ from onceq.spark.session import build_session
 before = dict(os.environ)
 spark = build_session("alone")
 changed = {key for key in {*before, *os.environ} if before.get(key) != os.environ.get(key)}
-assert not {key for key in changed if key in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_LOCAL_IP")}
+assert not changed & {"JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME", "SPARK_LOCAL_IP"}
 spark.sql("create table t(a int) using parquet")
 spark.sql("insert into t values (1), (2)")
 print("rows", spark.table("t").count())
@@ -46,11 +46,13 @@ def test_a_local_session_binds_to_loopback(spark: SparkSession) -> None:
 
 
 def test_workers_run_this_interpreter_and_find_what_the_driver_finds(spark: SparkSession) -> None:
-    def describe(_: int) -> tuple[str, str]:
-        return sys.executable, str(importlib.import_module("onceq").__file__)
+    """Also its PySpark: that in the zip of Spark is not compiled, and takes half a second more."""
 
-    found = spark.sparkContext.parallelize([0], 1).map(describe).collect()
-    assert found == [(sys.executable, str(importlib.import_module("onceq").__file__))]
+    def describe(_: int) -> list[str]:
+        files = [importlib.import_module(name).__file__ for name in ("onceq", "pyspark", "py4j")]
+        return [sys.executable, *map(str, files)]
+
+    assert spark.sparkContext.parallelize([0], 1).map(describe).collect() == [describe(0)]
 
 
 def test_two_servers_of_one_session_share_no_environment_of_python(spark: SparkSession) -> None:
@@ -114,8 +116,16 @@ def test_a_cluster_session_keeps_the_user_s_interpreter_and_addresses(
     settings = session_settings("spark://host:7077", tmp_path)
     assert "spark.driver.bindAddress" not in settings
     assert "spark.executorEnv.PYTHONPATH" not in settings
-    launch = session._launch_environment("spark://host:7077", Path("/java"))
+    launch = session._launch_environment("spark://host:7077", Path("/java"), tmp_path)
     assert launch == {"JAVA_HOME": "/java", "PYSPARK_PYTHON": "/opt/python"}
+
+
+def test_a_home_of_spark_that_is_given_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    launch = session._launch_environment("local[2]", Path("/java"), tmp_path)
+    assert launch["SPARK_HOME"] == "/opt/spark"
 
 
 def test_settings_win_and_java_options_are_added(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def build_session(
     builder = builder.appName(name).master(chosen)
     for key, value in session_settings(chosen, scratch, settings).items():
         builder = builder.config(key, value)
-    with _environment(_launch_environment(chosen, java.home)):
+    with _environment(_launch_environment(chosen, java.home, scratch)):
         return _start(builder, f"Java {java.major} at {java.home}")
 
 
@@ -232,15 +232,29 @@ def _is_local(master: str) -> bool:
     return re.match(r"local(-cluster)?(\[|$)", master) is not None
 
 
-def _launch_environment(master: str, java_home: Path) -> dict[str, str]:
+def _launch_environment(master: str, java_home: Path, scratch: Path) -> dict[str, str]:
     changes = {"JAVA_HOME": str(java_home)}
     if _is_local(master):
+        changes["SPARK_HOME"] = os.environ.get("SPARK_HOME") or str(_make_home(scratch))
         changes["PYSPARK_PYTHON"] = sys.executable
         changes["SPARK_LOCAL_IP"] = "127.0.0.1"
     else:
         # On a cluster the interpreter's path may differ; the user decides.
         changes["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     return changes
+
+
+def _make_home(scratch: Path) -> Path:
+    """Make a home for Spark without its zip of PySpark; its Python processes import this one then.
+
+    What is installed is compiled. Of the zip each process compiles what it imports.
+    """
+    home = scratch / "home"
+    home.mkdir()
+    for part in Path(str(importlib.import_module("pyspark").__file__)).parent.iterdir():
+        if part.is_dir() and part.name != "python":
+            (home / part.name).symlink_to(part)
+    return home
 
 
 @contextlib.contextmanager
