@@ -57,7 +57,8 @@ def test_workers_run_this_interpreter_and_find_what_the_driver_finds(spark: Spar
 
 def test_two_servers_of_one_session_share_no_environment_of_python(spark: SparkSession) -> None:
     """Each query writes into its own as it begins, and no lock keeps two apart."""
-    known = spark._jsparkSession.sessionState().dataSourceManager()
+    java: Any = spark._jsparkSession
+    known = java.sessionState().dataSourceManager()
     names = [register_own(spark, Server.data_source) for _ in range(2)]
     one, other = (known.lookupDataSource(name).dataSourceCls().envVars() for name in names)
     one.put("ONLY", "here")
