@@ -30,10 +30,13 @@ SERVER_DEATHS_MAX = 2
 DEATHS = ("die before", "die after")
 LOSSES = ("lost request", "lost answer", "ghost commits", "ghost rolls back", "database crash")
 FAULTS = (*DEATHS, *LOSSES, "second life", "abandoned", "power cut")
-KEPT_FOR = {"Acknowledge": 0.5, "CountOutstanding": 0.1, "LookUp": 0.5, "Receive": 0.02}
-"""Ops of `submit` and `collect`, for each of which a fault is kept, and how likely it hits.
+KEPT_FOR = {
+    **{"Acknowledge": 0.5, "CountOutstanding": 0.1, "LookUp": 1.0, "Receive": 0.02},
+    "Redrive": 0.2,
+}
+"""Ops of `submit` and `collect`, and a redrive: a fault is kept for each, and how likely it hits.
 
-The others are spent by then, while `submit` runs.
+The others are spent by then.
 """
 USUALLY = 0.1
 CHANCES = {
@@ -249,13 +252,13 @@ class Misfortune(Cast):
         return fault
 
     def _kept_for(self, actor: Actor, op: ops.Op[Any]) -> str | None:
-        """Returns the fault that was kept for `collect`, when it hits now.
+        """Returns the fault that was kept for this Op, when it hits now.
 
         While that acknowledges what it wrote it is a power cut; else any.
         """
-        if actor.machine is None:
-            return None
         name = type(plain(op)).__name__
+        if actor.machine is None and name != "Redrive":
+            return None
         if name not in self._kept or not self.world.likely(KEPT_FOR[name]):
             return None
         self._kept.discard(name)
