@@ -8,8 +8,10 @@ second life of a client begins, what a server holds is revoked, a machine loses 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from onceq import errors
 from onceq.history import events as ev

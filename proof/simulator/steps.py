@@ -5,7 +5,6 @@ Ops like others, so that each is a point at which a process may die. Performed b
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.model.ops import Op
@@ -16,24 +15,20 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Renew(Op["bool"]):
     """Makes the connection anew when it is broken; whether it was."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Caller(Op[T]):
     """Performs an Op on the caller's own connection, in the transaction that is open there."""
 
     op: Op[T]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallerBegins(Op["None"]):
     """Makes the caller's own connection, if it broke, and begins a transaction on it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CallerWrites(Op["None"]):
     """Writes into the ledger, in the caller's transaction."""
 
@@ -41,7 +36,6 @@ class CallerWrites(Op["None"]):
     element: Element
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DiskStep(Op["Any"]):
     """One step of a process's disk: a method of `SimulatedDisk`, and what it is given."""
 

@@ -12,11 +12,11 @@ import os
 import signal
 import threading
 import uuid
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 import onceq
 from onceq.errors import IllegalState, InDoubt, Outcome

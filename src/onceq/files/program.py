@@ -8,9 +8,11 @@ former life, a rid sent again gets the same answer, a reply stays until it is ac
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from onceq import errors
 from onceq.files.rows import BadRow, Row, digest_in

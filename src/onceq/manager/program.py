@@ -5,9 +5,11 @@ Run by QueueManager and AsyncQueueManager.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
+
+from msgspec.structs import replace
 
 from onceq import errors
 from onceq.model import admin_ops, names, ops

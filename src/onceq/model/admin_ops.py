@@ -30,17 +30,14 @@ class ServerInfo:
     claims: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListServers(Op["list[ServerInfo]"]):
     """Every known session of a native server, including dead ones not yet taken over."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Identify(Op["UUID"]):
     """The id of the repository, which no other has, except a copy or a restored backup of it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RidRange(Op["tuple[str, str] | None"]):
     """The least and the greatest rid with a prefix that a registrant ever sent; None: none."""
 
@@ -81,7 +78,6 @@ class ClientInfo:
         return max(one for one in heard if one is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListClients(Op["list[ClientInfo]"]):
     """Every registrant, by name and thread, or those of one name. It fences nobody."""
 
@@ -106,7 +102,6 @@ class Forgotten:
     registrations: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetClient(Op["list[Forgotten]"]):
     """Frees what a client that will not return has left; a tombstone stays (finding 3).
 
@@ -129,7 +124,6 @@ class Rates:
     per_minute: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureRates(Op["Rates"]):
     """How many requests of each queue took effect in the last over_s, according to history."""
 

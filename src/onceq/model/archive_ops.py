@@ -70,7 +70,6 @@ class ArchivedFile:
     run: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveBegin(Op["ArchivePosition"]):
     """Begins a run, and fences the previous one. IllegalState (other root): nothing happened.
 
@@ -88,7 +87,6 @@ class Settled:
     is_new: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveSettle(Op["Settled"]):
     """Determines how far the records are settled, and begins to look for more.
 
@@ -99,7 +97,6 @@ class ArchiveSettle(Op["Settled"]):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePlan(Op["bool"]):
     """Notes a folder of files before it is written: `run=RUN` below the root and a kind."""
 
@@ -107,7 +104,6 @@ class ArchivePlan(Op["bool"]):
     run: UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveDead(Op["list[UUID]"]):
     """The folders that no commit can make part of the archive any more: those of runs that died.
 
@@ -118,7 +114,6 @@ class ArchiveDead(Op["list[UUID]"]):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveCommit(Op["int"]):
     """Puts the files of a run into the manifest, and moves the position from `since` to `until`.
 
@@ -132,7 +127,6 @@ class ArchiveCommit(Op["int"]):
     files: list[dict[str, object]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveReplace(Op["int"]):
     """Puts the files of a run into the manifest, in place of those of other runs.
 
@@ -147,7 +141,6 @@ class ArchiveReplace(Op["int"]):
     files: list[dict[str, object]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveCount(Op["int"]):
     """How many rows of a kind the tables hold, of the records after `since`, up to `until`."""
 
@@ -156,7 +149,6 @@ class ArchiveCount(Op["int"]):
     until: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTables(Op["list[tuple[int, int]]"]):
     """The tables that hold rows of a kind: (oid, pages)."""
 
@@ -172,7 +164,6 @@ class DueDay:
     unarchived: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveDue(Op["list[DueDay]"]):
     """Rows on some pages that ended before a time and may be removed, by day.
 
@@ -187,7 +178,6 @@ class ArchiveDue(Op["list[DueDay]"]):
     pages: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTrim(Op["int"]):
     """Removes, from some pages, what may be removed and ended on these days; returns how many.
 
@@ -198,13 +188,12 @@ class ArchiveTrim(Op["int"]):
     kind: Kind
     before: datetime
     days: list[date]
-    unarchived: bool = False
     table: int
     page: int
     pages: int
+    unarchived: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveTrimmed(Op["int"]):
     """Notes the files of which the tables hold nothing any more after a trim; returns how many."""
 
@@ -224,14 +213,12 @@ class Manifest:
     files: list[ArchivedFile]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveManifest(Op["Manifest"]):
     """The files of the archive; of one kind, or of all."""
 
     kind: Kind | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRestore(Op["int"]):
     """Puts back the rows of a file that the tables do not hold; returns how many.
 
@@ -243,7 +230,6 @@ class ArchiveRestore(Op["int"]):
     path: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ArchiveRedriven(Op["dict[UUID, str]"]):
     """As what the failed requests with these eids were run again: eid to the new rid."""
 

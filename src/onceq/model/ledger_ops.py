@@ -6,14 +6,12 @@ Ops of the repository. So a ledger, too, is written once, for sync and async. So
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 from onceq.model.ledger import Entry, Owner
 from onceq.model.ops import Op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Statement(Op[list[tuple[Any, ...]]]):
     """SQL on the ledger's database; returns its rows.
 
@@ -27,7 +25,6 @@ class Statement(Op[list[tuple[Any, ...]]]):
     joins: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeLedger(Op[Entry]):
     """Begins a life on a ledger, which then refuses writes of the former life, and reads it.
 
@@ -41,36 +38,30 @@ class TakeLedger(Op[Entry]):
     life: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WriteLedger(Op[None]):
     """Replaces what the ledger holds; durable at once, or with the transaction. Fenced."""
 
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginLedger(Op[None]):
     """Begins a transaction on the ledger; the client's own work joins it."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CommitLedger(Op[None]):
     """Commits that transaction. InDoubt."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RollbackLedger(Op[None]):
     """Rolls that transaction back; succeeds if there is nothing to roll back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PrepareLedger(Op[None]):
     """Prepares that transaction under this name: from now on the repository decides. InDoubt."""
 
     gid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EndPrepared(Op[None]):
     """Ends a prepared transaction as the repository has decided. InDoubt."""
 
@@ -78,11 +69,10 @@ class EndPrepared(Op[None]):
     commit: bool
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListPrepared(Op[list[str]]):
     """The names of prepared transactions with this prefix; none if nothing is ever prepared."""
 
-    prefix: str = field(default="")
+    prefix: str = ""
 
 
 LEDGER_OPS = (

@@ -30,7 +30,6 @@ class SparkRegistration:
     batch_id: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkOpen(Op["SparkRegistration"]):
     """Begins a life of the Spark server of this name, and fences the former one.
 
@@ -48,7 +47,6 @@ class SparkOpen(Op["SparkRegistration"]):
     stateful: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkClaim(Op["int"]):
     """The claim group after `start`, claiming up to n requests; `start` if there is none.
 
@@ -62,12 +60,10 @@ class SparkClaim(Op["int"]):
     bound: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBound(Op["int"]):
     """The last seq given out: a bound for claims that are to come to an end."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkLeft(Op["bool"]):
     """Whether a server whose query has ended could go on at once: with what it holds, or may claim.
 
@@ -97,7 +93,6 @@ class SparkAborted:
     traceback: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAborts(Op["list[SparkAborted]"]):
     """The aborts of a Spark server's requests after a record, at most 1,000."""
 
@@ -105,12 +100,10 @@ class SparkAborts(Op["list[SparkAborted]"]):
     since: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkLastRecord(Op["int"]):
     """The number of the last record so far."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkPlan(Op["int"]):
     """Notes that a group begins to run; returns its size, 0 if it was finished before."""
 
@@ -136,7 +129,6 @@ class SparkRequest:
     body: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRead(Op["list[tuple[Any, ...]]"]):
     """The requests that a group still holds, from place `first` to `last` of its order.
 
@@ -148,7 +140,6 @@ class SparkRead(Op["list[tuple[Any, ...]]"]):
     last: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkRefuse(Op["int"]):
     """Aborts requests that a group still holds, charged, as not of the queue's type; how many.
 
@@ -161,7 +152,6 @@ class SparkRefuse(Op["int"]):
     errors: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkAttempt(Op["int"]):
     """Begins to stage the rows of one attempt of a task; returns its number."""
 
@@ -171,7 +161,6 @@ class SparkAttempt(Op["int"]):
     batch_id: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkDiscard(Op["int"]):
     """Removes the staged rows of attempts; returns how many attempts there were."""
 
@@ -193,7 +182,6 @@ class SparkCommitted:
     returned: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkCommit(Op["SparkCommitted"]):
     """Commits a micro-batch: removal, replies, history, table rows and tag in one transaction.
 
@@ -212,7 +200,6 @@ class SparkCommit(Op["SparkCommitted"]):
     content_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBlame(Op["int"]):
     """Makes an error of each request whose staged rows the user's tables refuse; returns how many.
 
@@ -227,7 +214,6 @@ class SparkBlame(Op["int"]):
     tables: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkCheckTable(Op["str"]):
     """The statement that a commit will run for a table, tried with no rows, and undone.
 
@@ -238,7 +224,6 @@ class SparkCheckTable(Op["str"]):
     table: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkClose(Op["int"]):
     """Ends a life in good order: what it holds goes back, uncharged; returns how many requests.
 
@@ -249,7 +234,6 @@ class SparkClose(Op["int"]):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkPurge(Op["int"]):
     """Removes what a stateful server keeps of its groups up to this one; how many requests."""
 
@@ -258,7 +242,6 @@ class SparkPurge(Op["int"]):
     group: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkTakeOver(Op["int"]):
     """Takes over from Spark servers that died more than grace_s ago; returns how many requests.
 
@@ -270,7 +253,6 @@ class SparkTakeOver(Op["int"]):
     grace_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkEnqueue(Op["int"]):
     """Enqueues the rows of a DataFrame that are nowhere yet and have not ended; returns how many.
 

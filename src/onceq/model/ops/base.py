@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast, dataclass_transform
+
+import msgspec
 
 T = TypeVar("T")
 
 
-class Op(Generic[T]):
-    """An operation whose answer is a T."""
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class _Kind(msgspec.StructMeta):
+    """Makes each class of Ops a frozen struct, whose fields are given by name."""
 
-    __slots__ = ()
+    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
+        return super().__new__(cls, name, bases, members, frozen=True, kw_only=True)
+
+
+class Op(msgspec.Struct, Generic[T], metaclass=_Kind):
+    """An operation whose answer is a T: a subclass with fields, frozen, given by name."""
 
     def __iter__(self) -> Generator[Op[Any], Any, T]:
         return cast("T", (yield self))

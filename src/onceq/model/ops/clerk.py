@@ -33,7 +33,6 @@ class Connection:
     ckpt: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Connect(Op[Connection]):
     """Begins a new life of a registrant and fences the former one.
 
@@ -45,7 +44,6 @@ class Connect(Op[Connection]):
     keep: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Disconnect(Op[bool]):
     """Ends a session that has nothing outstanding. Fenced, IllegalState."""
 
@@ -58,7 +56,6 @@ class Disconnect(Op[bool]):
     s_no: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginWork(Op[None]):
     """Begins a transaction of the client's own; what follows joins it until Commit or Rollback."""
 
@@ -71,7 +68,6 @@ class Sent:
     state: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Send(Op[Sent]):
     """Sends a request; removes the replies whose rids are in `ack` (the last one: received last).
 
@@ -97,7 +93,6 @@ class Send(Op[Sent]):
     keep: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Post(Op[None]):
     """Gives a send to the connection and does not wait for it to commit (BHM90 5).
 
@@ -107,12 +102,10 @@ class Post(Op[None]):
     send: Send
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Posted(Op[Sent]):
     """The answer to the send that was posted; raises what Send raises."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SendMany(Op[list[Sent]]):
     """Sends many requests in one transaction, all or none, with send numbers from `send_no` on."""
 
@@ -128,7 +121,6 @@ class SendMany(Op[list[Sent]]):
     keep: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Receive(Op[list[Element]]):
     """The waiting replies, oldest first, without those in `skip`; they stay until acknowledged.
 
@@ -141,8 +133,8 @@ class Receive(Op[list[Element]]):
     epoch: int
     s_rid: str | None
     s_no: int
-    rid: str | None = None
     skip: list[str]
+    rid: str | None = None
     limit: int = 1
     ckpt: bytes | None = None
     asleep: bool = False
@@ -150,7 +142,6 @@ class Receive(Op[list[Element]]):
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NextExpiry(Op[float | None]):
     """In how many seconds the next request that nobody has claimed expires; None: none does.
 
@@ -161,7 +152,6 @@ class NextExpiry(Op[float | None]):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledge(Op[int]):
     """Removes replies that the client has recorded; the last one counts as received last. Fenced.
 
@@ -187,7 +177,6 @@ class OutstandingRequest:
     eid: UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Outstanding(Op[list[OutstandingRequest]]):
     """What a registrant has outstanding, in the order of sending. Fenced."""
 
@@ -195,7 +184,6 @@ class Outstanding(Op[list[OutstandingRequest]]):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CountOutstanding(Op[int]):
     """How many requests and replies a registrant has outstanding. Fenced."""
 
@@ -203,7 +191,6 @@ class CountOutstanding(Op[int]):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequest(Op[KillAnswer]):
     """Kills a request of this registrant by its rid. Fenced, DeadlineExceeded."""
 
@@ -213,7 +200,6 @@ class CancelRequest(Op[KillAnswer]):
     timeout_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LastUser(Op[EndUser | None]):
     """The end user of a registrant's request, while the request or its receive is known. Fenced."""
 
@@ -222,7 +208,6 @@ class LastUser(Op[EndUser | None]):
     rid: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BeginReply(Op[bool]):
     """Notes that the processing of a reply begins; False: it aborted too often, and is held.
 
@@ -236,7 +221,6 @@ class BeginReply(Op[bool]):
     s_no: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeReply(Op[int]):
     """Takes a begun reply into the caller's transaction; returns its xid. Fenced, IllegalState."""
 
@@ -248,7 +232,6 @@ class TakeReply(Op[int]):
     s_no: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SettleReply(Op[Fate]):
     """What became of a reply that was taken: LOST if it was received, RUNNING; else an abort.
 
@@ -259,12 +242,11 @@ class SettleReply(Op[Fate]):
     epoch: int
     rid: str
     xid: int | None
-    counts: bool = True
     s_rid: str | None
     s_no: int
+    counts: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Act(Op[Any]):
     """Does something of the client's own, which the queue manager knows nothing about; its answer.
 
@@ -303,7 +285,6 @@ class ThreadTags:
         return ClientState.REPLY_RECVD if kept else ClientState.CONNECTED
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Threads(Op[list[ThreadTags]]):
     """The tags of every thread of a client, by thread. It fences nobody.
 
@@ -315,7 +296,6 @@ class Threads(Op[list[ThreadTags]]):
     epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class WhereIs(Op[Whereabouts | None]):
     """Where a request of this registrant is; None: it was never sent. Fenced."""
 
@@ -324,7 +304,6 @@ class WhereIs(Op[Whereabouts | None]):
     rid: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlertLate(Op[list[str]]):
     """Enqueues one alert for each request without a reply after late_s; returns the rids.
 

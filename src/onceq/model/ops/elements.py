@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -12,7 +11,6 @@ from onceq.model.element import Element, Fate, KillAnswer, RequestState
 from onceq.model.ops.base import Op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Enqueue(Op[UUID]):
     """Enqueues an element that owes no reply. QueueNotFound, QueueStopped, TooLarge."""
 
@@ -28,7 +26,6 @@ class Enqueue(Op[UUID]):
     own_transaction: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueMany(Op[list[UUID]]):
     """Enqueues many elements that owe no reply, in one transaction."""
 
@@ -38,7 +35,6 @@ class EnqueueMany(Op[list[UUID]]):
     own_transaction: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Dequeue(Op[Element | None]):
     """Dequeues an element that owes no reply, outside any transaction; None: none is ready.
 
@@ -54,26 +50,22 @@ class Dequeue(Op[Element | None]):
     sleep: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NextDue(Op[float | None]):
     """In how many seconds the next element of a queue is due; None: none waits for its time."""
 
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StopWaiting(Op[bool]):
     """Wakes a session that fell asleep in a Dequeue and got nothing; returns if it was asleep."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadElement(Op[Element | None]):
     """Reads an element wherever it is; None if it is in no queue."""
 
     eid: UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Take(Op[int]):
     """Takes a claimed element into the caller's transaction; its xid. ClaimLost, IllegalState."""
 
@@ -81,7 +73,6 @@ class Take(Op[int]):
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AbortTaken(Op[Fate]):
     """Charges an abort if the transaction that took the element ended without concluding it."""
 
@@ -90,7 +81,6 @@ class AbortTaken(Op[Fate]):
     xid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyTaken(Op[bool]):
     """Gives the reply to an element taken in this transaction. IllegalState."""
 
@@ -100,7 +90,6 @@ class ReplyTaken(Op[bool]):
     content_type: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Kill(Op[KillAnswer]):
     """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
 
@@ -108,19 +97,16 @@ class Kill(Op[KillAnswer]):
     timeout_s: float = 10.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Redrive(Op[tuple[UUID, str] | None]):
     """Runs a failed request again; returns its new (eid, rid), or None if it is not held."""
 
     eid: UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Settle(Op[bool]):
     """Makes everything read before it as durable as its own, synchronous commit (finding 9)."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class LookUp(Op[list[RequestState]]):
     """Every place where a rid, or an eid, is or was, the latest first. At most `limit` rows."""
 

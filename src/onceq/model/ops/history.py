@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -10,7 +9,6 @@ from onceq.model.element import Attempt, OldRequest
 from onceq.model.ops.base import Op
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindRequests(Op[list[OldRequest]]):
     """Requests that have ended, the latest first; a page begins after (after_at, after_eid).
 
@@ -28,7 +26,6 @@ class FindRequests(Op[list[OldRequest]]):
     limit: int = 100
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListAttempts(Op[list[Attempt]]):
     """How each unfinished execution of an element was aborted, the earliest first."""
 

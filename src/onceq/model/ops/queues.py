@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from onceq.model.ops.base import Op
 from onceq.model.queue import QueueInfo, QueueSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateQueue(Op[bool]):
     """Creates a queue and its error queue; False if a queue of that name already exists."""
 
@@ -16,7 +13,6 @@ class CreateQueue(Op[bool]):
     settings: QueueSettings
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AlterQueue(Op[bool]):
     """Changes the given settings; None leaves one as it is. QueueNotFound."""
 
@@ -33,14 +29,12 @@ class AlterQueue(Op[bool]):
     dequeue_started: bool | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class DestroyQueue(Op[bool]):
     """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
 
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListQueues(Op[list[QueueInfo]]):
     """All queues by name, or just the named one."""
 

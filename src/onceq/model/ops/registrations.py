@@ -20,7 +20,6 @@ class Registered:
     tag: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Register(Op[list[Registered]]):
     """Registers with a queue, durably. The first row is this thread's, the rest its siblings'.
 
@@ -34,7 +33,6 @@ class Register(Op[list[Registered]]):
     epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Deregister(Op[bool]):
     """Destroys a registration. Fenced."""
 
@@ -43,7 +41,6 @@ class Deregister(Op[bool]):
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class EnqueueTagged(Op[UUID]):
     """Enqueues, and records this as the registrant's last operation. Fenced, TooLarge, ..."""
 
@@ -65,7 +62,6 @@ class LastOperation:
     body: bytes | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadLast(Op[LastOperation | None]):
     """Reads the copy of the element last operated on, even if dequeued since. Fenced."""
 

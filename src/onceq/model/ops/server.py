@@ -19,7 +19,6 @@ class Incarnation:
     backend_pid: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenIncarnation(Op[Incarnation]):
     """Begins an incarnation on this connection; takes back the claims of `former`, uncharged.
 
@@ -34,14 +33,12 @@ class OpenIncarnation(Op[Incarnation]):
     identity: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseIncarnation(Op[bool]):
     """Ends an incarnation; what it holds goes back, uncharged."""
 
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TakeOver(Op[int]):
     """Takes over from missing processes, whose sessions have all ended; returns how many.
 
@@ -60,12 +57,10 @@ class Missing:
     identity: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FindMissing(Op[list[Missing]]):
     """The processes that wait for a verdict and have an identity."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class IsAlive(Op[bool | None]):
     """Whether the process with this identity lives; None if nobody here can tell."""
 
@@ -109,7 +104,6 @@ class TakenOver:
     aborted: list[Aborted]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ListTakenOver(Op[list[TakenOver]]):
     """What this session has taken back since it last asked."""
 
@@ -121,7 +115,6 @@ class Verdict(StrEnum):
     LIVES = "lives"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Judge(Op[bool]):
     """Gives a verdict on a process; returns whether anything was known of it.
 
@@ -133,7 +126,6 @@ class Judge(Op[bool]):
     verdict: Verdict
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim(Op[list[Element]]):
     """Claims up to n elements; turn alternates between lanes; alone: suspects may be claimed.
 
@@ -156,7 +148,6 @@ class Claim(Op[list[Element]]):
     drowsy: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Attend(Op[bool]):
     """Notes which queues a session serves, and that it is awake; if asleep, it is rung for them."""
 
@@ -172,7 +163,6 @@ class Observation:
     holders: list[str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sweep(Op[Observation]):
     """Moves the low-water marks of queues by the previous observation, and makes a new one."""
 
@@ -197,7 +187,6 @@ class Sighting:
     seen: Observation
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Survey(Op[Sighting]):
     """Takes over, sweeps, and looks into queues by name, for all the sleepers of a process.
 
@@ -224,7 +213,6 @@ class Rest(StrEnum):
     ATTEND = "attend"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Sleep(Op[Rest]):
     """Sleeps until there may be something to do: a ring, a call of a sibling, a stop; or WATCH.
 
@@ -238,14 +226,12 @@ class Sleep(Op[Rest]):
     within_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rouse(Op[None]):
     """Calls sleeping siblings in this process: one for each queue; None: all, to attend."""
 
     queues: list[str] | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimEid(Op[Element | None]):
     """Claims the element of a queue with this eid.
 
@@ -257,7 +243,6 @@ class ClaimEid(Op[Element | None]):
     eid: UUID
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Begin(Op[bool]):
     """Begins the handler's transaction and sets the started marker of this slot to `seq`.
 
@@ -275,7 +260,6 @@ class Begin(Op[bool]):
     effects: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Start(Op[None]):
     """Starts one request of a batch: a savepoint, the started marker, the fence.
 
@@ -288,7 +272,6 @@ class Start(Op[None]):
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Keep(Op[bool]):
     """Keeps what one request of a batch did; returns whether it was fenced, or needed no fence.
 
@@ -297,7 +280,6 @@ class Keep(Op[bool]):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Undo(Op[None]):
     """Undoes what one request of a batch did, and nothing else.
 
@@ -305,17 +287,14 @@ class Undo(Op[None]):
     """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Commit(Op[None]):
     """Commits. InDoubt if the answer is lost, or says that durability was cut short."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Rollback(Op[None]):
     """Rolls back; succeeds if there is nothing to roll back."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Op[bytes]):
     """Calls a queue's handler with an element inside the transaction; returns the encoded reply.
 
@@ -334,7 +313,6 @@ class Finished:
     lost: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Finish(Op[Finished]):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
@@ -348,19 +326,18 @@ class Finish(Op[Finished]):
     replies: list[bytes]
     content_type: str | None
     token: str
-    must: int = 1
-    effects: bool = True
     queue_id: int
     n: int
     turn: int
     alone: bool
+    must: int = 1
+    effects: bool = True
     slot: int | None = None
     sleep: list[int] | None = None
     drowsy: bool = False
     commit: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class AbortElement(Op[Fate]):
     """Ends an execution that failed, in a transaction of its own (finding 4).
 
@@ -377,12 +354,10 @@ class AbortElement(Op[Fate]):
     after_s: float | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping(Op[bool]):
     """Whether this program has been asked to stop."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Wait(Op[bool]):
     """Waits a little for something to change; False if the deadline has passed or a stop is due.
 
