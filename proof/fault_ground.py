@@ -40,12 +40,13 @@ from proof.harness.ledger import ask, final_state, make_ledger
 from proof.harness.proxy import Cut, Proxy, Side
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Mapping
+    from collections.abc import Callable, Generator, Mapping
     from multiprocessing.process import BaseProcess
     from typing import Any, Self
 
     from onceq.engine.statement import Binding
     from onceq.history.events import Event, FinalState
+    from onceq.model.ops import Op
     from proof.fault_programs import Orders
     from proof.fault_scenes import Scene
 
@@ -66,9 +67,10 @@ DEATHS: Final = {KILL: [-signal.SIGKILL], RAISE: [PLANNED]}
 """The exit codes of the one process that a fault ends; every other death is a finding."""
 
 
-def writing(bindings: Iterable[Binding]) -> re.Pattern[str]:
+def writing(bindings: Mapping[type[Op[Any]], Binding]) -> re.Pattern[str]:
     """Returns a pattern for the SQL of single statements that change something."""
-    found = [re.findall(r"\{schema\}\.(\w+)\(", row.sql) for row in bindings if row.writes]
+    rows = [row for kind, row in bindings.items() if kind.in_doubt]
+    found = [re.findall(r"\{schema\}\.(\w+)\(", row.sql) for row in rows]
     return re.compile(rf"\.(?:{'|'.join(sorted({name for names in found for name in names}))})\(")
 
 
@@ -165,7 +167,7 @@ class Run:
     scenes: ClassVar[Mapping[str, Scene]] = SCENES
     queue: ClassVar[Orders] = QUEUE
     deaths: ClassVar[Mapping[str, list[int]]] = DEATHS
-    writes: ClassVar[re.Pattern[str]] = writing(BINDINGS.values())
+    writes: ClassVar[re.Pattern[str]] = writing(BINDINGS)
 
     def __init__(self, ground: Ground, trial: Trial, repository: str, place: Path) -> None:
         self._ground = ground

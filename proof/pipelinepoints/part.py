@@ -58,7 +58,7 @@ FIRST: Final = 2000
 """Rows of history that are archived, and for the most part trimmed, before the trials."""
 ROWS: Final = 60
 """How many more rows, of history or of a DataFrame, each run gets."""
-WRITES: Final = writing((*ARCHIVE_BINDINGS.values(), *SPARK_BINDINGS.values()))
+WRITES: Final = writing(ARCHIVE_BINDINGS | SPARK_BINDINGS)
 PLACES: Final = """
 select x.rid, count(*) from (
     select rid from {r}.element union all select rid from {r}.history) x

@@ -132,7 +132,7 @@ class SparkRun(Run):
     )
     deaths: ClassVar[Mapping[str, list[int]]] = {DRIVER: [-signal.SIGKILL]}
     writes: ClassVar[re.Pattern[str]] = writing(
-        row for op, row in SPARK_BINDINGS.items() if op is not SparkTakeOver
+        {op: row for op, row in SPARK_BINDINGS.items() if op is not SparkTakeOver}
     )
     """Not what the supervisor does beside the batch, every second."""
 

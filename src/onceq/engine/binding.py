@@ -122,7 +122,6 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         " where (%s::text is null or name = %s::text) order by name",
         parameters=(("queue", "text"), ("queue", "text")),
         decode=_each(queue_info),
-        writes=False,
     ),
     ops.Enqueue: call(
         "enqueue",
@@ -143,14 +142,13 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         _first(element),
         ELEMENT_COLUMNS,
     ),
-    ops.NextDue: call("next_due", "queue text", _scalar, writes=False),
-    ops.StopWaiting: call("dequeuer_wakes", "", _scalar, writes=False),
+    ops.NextDue: call("next_due", "queue text", _scalar),
+    ops.StopWaiting: call("dequeuer_wakes", "", _scalar),
     ops.ReadElement: call(
         "read_element",
         "eid uuid",
         _first(element),
         ELEMENT_COLUMNS.replace("registrant_id", "coalesce(registrant_id, failed_of)"),
-        writes=False,
     ),
     ops.Take: call("take", "seq bigint, incarnation bigint", _scalar),
     ops.AbortTaken: call(
@@ -175,7 +173,6 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "rid text, eid uuid, registrant text, state text, queue text, limit integer",
         _each(request_state),
         REQUEST_COLUMNS,
-        writes=False,
     ),
     ops.FindRequests: call(
         "find_requests",
@@ -183,11 +180,8 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         " after_at timestamptz, after_eid uuid, limit integer",
         _each(old_request),
         OLD_REQUEST_COLUMNS,
-        writes=False,
     ),
-    ops.ListAttempts: call(
-        "attempts_of", "eid uuid", _each(attempt), ATTEMPT_COLUMNS, writes=False
-    ),
+    ops.ListAttempts: call("attempts_of", "eid uuid", _each(attempt), ATTEMPT_COLUMNS),
     ops.Register: call(
         "register",
         "queue text, name text, thread text, stable boolean, epoch bigint",
@@ -204,7 +198,6 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "read_last",
         f"{_WHO} queue text",
         _first(lambda row: ops.LastOperation(kind=row[0], eid=row[1], tag=row[2], body=row[3])),
-        writes=False,
     ),
     ops.Connect: call("connect", "name text, thread text, keep integer", _one(connection)),
     ops.Disconnect: call(
@@ -233,29 +226,26 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         _ELEMENTS,
         ELEMENT_COLUMNS,
     ),
-    ops.NextExpiry: call("next_expiry", _WHO, _scalar, writes=False),
+    ops.NextExpiry: call("next_expiry", _WHO, _scalar),
     ops.Acknowledge: call(
         "acknowledge",
         f"{_WHO} rids text[], ckpt bytea, s_rid text, s_no bigint, keep integer",
         _scalar,
     ),
-    ops.Outstanding: call("outstanding", _WHO, _each(outstanding), writes=False),
+    ops.Outstanding: call("outstanding", _WHO, _each(outstanding)),
     ops.Threads: call(
         "threads",
         "name text, registrant_id integer, epoch bigint",
         _each(thread_tags),
-        writes=False,
     ),
-    ops.WhereIs: call("where_is", f"{_WHO} rid text", _first(whereabouts), writes=False),
+    ops.WhereIs: call("where_is", f"{_WHO} rid text", _first(whereabouts)),
     ops.AlertLate: call(
         "alert_late",
         f"{_WHO} rid text, late_s double precision, queue text",
         _each_named(_value),
         bells=_unnamed(1),
     ),
-    ops.LastUser: call(
-        "end_user", f"{_WHO} rid text", lambda rows: end_user_of(rows[0][0]), writes=False
-    ),
+    ops.LastUser: call("end_user", f"{_WHO} rid text", lambda rows: end_user_of(rows[0][0])),
     ops.BeginReply: call("begin_reply", f"{_WHO} rid text, s_rid text, s_no bigint", _scalar),
     ops.TakeReply: call(
         "take_reply", f"{_WHO} rid text, ckpt bytea, s_rid text, s_no bigint", _scalar
@@ -265,7 +255,7 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         f"{_WHO} rid text, xid bigint, counts boolean, s_rid text, s_no bigint",
         lambda rows: Fate(rows[0][0]),
     ),
-    ops.CountOutstanding: call("count_outstanding", _WHO, _scalar, writes=False),
+    ops.CountOutstanding: call("count_outstanding", _WHO, _scalar),
     ops.CancelRequest: call(
         "cancel_request",
         f"{_WHO} rid text, timeout_s double precision",
@@ -282,9 +272,8 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         "missing",
         "",
         _each(lambda row: ops.Missing(process=row[0], identity=row[1])),
-        writes=False,
     ),
-    ops.ListTakenOver: call("taken_back", "", _each(taken_over), TAKEN_OVER_COLUMNS, writes=False),
+    ops.ListTakenOver: call("taken_back", "", _each(taken_over), TAKEN_OVER_COLUMNS),
     ops.Judge: call("judge", "process uuid, verdict text", _scalar),
     ops.Claim: call(
         "claim",
@@ -295,12 +284,11 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         ELEMENT_COLUMNS,
         bells=_unnamed(2),
     ),
-    ops.Attend: call("attend", "slot integer, queue_ids integer[]", _scalar, writes=False),
+    ops.Attend: call("attend", "slot integer, queue_ids integer[]", _scalar),
     ops.Sweep: call(
         "sweep",
         "queue_ids integer[], value bigint, holders text[]",
         _one(lambda row: ops.Observation(value=row[0], holders=row[1])),
-        writes=False,
     ),
     ops.Survey: call(
         "survey",
@@ -334,12 +322,9 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         sql=f"select {SERVER_COLUMNS} from {{schema}}.servers order by slot",
         parameters=(),
         decode=_each(server_info),
-        writes=False,
     ),
-    admin_ops.MeasureRates: call("rates", "over_s double precision", rates, writes=False),
-    admin_ops.ListClients: call(
-        "list_clients", "name text", _each(client_info), CLIENT_COLUMNS, writes=False
-    ),
+    admin_ops.MeasureRates: call("rates", "over_s double precision", rates),
+    admin_ops.ListClients: call("list_clients", "name text", _each(client_info), CLIENT_COLUMNS),
     admin_ops.ForgetClient: call(
         "forget_client",
         "name text, thread text, forced boolean, timeout_s double precision",
@@ -350,7 +335,6 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         sql="select repository_id from {schema}.repository",
         parameters=(),
         decode=_scalar,
-        writes=False,
     ),
     admin_ops.RidRange: Binding(
         sql="select min(rid), max(rid) from ("
@@ -360,6 +344,5 @@ BINDINGS: dict[type[ops.Op[Any]], Binding] = {
         ") used having count(*) > 0",
         parameters=(("registrant_id", "integer"), ("prefix", "text")) * 2,
         decode=_first(lambda row: (row[0], row[1])),
-        writes=False,
     ),
 }

@@ -185,7 +185,7 @@ class PostgresDriver(ops.Runs):
     def _state(self, op: ops.Op[T]) -> T:
         """Performs an Op that is a statement."""
         row, text = self._statements.of(op)
-        if not (row.writes and session.commits_at_once(self.connection)):
+        if not (op.in_doubt and session.commits_at_once(self.connection)):
             return self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
         with self._verdict:
             answer = self._ask(row, text, op, committing=True)

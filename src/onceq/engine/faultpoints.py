@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from onceq.model import admin_ops, archive_ops, ledger_ops, ops
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from onceq.model import ops
 
 VARIABLE: Final = "ONCEQ_FAULT_POINT"
 """Environment variable: `POINT OCCURRENCE WHAT DIRECTORY`, as for `arm`."""
@@ -36,72 +36,22 @@ NOWHERE: Final = "nowhere"
 """The point at which nothing strikes: what is reached is only noted."""
 _HEARD_WITHIN_S: Final = 30.0
 
+WATCHED: Final = {"_commit": "Commit", "_start_part": "Part"}
+"""Steps of a driver that are not one Op alone: from method to the name of its points."""
+
 OPS: Final = {
-    "CreateQueue": "a queue is made",
-    "AlterQueue": "the settings of a queue are changed",
-    "DestroyQueue": "a queue is destroyed",
-    "ForgetClient": "what a client has left is freed",
-    "Enqueue": "an element is enqueued, in our transaction or in the caller's",
-    "EnqueueMany": "many elements are enqueued as one",
-    "Dequeue": "an element is taken for good, in a transaction of its own",
-    "Take": "an element is taken in the caller's transaction",
-    "AbortTaken": "a taking that the caller rolled back is counted",
-    "ReplyTaken": "the reply of a taken element is written in the caller's transaction",
-    "Kill": "a request is killed, and its cancelled reply written",
-    "Redrive": "a failed request is sent anew",
-    "Settle": "what is in doubt is made certain by a synchronous commit",
-    "Register": "a registrant is made, or a new epoch of it begun",
-    "Deregister": "a registrant is removed",
-    "EnqueueTagged": "an element and the tag of a registrant become one",
-    "Connect": "a client's new life begins, and fences the former",
-    "Disconnect": "a client's session ends, and a tombstone stays",
-    "Send": "a request goes in, and the replies that it acknowledges go",
-    "SendMany": "many requests go in as one",
-    "Post": "a request is given to the connection, and its answer not waited for",
-    "Posted": "the answer to it is read: whether it is stable",
-    "Receive": "a reply is read, and a checkpoint kept",
-    "Acknowledge": "replies are freed, and a checkpoint kept",
-    "AlertLate": "alerts of late requests are enqueued",
-    "Act": "a client reads its device, or processes a reply",
-    "BeginReply": "it is noted that a reply is processed in the client's transaction",
-    "TakeReply": "a reply is received in the client's transaction",
-    "SettleReply": "what the client's transaction did to a reply is found, and counted",
-    "TakeLedger": "a life begins on a client's ledger, and fences the former",
-    "WriteLedger": "a ledger's entry is replaced",
-    "BeginLedger": "a transaction begins where the ledger is",
-    "CommitLedger": "it is committed",
-    "RollbackLedger": "it is rolled back",
-    "PrepareLedger": "it is prepared: what becomes of it hangs on the repository",
-    "EndPrepared": "what was prepared ends as the repository has decided",
-    "CancelRequest": "a client kills its own request",
-    "OpenIncarnation": "a server session's life begins, and takes back what the former held",
-    "CloseIncarnation": "a server session's life ends in good order",
-    "TakeOver": "the claims of processes that are missing are taken over",
-    "Judge": "a process that is missing is said to have ended, or to live",
-    "Sweep": "the low-water marks are moved",
-    "Survey": "one session has looked for all of its process that sleep",
-    "Claim": "requests are claimed",
-    "ClaimEid": "the request of one eid is claimed",
-    "Begin": "the handler's transaction begins, and the started marker is set",
-    "Start": "a request of a batch begins",
+    **{
+        one.__name__: one.changes
+        for module in (ops, admin_ops, archive_ops, ledger_ops)
+        for one in vars(module).values()
+        if isinstance(one, type) and issubclass(one, ops.Op) and one is not ops.Op and one.changes
+    },
     "Part": "the savepoint, the marker and the fence of a request of a batch are made",
-    "Call": "the handler runs",
-    "Keep": "what a request of a batch did is kept",
-    "Undo": "what a request of a batch did is undone",
-    "Finish": "requests, their replies and history change places, and it is committed",
-    "Commit": "COMMIT is sent, and answered",
-    "Rollback": "an execution that failed is rolled back",
-    "AbortElement": "an execution that failed is counted, in a transaction of its own",
-    "ArchiveBegin": "a run of the archive begins, and fences the one before",
-    "ArchiveSettle": "it is noted up to where no record is still to come",
-    "ArchiveCommit": "files go into the manifest, and the position moves",
-    "ArchiveReplace": "files take the place of others in the manifest, which hold the same rows",
-    "ArchivePlan": "a folder of files is noted, and not yet written",
-    "ArchiveTrim": "rows that are in files are removed",
-    "ArchiveRestore": "rows of a file are put back into the tables, and not yet committed",
-    "ArchiveTrimmed": "it is noted of which files no row is left in the tables",
 }
-"""Each Op, or step of one, and what it does: it has a point `NAME.before` and one `NAME.after`."""
+"""Each Op, or step of one, and what it changes: it has a point `NAME.before` and one `NAME.after`.
+
+Those of the Spark server have none: their points are places between Spark's steps.
+"""
 
 PLACES: Final = {
     "archive.written": "files of a run are written and durable, and in no manifest",
@@ -138,74 +88,6 @@ POINTS: Final = {
     **PLACES,
 }
 """All points. Reaching a name that is not here is a bug."""
-
-SILENT: Final = frozenset(
-    {
-        "ArchiveCount",
-        "ArchiveDead",
-        "ArchiveDue",
-        "ArchiveManifest",
-        "ArchiveRedriven",
-        "ArchiveTables",
-        "Attend",
-        "LastUser",
-        "BeginWork",
-        "Identify",
-        "ListClients",
-        "ListPrepared",
-        "ListQueues",
-        "ListServers",
-        "FindMissing",
-        "FindRequests",
-        "IsAlive",
-        "ListAttempts",
-        "ListTakenOver",
-        "CountOutstanding",
-        "LookUp",
-        "MeasureRates",
-        "NextDue",
-        "NextExpiry",
-        "Outstanding",
-        "ReadElement",
-        "ReadLast",
-        "RidRange",
-        "Rouse",
-        "Sleep",
-        "StopWaiting",
-        "Stopping",
-        "Threads",
-        "Wait",
-        "WhereIs",
-    }
-)
-"""Ops that have no point: nobody else can see what they do."""
-
-OF_SPARK: Final = frozenset(
-    {
-        "SparkAttempt",
-        "SparkAborts",
-        "SparkBound",
-        "SparkLastRecord",
-        "SparkLeft",
-        "SparkBlame",
-        "SparkCheckTable",
-        "SparkClaim",
-        "SparkClose",
-        "SparkCommit",
-        "SparkDiscard",
-        "SparkEnqueue",
-        "SparkOpen",
-        "SparkPlan",
-        "SparkPurge",
-        "SparkRefuse",
-        "SparkRead",
-        "SparkTakeOver",
-    }
-)
-"""Ops of the Spark server and of bulk enqueue: their points are places between Spark's steps."""
-
-WATCHED: Final = {"_commit": "Commit", "_start_part": "Part"}
-"""Steps of a driver that are not one Op alone: from method to the name of its points."""
 
 T = TypeVar("T")
 
@@ -297,7 +179,7 @@ def pointed(driver: type[T]) -> type[T]:
 
 def pointed_answer(op: ops.Op[Any], answer: ops.Program[T]) -> ops.Program[T]:
     """Returns the Program that answers an Op; when armed, with the Op's points around it."""
-    return answer if hook is None or type(op).__name__ in SILENT else _between(op, answer)
+    return answer if hook is None or not op.changes else _between(op, answer)
 
 
 def _between(op: ops.Op[Any], answer: ops.Program[T]) -> ops.Program[T]:
@@ -308,17 +190,17 @@ def _between(op: ops.Op[Any], answer: ops.Program[T]) -> ops.Program[T]:
     return answered
 
 
-def _name(op: tuple[object, ...], step: str | None) -> str | None:
+def _name(op: tuple[Any, ...], step: str | None) -> str | None:
     """Returns the name around a call; None if it has no points, or another call reports them."""
     if step is not None:
         return step
     name = type(op[0]).__name__
-    return None if name in SILENT | OF_SPARK or name in WATCHED.values() else name
+    return name if op[0].changes and name not in WATCHED.values() else None
 
 
 def _called(method: Callable[..., Any], step: str | None) -> Callable[..., Any]:
     @functools.wraps(method)
-    def call(driver: object, *op: object) -> Any:
+    def call(driver: object, *op: Any) -> Any:
         name = _name(op, step)
         if name is None:
             return method(driver, *op)
@@ -332,7 +214,7 @@ def _called(method: Callable[..., Any], step: str | None) -> Callable[..., Any]:
 
 def _awaited(method: Callable[..., Any], step: str | None) -> Callable[..., Any]:
     @functools.wraps(method)
-    async def call(driver: object, *op: object) -> Any:
+    async def call(driver: object, *op: Any) -> Any:
         name = _name(op, step)
         if name is None:
             return await method(driver, *op)

@@ -73,7 +73,7 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
     archive.ArchiveBegin: call("archive_begin", "root text", _position),
     archive.ArchiveSettle: call("archive_settle", "epoch bigint", _settled),
     archive.ArchivePlan: call("archive_plan", "epoch bigint, run uuid", _scalar),
-    archive.ArchiveDead: call("archive_dead", "epoch bigint", _each_first, writes=False),
+    archive.ArchiveDead: call("archive_dead", "epoch bigint", _each_first),
     archive.ArchiveCommit: call(
         "archive_commit",
         "epoch bigint, since bigint, until bigint, run uuid, files jsonb",
@@ -82,17 +82,14 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
     archive.ArchiveReplace: call(
         "archive_replace", "epoch bigint, replaced uuid[], run uuid, files jsonb", _scalar
     ),
-    archive.ArchiveCount: call(
-        "archive_count", "kind text, since bigint, until bigint", _scalar, writes=False
-    ),
-    archive.ArchiveTables: call("archive_tables", "kind text", list, writes=False),
+    archive.ArchiveCount: call("archive_count", "kind text, since bigint, until bigint", _scalar),
+    archive.ArchiveTables: call("archive_tables", "kind text", list),
     archive.ArchiveDue: call(
         "archive_due_days",
         "kind text, before timestamptz, table oid, page bigint, pages integer",
         lambda rows: [
             archive.DueDay(day=row[0], archived=row[1], unarchived=row[2]) for row in rows
         ],
-        writes=False,
     ),
     archive.ArchiveTrim: call(
         "archive_trim",
@@ -108,10 +105,9 @@ ARCHIVE_BINDINGS: dict[type[Op[Any]], Binding] = {
         "root, archived, (file).path, (file).kind, (file).day, (file).rows, (file).bytes,"
         " (file).first_us, (file).last_us, (file).since, (file).until,"
         " encode((file).sha256, 'hex'), (file).is_trimmed, (file).run",
-        writes=False,
     ),
     archive.ArchiveRestore: call("archive_restore", "epoch bigint, path text", _scalar),
-    archive.ArchiveRedriven: call("archive_redriven", "eids uuid[]", dict, writes=False),
+    archive.ArchiveRedriven: call("archive_redriven", "eids uuid[]", dict),
 }
 
 _ABORTED = ("record", "rid", "eid", "attempt", "charge", "code", "failed", "traceback")
@@ -123,20 +119,17 @@ SPARK_BINDINGS: dict[type[Op[Any]], Binding] = {
         _registration,
     ),
     ops.SparkClaim: call("spark_claim", f"{_WHO} start bigint, n integer, bound bigint", _scalar),
-    ops.SparkBound: call("spark_bound", "", _scalar, writes=False),
+    ops.SparkBound: call("spark_bound", "", _scalar),
     ops.SparkLeft: call("spark_left", f"{_WHO} bound bigint", _scalar),
     ops.SparkAborts: call(
         "spark_aborts",
         "name text, since bigint",
         lambda rows: [ops.SparkAborted(**dict(zip(_ABORTED, row, strict=True))) for row in rows],
         "record_no, rid, eid, attempt, charge, code, failed, traceback",
-        writes=False,
     ),
-    ops.SparkLastRecord: call("spark_last_record", "", _scalar, writes=False),
+    ops.SparkLastRecord: call("spark_last_record", "", _scalar),
     ops.SparkPlan: call("spark_plan", f"{_WHO} group bigint", _scalar),
-    ops.SparkRead: call(
-        "spark_read", "group bigint, first integer, last integer", list, writes=False
-    ),
+    ops.SparkRead: call("spark_read", "group bigint, first integer, last integer", list),
     ops.SparkRefuse: call(
         "spark_refuse", "group bigint, eids uuid[], codes text[], errors text[]", _scalar
     ),

@@ -31,14 +31,13 @@ class Binding:
     """How an Op becomes SQL.
 
     sql: with {schema}. and one %s for each parameter. parameters: (field of the Op, SQL type).
-    decode: from rows to the answer. writes: a lost connection leaves its effect unknown. bells:
-    from rows to the bells to ring once the statement's work has committed.
+    decode: from rows to the answer. bells: from rows to the bells to ring once the statement's
+    work has committed.
     """
 
     sql: str
     parameters: tuple[tuple[str, str], ...]
     decode: Callable[[Sequence[Row]], Any]
-    writes: bool = True
     bells: Callable[[Sequence[Row]], list[str]] = _no_bells
     getters: tuple[Callable[[Any], Any], ...] = field(init=False, repr=False)
 
@@ -72,7 +71,6 @@ def call(
     decode: Callable[[Sequence[Row]], Any],
     columns: str = "*",
     *,
-    writes: bool = True,
     bells: Callable[[Sequence[Row]], list[str]] = _no_bells,
 ) -> Binding:
     """Returns the binding to a function. parameters: 'field type, field type, ...'."""
@@ -81,6 +79,5 @@ def call(
         sql=f"select {columns} from {{schema}}.{function}({{marks}})",
         parameters=tuple((name, kind) for name, kind in pairs),
         decode=decode,
-        writes=writes,
         bells=bells,
     )

@@ -102,7 +102,7 @@ class Forgotten:
     registrations: int
 
 
-class ForgetClient(Op["list[Forgotten]"]):
+class ForgetClient(Op["list[Forgotten]"], changes="what a client has left is freed"):
     """Frees what a client that will not return has left; a tombstone stays (finding 3).
 
     thread: None means each of them. Returns nothing for an unknown name. IllegalState (it is

@@ -70,7 +70,9 @@ class ArchivedFile:
     run: UUID | None = None
 
 
-class ArchiveBegin(Op["ArchivePosition"]):
+class ArchiveBegin(
+    Op["ArchivePosition"], changes="a run of the archive begins, and fences the one before"
+):
     """Begins a run, and fences the previous one. IllegalState (other root): nothing happened.
 
     root: None leaves it as it is, for a run that only trims.
@@ -87,7 +89,7 @@ class Settled:
     is_new: bool
 
 
-class ArchiveSettle(Op["Settled"]):
+class ArchiveSettle(Op["Settled"], changes="it is noted up to where no record is still to come"):
     """Determines how far the records are settled, and begins to look for more.
 
     What was written before a call is settled in a later one, once all transactions that were under
@@ -97,7 +99,7 @@ class ArchiveSettle(Op["Settled"]):
     epoch: int
 
 
-class ArchivePlan(Op["bool"]):
+class ArchivePlan(Op["bool"], changes="a folder of files is noted, and not yet written"):
     """Notes a folder of files before it is written: `run=RUN` below the root and a kind."""
 
     epoch: int
@@ -114,7 +116,7 @@ class ArchiveDead(Op["list[UUID]"]):
     epoch: int
 
 
-class ArchiveCommit(Op["int"]):
+class ArchiveCommit(Op["int"], changes="files go into the manifest, and the position moves"):
     """Puts the files of a run into the manifest, and moves the position from `since` to `until`.
 
     IllegalState (it is elsewhere, or `until` is not settled): nothing happened.
@@ -127,7 +129,9 @@ class ArchiveCommit(Op["int"]):
     files: list[dict[str, object]]
 
 
-class ArchiveReplace(Op["int"]):
+class ArchiveReplace(
+    Op["int"], changes="files take the place of others in the manifest, which hold the same rows"
+):
     """Puts the files of a run into the manifest, in place of those of other runs.
 
     A new file counts as trimmed if all the files of its kind and day that it replaces do.
@@ -178,7 +182,7 @@ class ArchiveDue(Op["list[DueDay]"]):
     pages: int
 
 
-class ArchiveTrim(Op["int"]):
+class ArchiveTrim(Op["int"], changes="rows that are in files are removed"):
     """Removes, from some pages, what may be removed and ended on these days; returns how many.
 
     unarchived: also what is in no file.
@@ -194,7 +198,7 @@ class ArchiveTrim(Op["int"]):
     unarchived: bool = False
 
 
-class ArchiveTrimmed(Op["int"]):
+class ArchiveTrimmed(Op["int"], changes="it is noted of which files no row is left in the tables"):
     """Notes the files of which the tables hold nothing any more after a trim; returns how many."""
 
     epoch: int
@@ -219,7 +223,9 @@ class ArchiveManifest(Op["Manifest"]):
     kind: Kind | None = None
 
 
-class ArchiveRestore(Op["int"]):
+class ArchiveRestore(
+    Op["int"], changes="rows of a file are put back into the tables, and not yet committed"
+):
     """Puts back the rows of a file that the tables do not hold; returns how many.
 
     Performed by `SparkDriver.restore`, in a transaction that has the file's rows. IllegalState

@@ -25,7 +25,7 @@ class Statement(Op[list[tuple[Any, ...]]]):
     joins: bool = False
 
 
-class TakeLedger(Op[Entry]):
+class TakeLedger(Op[Entry], changes="a life begins on a client's ledger, and fences the former"):
     """Begins a life on a ledger, which then refuses writes of the former life, and reads it.
 
     life: a name that no other life has. registrant_id, epoch: in the repository. LedgerRefused
@@ -38,31 +38,31 @@ class TakeLedger(Op[Entry]):
     life: str
 
 
-class WriteLedger(Op[None]):
+class WriteLedger(Op[None], changes="a ledger's entry is replaced"):
     """Replaces what the ledger holds; durable at once, or with the transaction. Fenced."""
 
     entry: Entry
 
 
-class BeginLedger(Op[None]):
+class BeginLedger(Op[None], changes="a transaction begins where the ledger is"):
     """Begins a transaction on the ledger; the client's own work joins it."""
 
 
-class CommitLedger(Op[None]):
+class CommitLedger(Op[None], changes="it is committed"):
     """Commits that transaction. InDoubt."""
 
 
-class RollbackLedger(Op[None]):
+class RollbackLedger(Op[None], changes="it is rolled back"):
     """Rolls that transaction back; succeeds if there is nothing to roll back."""
 
 
-class PrepareLedger(Op[None]):
+class PrepareLedger(Op[None], changes="it is prepared: what becomes of it hangs on the repository"):
     """Prepares that transaction under this name: from now on the repository decides. InDoubt."""
 
     gid: str
 
 
-class EndPrepared(Op[None]):
+class EndPrepared(Op[None], changes="what was prepared ends as the repository has decided"):
     """Ends a prepared transaction as the repository has decided. InDoubt."""
 
     gid: str

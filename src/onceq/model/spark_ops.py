@@ -30,7 +30,7 @@ class SparkRegistration:
     batch_id: int | None
 
 
-class SparkOpen(Op["SparkRegistration"]):
+class SparkOpen(Op["SparkRegistration"], in_doubt=True):
     """Begins a life of the Spark server of this name, and fences the former one.
 
     A claim group that the former life had begun to run is halved or, if it has one request,
@@ -47,7 +47,7 @@ class SparkOpen(Op["SparkRegistration"]):
     stateful: bool = False
 
 
-class SparkClaim(Op["int"]):
+class SparkClaim(Op["int"], in_doubt=True):
     """The claim group after `start`, claiming up to n requests; `start` if there is none.
 
     bound: the last seq to claim. FileMismatch: the checkpoint of `start` is not ours.
@@ -104,7 +104,7 @@ class SparkLastRecord(Op["int"]):
     """The number of the last record so far."""
 
 
-class SparkPlan(Op["int"]):
+class SparkPlan(Op["int"], in_doubt=True):
     """Notes that a group begins to run; returns its size, 0 if it was finished before."""
 
     server_id: int
@@ -140,7 +140,7 @@ class SparkRead(Op["list[tuple[Any, ...]]"]):
     last: int
 
 
-class SparkRefuse(Op["int"]):
+class SparkRefuse(Op["int"], in_doubt=True):
     """Aborts requests that a group still holds, charged, as not of the queue's type; how many.
 
     codes, errors: for each of `eids`. May be asked again.
@@ -152,7 +152,7 @@ class SparkRefuse(Op["int"]):
     errors: list[str]
 
 
-class SparkAttempt(Op["int"]):
+class SparkAttempt(Op["int"], in_doubt=True):
     """Begins to stage the rows of one attempt of a task; returns its number."""
 
     server_id: int
@@ -161,7 +161,7 @@ class SparkAttempt(Op["int"]):
     batch_id: int
 
 
-class SparkDiscard(Op["int"]):
+class SparkDiscard(Op["int"], in_doubt=True):
     """Removes the staged rows of attempts; returns how many attempts there were."""
 
     attempts: list[int]
@@ -182,7 +182,7 @@ class SparkCommitted:
     returned: int
 
 
-class SparkCommit(Op["SparkCommitted"]):
+class SparkCommit(Op["SparkCommitted"], in_doubt=True):
     """Commits a micro-batch: removal, replies, history, table rows and tag in one transaction.
 
     rows: staged by `attempts`, all tables together. tables: as `TableChange.for_sql` says.
@@ -200,7 +200,7 @@ class SparkCommit(Op["SparkCommitted"]):
     content_type: str | None = None
 
 
-class SparkBlame(Op["int"]):
+class SparkBlame(Op["int"], in_doubt=True):
     """Makes an error of each request whose staged rows the user's tables refuse; returns how many.
 
     Its text is the database's. attempts, tables: as in the refused commit. SchemaMissing,
@@ -214,7 +214,7 @@ class SparkBlame(Op["int"]):
     tables: list[dict[str, Any]]
 
 
-class SparkCheckTable(Op["str"]):
+class SparkCheckTable(Op["str"], in_doubt=True):
     """The statement that a commit will run for a table, tried with no rows, and undone.
 
     SchemaMissing (no such table), StatementRefused (no such column, no right, no constraint to
@@ -224,7 +224,7 @@ class SparkCheckTable(Op["str"]):
     table: dict[str, Any]
 
 
-class SparkClose(Op["int"]):
+class SparkClose(Op["int"], in_doubt=True):
     """Ends a life in good order: what it holds goes back, uncharged; returns how many requests.
 
     Requests held for later batches of a stateful server stay: they are in the state of the query.
@@ -234,7 +234,7 @@ class SparkClose(Op["int"]):
     epoch: int
 
 
-class SparkPurge(Op["int"]):
+class SparkPurge(Op["int"], in_doubt=True):
     """Removes what a stateful server keeps of its groups up to this one; how many requests."""
 
     server_id: int
@@ -242,7 +242,7 @@ class SparkPurge(Op["int"]):
     group: int
 
 
-class SparkTakeOver(Op["int"]):
+class SparkTakeOver(Op["int"], in_doubt=True):
     """Takes over from Spark servers that died more than grace_s ago; returns how many requests.
 
     It does not take over from stateful ones.
@@ -253,7 +253,7 @@ class SparkTakeOver(Op["int"]):
     grace_s: float
 
 
-class SparkEnqueue(Op["int"]):
+class SparkEnqueue(Op["int"], in_doubt=True):
     """Enqueues the rows of a DataFrame that are nowhere yet and have not ended; returns how many.
 
     One transaction, all or none. registrant_id: who gets the replies, in its life `epoch`; None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, Generic, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast, dataclass_transform
 
 import msgspec
 
@@ -14,12 +14,31 @@ T = TypeVar("T")
 class _Kind(msgspec.StructMeta):
     """Makes each class of Ops a frozen struct, whose fields are given by name."""
 
-    def __new__(cls, name: str, bases: tuple[type, ...], members: dict[str, Any]) -> Any:
-        return super().__new__(cls, name, bases, members, frozen=True, kw_only=True)
+    def __new__(
+        cls,
+        name: str,
+        bases: tuple[type, ...],
+        members: dict[str, Any],
+        *,
+        changes: str = "",
+        in_doubt: bool | None = None,
+    ) -> Any:
+        made: Any = super().__new__(cls, name, bases, members, frozen=True, kw_only=True)
+        made.changes = changes
+        made.in_doubt = bool(changes) if in_doubt is None else in_doubt
+        return made
 
 
 class Op(msgspec.Struct, Generic[T], metaclass=_Kind):
-    """An operation whose answer is a T: a subclass with fields, frozen, given by name."""
+    """An operation whose answer is a T: a subclass with fields, frozen, given by name.
+
+    changes: what it does that others can see; it has a fault point before and one after. Empty:
+    nothing. in_doubt: whether a lost answer leaves its effect unknown; None: if it changes
+    anything. Both are of the class: `class Kill(Op[KillAnswer], changes="a request is killed")`.
+    """
+
+    changes: ClassVar[str]
+    in_doubt: ClassVar[bool]
 
     def __iter__(self) -> Generator[Op[Any], Any, T]:
         return cast("T", (yield self))

@@ -33,7 +33,7 @@ class Connection:
     ckpt: bytes | None
 
 
-class Connect(Op[Connection]):
+class Connect(Op[Connection], changes="a client's new life begins, and fences the former"):
     """Begins a new life of a registrant and fences the former one.
 
     keep: how many replies stay after they are acknowledged; None leaves them.
@@ -44,7 +44,7 @@ class Connect(Op[Connection]):
     keep: int | None = None
 
 
-class Disconnect(Op[bool]):
+class Disconnect(Op[bool], changes="a client's session ends, and a tombstone stays"):
     """Ends a session that has nothing outstanding. Fenced, IllegalState."""
 
     registrant_id: int
@@ -68,7 +68,7 @@ class Sent:
     state: str
 
 
-class Send(Op[Sent]):
+class Send(Op[Sent], changes="a request goes in, and the replies that it acknowledges go"):
     """Sends a request; removes the replies whose rids are in `ack` (the last one: received last).
 
     sleep: if the request is new, this registrant falls asleep until its reply comes. keep: how many
@@ -93,7 +93,7 @@ class Send(Op[Sent]):
     keep: int = 0
 
 
-class Post(Op[None]):
+class Post(Op[None], changes="a request is given to the connection, and its answer not waited for"):
     """Gives a send to the connection and does not wait for it to commit (BHM90 5).
 
     Only a wait, and then Posted, may follow on this connection.
@@ -102,11 +102,11 @@ class Post(Op[None]):
     send: Send
 
 
-class Posted(Op[Sent]):
+class Posted(Op[Sent], changes="the answer to it is read: whether it is stable"):
     """The answer to the send that was posted; raises what Send raises."""
 
 
-class SendMany(Op[list[Sent]]):
+class SendMany(Op[list[Sent]], changes="many requests go in as one"):
     """Sends many requests in one transaction, all or none, with send numbers from `send_no` on."""
 
     registrant_id: int
@@ -121,7 +121,7 @@ class SendMany(Op[list[Sent]]):
     keep: int = 0
 
 
-class Receive(Op[list[Element]]):
+class Receive(Op[list[Element]], changes="a reply is read, and a checkpoint kept"):
     """The waiting replies, oldest first, without those in `skip`; they stay until acknowledged.
 
     rid: only that one, even if it was acknowledged and kept. after: only those whose seq is
@@ -152,7 +152,7 @@ class NextExpiry(Op[float | None]):
     epoch: int
 
 
-class Acknowledge(Op[int]):
+class Acknowledge(Op[int], changes="replies are freed, and a checkpoint kept"):
     """Removes replies that the client has recorded; the last one counts as received last. Fenced.
 
     keep: how many of those removed last stay, for a receive by rid.
@@ -191,7 +191,7 @@ class CountOutstanding(Op[int]):
     epoch: int
 
 
-class CancelRequest(Op[KillAnswer]):
+class CancelRequest(Op[KillAnswer], changes="a client kills its own request"):
     """Kills a request of this registrant by its rid. Fenced, DeadlineExceeded."""
 
     registrant_id: int
@@ -208,7 +208,9 @@ class LastUser(Op[EndUser | None]):
     rid: str | None
 
 
-class BeginReply(Op[bool]):
+class BeginReply(
+    Op[bool], changes="it is noted that a reply is processed in the client's transaction"
+):
     """Notes that the processing of a reply begins; False: it aborted too often, and is held.
 
     An attempt that a dead client had begun is charged. Fenced, IllegalState: there is no reply.
@@ -221,7 +223,7 @@ class BeginReply(Op[bool]):
     s_no: int
 
 
-class TakeReply(Op[int]):
+class TakeReply(Op[int], changes="a reply is received in the client's transaction"):
     """Takes a begun reply into the caller's transaction; returns its xid. Fenced, IllegalState."""
 
     registrant_id: int
@@ -232,7 +234,9 @@ class TakeReply(Op[int]):
     s_no: int
 
 
-class SettleReply(Op[Fate]):
+class SettleReply(
+    Op[Fate], changes="what the client's transaction did to a reply is found, and counted"
+):
     """What became of a reply that was taken: LOST if it was received, RUNNING; else an abort.
 
     xid: of the transaction that took it; None if none did. counts: whether an abort counts.
@@ -247,7 +251,7 @@ class SettleReply(Op[Fate]):
     counts: bool = True
 
 
-class Act(Op[Any]):
+class Act(Op[Any], changes="a client reads its device, or processes a reply"):
     """Does something of the client's own, which the queue manager knows nothing about; its answer.
 
     Reads a device, outputs a reply, asks a person. Raises whatever `act` raises.
@@ -304,7 +308,7 @@ class WhereIs(Op[Whereabouts | None]):
     rid: str
 
 
-class AlertLate(Op[list[str]]):
+class AlertLate(Op[list[str]], changes="alerts of late requests are enqueued"):
     """Enqueues one alert for each request without a reply after late_s; returns the rids.
 
     rid: only that one. queue: for the alerts. Fenced, QueueNotFound, QueueStopped.

@@ -11,7 +11,7 @@ from onceq.model.element import Element, Fate, KillAnswer, RequestState
 from onceq.model.ops.base import Op
 
 
-class Enqueue(Op[UUID]):
+class Enqueue(Op[UUID], changes="an element is enqueued, in our transaction or in the caller's"):
     """Enqueues an element that owes no reply. QueueNotFound, QueueStopped, TooLarge."""
 
     queue: str
@@ -26,7 +26,7 @@ class Enqueue(Op[UUID]):
     own_transaction: bool = True
 
 
-class EnqueueMany(Op[list[UUID]]):
+class EnqueueMany(Op[list[UUID]], changes="many elements are enqueued as one"):
     """Enqueues many elements that owe no reply, in one transaction."""
 
     queue: str
@@ -35,7 +35,9 @@ class EnqueueMany(Op[list[UUID]]):
     own_transaction: bool = True
 
 
-class Dequeue(Op[Element | None]):
+class Dequeue(
+    Op[Element | None], changes="an element is taken for good, in a transaction of its own"
+):
     """Dequeues an element that owes no reply, outside any transaction; None: none is ready.
 
     With a registrant, tagged. sleep: it falls asleep, and is rung when something comes; it wakes
@@ -66,14 +68,14 @@ class ReadElement(Op[Element | None]):
     eid: UUID
 
 
-class Take(Op[int]):
+class Take(Op[int], changes="an element is taken in the caller's transaction"):
     """Takes a claimed element into the caller's transaction; its xid. ClaimLost, IllegalState."""
 
     seq: int
     incarnation: int
 
 
-class AbortTaken(Op[Fate]):
+class AbortTaken(Op[Fate], changes="a taking that the caller rolled back is counted"):
     """Charges an abort if the transaction that took the element ended without concluding it."""
 
     seq: int
@@ -81,7 +83,9 @@ class AbortTaken(Op[Fate]):
     xid: int
 
 
-class ReplyTaken(Op[bool]):
+class ReplyTaken(
+    Op[bool], changes="the reply of a taken element is written in the caller's transaction"
+):
     """Gives the reply to an element taken in this transaction. IllegalState."""
 
     seq: int
@@ -90,20 +94,20 @@ class ReplyTaken(Op[bool]):
     content_type: str | None = None
 
 
-class Kill(Op[KillAnswer]):
+class Kill(Op[KillAnswer], changes="a request is killed, and its cancelled reply written"):
     """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
 
     eid: UUID
     timeout_s: float = 10.0
 
 
-class Redrive(Op[tuple[UUID, str] | None]):
+class Redrive(Op[tuple[UUID, str] | None], changes="a failed request is sent anew"):
     """Runs a failed request again; returns its new (eid, rid), or None if it is not held."""
 
     eid: UUID
 
 
-class Settle(Op[bool]):
+class Settle(Op[bool], changes="what is in doubt is made certain by a synchronous commit"):
     """Makes everything read before it as durable as its own, synchronous commit (finding 9)."""
 
 

@@ -6,14 +6,14 @@ from onceq.model.ops.base import Op
 from onceq.model.queue import QueueInfo, QueueSettings
 
 
-class CreateQueue(Op[bool]):
+class CreateQueue(Op[bool], changes="a queue is made"):
     """Creates a queue and its error queue; False if a queue of that name already exists."""
 
     queue: str
     settings: QueueSettings
 
 
-class AlterQueue(Op[bool]):
+class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
     """Changes the given settings; None leaves one as it is. QueueNotFound."""
 
     queue: str
@@ -29,7 +29,7 @@ class AlterQueue(Op[bool]):
     dequeue_started: bool | None = None
 
 
-class DestroyQueue(Op[bool]):
+class DestroyQueue(Op[bool], changes="a queue is destroyed"):
     """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
 
     queue: str

@@ -20,7 +20,7 @@ class Registered:
     tag: bytes | None
 
 
-class Register(Op[list[Registered]]):
+class Register(Op[list[Registered]], changes="a registrant is made, or a new epoch of it begun"):
     """Registers with a queue, durably. The first row is this thread's, the rest its siblings'.
 
     epoch: None begins a new life of the registrant, which fences the former; a number joins one.
@@ -33,7 +33,7 @@ class Register(Op[list[Registered]]):
     epoch: int | None = None
 
 
-class Deregister(Op[bool]):
+class Deregister(Op[bool], changes="a registrant is removed"):
     """Destroys a registration. Fenced."""
 
     registrant_id: int
@@ -41,7 +41,7 @@ class Deregister(Op[bool]):
     queue: str
 
 
-class EnqueueTagged(Op[UUID]):
+class EnqueueTagged(Op[UUID], changes="an element and the tag of a registrant become one"):
     """Enqueues, and records this as the registrant's last operation. Fenced, TooLarge, ..."""
 
     registrant_id: int

@@ -19,7 +19,9 @@ class Incarnation:
     backend_pid: int
 
 
-class OpenIncarnation(Op[Incarnation]):
+class OpenIncarnation(
+    Op[Incarnation], changes="a server session's life begins, and takes back what the former held"
+):
     """Begins an incarnation on this connection; takes back the claims of `former`, uncharged.
 
     identity: by which processes on the same machine can tell whether this one is gone; None: none
@@ -33,13 +35,13 @@ class OpenIncarnation(Op[Incarnation]):
     identity: str | None = None
 
 
-class CloseIncarnation(Op[bool]):
+class CloseIncarnation(Op[bool], changes="a server session's life ends in good order"):
     """Ends an incarnation; what it holds goes back, uncharged."""
 
     incarnation: int
 
 
-class TakeOver(Op[int]):
+class TakeOver(Op[int], changes="the claims of processes that are missing are taken over"):
     """Takes over from missing processes, whose sessions have all ended; returns how many.
 
     What they had not started comes back at once. The rest waits for a verdict, one minute (G7).
@@ -115,7 +117,7 @@ class Verdict(StrEnum):
     LIVES = "lives"
 
 
-class Judge(Op[bool]):
+class Judge(Op[bool], changes="a process that is missing is said to have ended, or to live"):
     """Gives a verdict on a process; returns whether anything was known of it.
 
     ENDED: what it had started is charged (G7). LIVES: the environment is to blame; this takes
@@ -126,7 +128,7 @@ class Judge(Op[bool]):
     verdict: Verdict
 
 
-class Claim(Op[list[Element]]):
+class Claim(Op[list[Element]], changes="requests are claimed"):
     """Claims up to n elements; turn alternates between lanes; alone: suspects may be claimed.
 
     turn: -1: suspects come first. everything: looks below the low-water marks too. may_lose: a
@@ -163,7 +165,7 @@ class Observation:
     holders: list[str]
 
 
-class Sweep(Op[Observation]):
+class Sweep(Op[Observation], changes="the low-water marks are moved", in_doubt=False):
     """Moves the low-water marks of queues by the previous observation, and makes a new one."""
 
     queue_ids: list[int]
@@ -187,7 +189,7 @@ class Sighting:
     seen: Observation
 
 
-class Survey(Op[Sighting]):
+class Survey(Op[Sighting], changes="one session has looked for all of its process that sleep"):
     """Takes over, sweeps, and looks into queues by name, for all the sleepers of a process.
 
     everything: below the low-water marks too. tidy: ends what a handler left in this session.
@@ -232,7 +234,7 @@ class Rouse(Op[None]):
     queues: list[str] | None
 
 
-class ClaimEid(Op[Element | None]):
+class ClaimEid(Op[Element | None], changes="the request of one eid is claimed"):
     """Claims the element of a queue with this eid.
 
     None if it is not there, held by another, or not due yet.
@@ -243,7 +245,7 @@ class ClaimEid(Op[Element | None]):
     eid: UUID
 
 
-class Begin(Op[bool]):
+class Begin(Op[bool], changes="the handler's transaction begins, and the started marker is set"):
     """Begins the handler's transaction and sets the started marker of this slot to `seq`.
 
     False: not now, and nothing has happened: a suspect runs in this process, or this is one and
@@ -260,7 +262,7 @@ class Begin(Op[bool]):
     effects: bool = True
 
 
-class Start(Op[None]):
+class Start(Op[None], changes="a request of a batch begins"):
     """Starts one request of a batch: a savepoint, the started marker, the fence.
 
     The fence locks the element, so from here on a kill waits. A driver may put it off until
@@ -272,7 +274,7 @@ class Start(Op[None]):
     incarnation: int
 
 
-class Keep(Op[bool]):
+class Keep(Op[bool], changes="what a request of a batch did is kept"):
     """Keeps what one request of a batch did; returns whether it was fenced, or needed no fence.
 
     Raises StatementRefused if a statement of its own had failed, HandlerMisuse if it ended the
@@ -280,22 +282,22 @@ class Keep(Op[bool]):
     """
 
 
-class Undo(Op[None]):
+class Undo(Op[None], changes="what a request of a batch did is undone"):
     """Undoes what one request of a batch did, and nothing else.
 
     Raises HandlerMisuse if the transaction was ended, ConnectionLost.
     """
 
 
-class Commit(Op[None]):
+class Commit(Op[None], changes="COMMIT is sent, and answered"):
     """Commits. InDoubt if the answer is lost, or says that durability was cut short."""
 
 
-class Rollback(Op[None]):
+class Rollback(Op[None], changes="an execution that failed is rolled back"):
     """Rolls back; succeeds if there is nothing to roll back."""
 
 
-class Call(Op[bytes]):
+class Call(Op[bytes], changes="the handler runs"):
     """Calls a queue's handler with an element inside the transaction; returns the encoded reply.
 
     Raises HandlerFailed, Reject, Retry, HandlerMisuse, EnvironmentFault, ConnectionLost.
@@ -313,7 +315,9 @@ class Finished:
     lost: int = 0
 
 
-class Finish(Op[Finished]):
+class Finish(
+    Op[Finished], changes="requests, their replies and history change places, and it is committed"
+):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
     commit: commits, too, in the same round trip. must: how many of them must still be claimed; else
@@ -338,7 +342,9 @@ class Finish(Op[Finished]):
     commit: bool = False
 
 
-class AbortElement(Op[Fate]):
+class AbortElement(
+    Op[Fate], changes="an execution that failed is counted, in a transaction of its own"
+):
     """Ends an execution that failed, in a transaction of its own (finding 4).
 
     traceback: where in the handler it failed, for those who look for the reason; no reply has it.
