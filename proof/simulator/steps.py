@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Renew(Op["bool"]):
+class Renew(Op[bool]):
     """Makes the connection anew when it is broken; whether it was."""
 
 
@@ -25,18 +25,18 @@ class Caller(Op[T]):
     op: Op[T]
 
 
-class CallerBegins(Op["None"]):
+class CallerBegins(Op[None]):
     """Makes the caller's own connection, if it broke, and begins a transaction on it."""
 
 
-class CallerWrites(Op["None"]):
+class CallerWrites(Op[None]):
     """Writes into the ledger, in the caller's transaction."""
 
     key: str
     element: Element
 
 
-class DiskStep(Op["Any"]):
+class DiskStep(Op[Any]):
     """One step of a process's disk: a method of `SimulatedDisk`, and what it is given."""
 
     name: str

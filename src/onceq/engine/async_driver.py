@@ -19,12 +19,13 @@ from onceq.engine import faultpoints, forking, left_open, session, silence
 from onceq.engine.async_bell import doze, wait_rung
 from onceq.engine.binding import BINDINGS
 from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
+from onceq.engine.decoding import Row
 from onceq.engine.gate import Gate, Way
 from onceq.engine.identity import is_alive
 from onceq.engine.one_way import OneWay
 from onceq.engine.parts import Parts
 from onceq.engine.silence import OwnAsyncConnection
-from onceq.engine.statement import Binding, Row
+from onceq.engine.statement import Binding
 from onceq.engine.waiting import Pause
 from onceq.engine.watch import Watch, is_lost
 from onceq.errors import IllegalState, OnceqError

@@ -6,7 +6,10 @@ Private to the binding.
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -18,14 +21,13 @@ from onceq.model.element import (
     Element,
     OldRequest,
     RequestOutcome,
-    RequestState,
     Whereabouts,
     attempts_of,
 )
 from onceq.model.queue import QueueInfo, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Row = tuple[Any, ...]
 
@@ -44,25 +46,11 @@ OLD_REQUEST_COLUMNS = (
     "rid, registrant, thread, eid, queue, role, outcome, aborts, code, error, enqueued_at,"
     " started_at, finished_at, server, correlation_id, redriven_as, body, reply"
 )
-
 ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid, traceback"
 
 TAKEN_OVER_COLUMNS = (
     "incarnation, process, host, pid, spark_server, returned, suspects, charged, aborted"
 )
-
-REQUEST_COLUMNS = (
-    "rid, registrant, thread, eid, state, role, outcome, queue, aborts, code, error,"
-    " enqueued_at, not_before, expires_at, finished_at, server_host, server_pid,"
-    " correlation_id, body_bytes"
-)
-
-CLIENT_COLUMNS = (
-    "name, thread, state, epoch, s_rid, s_state, r_rid, requests, replies, kept, waits,"
-    " created_at, connected_at, sent_at, received_at"
-)
-
-FORGOTTEN_COLUMNS = "thread, epoch, s_rid, r_rid, cancelled, replies, kept, registrations"
 
 SERVER_COLUMNS = "slot, incarnation, process, host, pid, backend_pid, started_at, alive, claims"
 
@@ -146,18 +134,6 @@ def taken_over(row: Row) -> ops.TakenOver:
     return ops.TakenOver(**found)
 
 
-def connection(row: Row) -> ops.Connection:
-    """Returns the answer of connect."""
-    columns = "registrant_id, epoch, reply_queue, was, s_rid, s_no, s_state, r_rid, ckpt"
-    return ops.Connection(**_by_name(columns, row))
-
-
-def thread_tags(row: Row) -> ops.ThreadTags:
-    """Returns the tags of a thread."""
-    columns = "thread, registrant_id, epoch, was, s_rid, s_state, r_rid, ckpt, outstanding"
-    return ops.ThreadTags(**_by_name(columns, row))
-
-
 def whereabouts(row: Row) -> Whereabouts:
     """Returns where a request is."""
     outcome = None if row[11] is None else RequestOutcome(row[11])
@@ -179,31 +155,9 @@ def whereabouts(row: Row) -> Whereabouts:
     )
 
 
-def registered(row: Row) -> ops.Registered:
-    """Returns a registration."""
-    return ops.Registered(
-        registrant_id=row[0], epoch=row[1], thread=row[2], kind=row[3], eid=row[4], tag=row[5]
-    )
-
-
 def outstanding(row: Row) -> ops.OutstandingRequest:
     """Returns a request that is outstanding."""
     return ops.OutstandingRequest(rid=row[0], send_no=row[1], replied=row[2] == "reply", eid=row[3])
-
-
-def request_state(row: Row) -> RequestState:
-    """Returns where a rid is."""
-    return RequestState(**_by_name(REQUEST_COLUMNS, row))
-
-
-def client_info(row: Row) -> admin_ops.ClientInfo:
-    """Returns what is known of a client."""
-    return admin_ops.ClientInfo(**_by_name(CLIENT_COLUMNS, row))
-
-
-def forgotten(row: Row) -> admin_ops.Forgotten:
-    """Returns a thread of a client that is forgotten."""
-    return admin_ops.Forgotten(**_by_name(FORGOTTEN_COLUMNS, row))
 
 
 def rates(rows: Sequence[Row]) -> admin_ops.Rates:
@@ -212,9 +166,16 @@ def rates(rows: Sequence[Row]) -> admin_ops.Rates:
     return admin_ops.Rates(at=rows[0][0], per_minute=done)
 
 
-def server_info(row: Row) -> admin_ops.ServerInfo:
-    """Returns what is known of a server."""
-    return admin_ops.ServerInfo(**_by_name(SERVER_COLUMNS, row))
+def sighting(row: Row) -> ops.Sighting:
+    """Returns what one session has seen for all of its process."""
+    return ops.Sighting(
+        missing=row[0],
+        numbers=row[1],
+        ready=row[2],
+        stopped=row[3],
+        due_s=row[4],
+        seen=ops.Observation(value=row[5], holders=row[6]),
+    )
 
 
 def _by_name(columns: str, row: Row) -> dict[str, Any]:
@@ -225,3 +186,67 @@ def _by_name(columns: str, row: Row) -> dict[str, Any]:
 @functools.cache
 def _names(columns: str) -> tuple[str, ...]:
     return tuple(columns.replace(" ", "").split(","))
+
+
+RECORDS: Final[dict[Any, tuple[str, Callable[[Row], Any]]]] = {
+    Element: (ELEMENT_COLUMNS, element),
+    QueueInfo: (QUEUE_COLUMNS, queue_info),
+    OldRequest: (OLD_REQUEST_COLUMNS, old_request),
+    Attempt: (ATTEMPT_COLUMNS, attempt),
+    Whereabouts: ("*", whereabouts),
+    ops.TakenOver: (TAKEN_OVER_COLUMNS, taken_over),
+    ops.OutstandingRequest: ("*", outstanding),
+    ops.Sighting: ("missing, numbers, ready, stopped, due_s, value, holders", sighting),
+}
+"""What is no row of its own fields: its columns, and how one is read."""
+
+
+def answer_of(kind: type[ops.Op[Any]]) -> Any:
+    """Returns the type of an Op's answer."""
+    return next(
+        get_args(base)[0] for base in vars(kind)["__orig_bases__"] if get_origin(base) is ops.Op
+    )
+
+
+def columns_of(answer: Any) -> str:
+    """Returns the columns of what an answer is, or is a list of."""
+    kind = _kind(answer)[0]
+    if kind in RECORDS:
+        return RECORDS[kind][0]
+    return ", ".join(one.name for one in fields(kind)) if is_dataclass(kind) else "*"
+
+
+def decoder(answer: Any) -> Callable[[Sequence[Row]], Any]:
+    """Returns how the rows of a function become an answer of this type."""
+    kind, form = _kind(answer)
+    make = RECORDS[kind][1] if kind in RECORDS else _maker(kind)
+    if form is list:
+        return lambda rows: [make(row) for row in rows]
+    if form is None and (kind in RECORDS or is_dataclass(kind)):
+        return lambda rows: make(rows[0]) if rows else None
+    return lambda rows: make(rows[0])
+
+
+def _kind(answer: Any) -> tuple[Any, Any]:
+    """Returns of what an answer is, and its form: list, None if it may be None, or object."""
+    if get_origin(answer) is list:
+        return get_args(answer)[0], list
+    kind = without_none(answer)
+    return kind, object if kind is answer else None
+
+
+def without_none(of: Any) -> Any:
+    """Returns X for `X | None`, and anything else as it is."""
+    if get_origin(of) not in (Union, UnionType):
+        return of
+    (kind,) = (one for one in get_args(of) if one is not type(None))
+    return kind
+
+
+def _maker(kind: Any) -> Callable[[Row], Any]:
+    if is_dataclass(kind):
+        names, make = tuple(one.name for one in fields(kind)), cast("type[Any]", kind)
+        return lambda row: make(**dict(zip(names, row, strict=True)))
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return lambda row: kind(row[0])
+    return (lambda row: row) if get_origin(kind) is tuple else (lambda row: row[0])

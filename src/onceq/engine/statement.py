@@ -5,19 +5,45 @@ Used by the bindings, `binding.py` and `spark_binding.py`, and by the drivers.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from enum import Enum
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Final,
+    TypedDict,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+from onceq.engine.decoding import answer_of, columns_of, decoder, without_none
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from onceq.engine.decoding import Row
     from onceq.model import ops
 
-Row = tuple[Any, ...]
-
+SQL_TYPES: Final = {
+    str: "text",
+    bytes: "bytea",
+    bool: "boolean",
+    int: "bigint",
+    float: "double precision",
+    UUID: "uuid",
+    datetime: "timestamptz",
+    date: "date",
+}
+"""Of the types of fields; others say theirs: `Annotated[int, "integer"]`, and an enum is text."""
 BINARY_ARRAYS = frozenset({"bytea[]", "bigint[]"})
 """Lists that may be long; psycopg would escape them and send them as text."""
 
@@ -62,22 +88,60 @@ def _getter(name: str, kind: str) -> Callable[[Any], Any]:
     get = attrgetter(name)
     if kind == "jsonb":
         return lambda op: None if get(op) is None else Jsonb(get(op))
-    return (lambda op: get(op).value) if name == "charge" else get
+    return attrgetter(f"{name}.value") if name == "charge" else get
 
 
-def call(
-    function: str,
-    parameters: str,
-    decode: Callable[[Sequence[Row]], Any],
-    columns: str = "*",
-    *,
-    bells: Callable[[Sequence[Row]], list[str]] = _no_bells,
-) -> Binding:
-    """Returns the binding to a function. parameters: 'field type, field type, ...'."""
-    pairs = [part.split(maxsplit=1) for part in parameters.split(",") if part.strip()]
+class Special(TypedDict, total=False):
+    """What an Op does not say of its binding.
+
+    function: in SQL, if its name is another than the Op's. sql: instead of a call of a function.
+    parameters: if they are not the Op's fields. columns, decode, bells: as for `Binding`, if the
+    answer's type does not say them.
+    """
+
+    function: str
+    sql: str
+    parameters: tuple[tuple[str, str], ...]
+    columns: str
+    decode: Callable[[Sequence[Row]], Any]
+    bells: Callable[[Sequence[Row]], list[str]]
+
+
+def bind(kind: type[ops.Op[Any]], special: Special) -> Binding:
+    """Returns the binding of an Op: by its name, its fields in their order, and its answer."""
+    answer = answer_of(kind)
+    columns = special.get("columns") or ("*" if "decode" in special else columns_of(answer))
+    function = special.get("function") or _snake(kind.__name__)
     return Binding(
-        sql=f"select {columns} from {{schema}}.{function}({{marks}})",
-        parameters=tuple((name, kind) for name, kind in pairs),
-        decode=decode,
-        bells=bells,
+        sql=special.get("sql") or f"select {columns} from {{schema}}.{function}({{marks}})",
+        parameters=special.get("parameters") or tuple(_parameters(kind)),
+        decode=special.get("decode") or decoder(answer),
+        bells=special.get("bells", _no_bells),
     )
+
+
+def _parameters(kind: type[ops.Op[Any]]) -> Iterator[tuple[str, str]]:
+    types = get_type_hints(kind, include_extras=True)
+    said = ((name, sql_type(types[name])) for name in kind.__struct_fields__)
+    return ((name, of) for name, of in said if of)
+
+
+def sql_type(of: Any) -> str:
+    """Returns the SQL type of a field's type; empty: it is not said. TypeError: it has none."""
+    of = without_none(of)
+    if get_origin(of) is Annotated:
+        return str(get_args(of)[1])
+    if get_origin(of) in (dict, Mapping):
+        return "jsonb"
+    if get_origin(of) is list:
+        each = sql_type(get_args(of)[0])
+        return each if each == "jsonb" else f"{each}[]"
+    if isinstance(of, type) and issubclass(of, Enum):
+        return "text"
+    if of not in SQL_TYPES:
+        raise TypeError(f"{of} has no SQL type")
+    return SQL_TYPES[of]
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()

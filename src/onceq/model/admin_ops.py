@@ -6,13 +6,10 @@ Values like those in `ops`, performed by the same drivers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
+from uuid import UUID
 
-from onceq.model.ops import Op
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
+from onceq.model.ops.base import Integer, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,18 +27,18 @@ class ServerInfo:
     claims: int
 
 
-class ListServers(Op["list[ServerInfo]"]):
+class ListServers(Op[list[ServerInfo]]):
     """Every known session of a native server, including dead ones not yet taken over."""
 
 
-class Identify(Op["UUID"]):
+class Identify(Op[UUID]):
     """The id of the repository, which no other has, except a copy or a restored backup of it."""
 
 
-class RidRange(Op["tuple[str, str] | None"]):
+class RidRange(Op[tuple[str, str] | None]):
     """The least and the greatest rid with a prefix that a registrant ever sent; None: none."""
 
-    registrant_id: int
+    registrant_id: Integer
     prefix: str
 
 
@@ -78,7 +75,7 @@ class ClientInfo:
         return max(one for one in heard if one is not None)
 
 
-class ListClients(Op["list[ClientInfo]"]):
+class ListClients(Op[list[ClientInfo]]):
     """Every registrant, by name and thread, or those of one name. It fences nobody."""
 
     name: str | None = None
@@ -102,7 +99,7 @@ class Forgotten:
     registrations: int
 
 
-class ForgetClient(Op["list[Forgotten]"], changes="what a client has left is freed"):
+class ForgetClient(Op[list[Forgotten]], changes="what a client has left is freed"):
     """Frees what a client that will not return has left; a tombstone stays (finding 3).
 
     thread: None means each of them. Returns nothing for an unknown name. IllegalState (it is
@@ -124,7 +121,7 @@ class Rates:
     per_minute: dict[str, float]
 
 
-class MeasureRates(Op["Rates"]):
+class MeasureRates(Op[Rates]):
     """How many requests of each queue took effect in the last over_s, according to history."""
 
     over_s: float = 60.0

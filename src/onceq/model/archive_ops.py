@@ -11,14 +11,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+from uuid import UUID
 
-from onceq.model.ops import Op
-
-if TYPE_CHECKING:
-    from datetime import date
-    from uuid import UUID
+from onceq.model.ops.base import Integer, Oid, Op
 
 
 class Kind(enum.StrEnum):
@@ -71,7 +68,7 @@ class ArchivedFile:
 
 
 class ArchiveBegin(
-    Op["ArchivePosition"], changes="a run of the archive begins, and fences the one before"
+    Op[ArchivePosition], changes="a run of the archive begins, and fences the one before"
 ):
     """Begins a run, and fences the previous one. IllegalState (other root): nothing happened.
 
@@ -89,7 +86,7 @@ class Settled:
     is_new: bool
 
 
-class ArchiveSettle(Op["Settled"], changes="it is noted up to where no record is still to come"):
+class ArchiveSettle(Op[Settled], changes="it is noted up to where no record is still to come"):
     """Determines how far the records are settled, and begins to look for more.
 
     What was written before a call is settled in a later one, once all transactions that were under
@@ -99,14 +96,14 @@ class ArchiveSettle(Op["Settled"], changes="it is noted up to where no record is
     epoch: int
 
 
-class ArchivePlan(Op["bool"], changes="a folder of files is noted, and not yet written"):
+class ArchivePlan(Op[bool], changes="a folder of files is noted, and not yet written"):
     """Notes a folder of files before it is written: `run=RUN` below the root and a kind."""
 
     epoch: int
     run: UUID
 
 
-class ArchiveDead(Op["list[UUID]"]):
+class ArchiveDead(Op[list[UUID]]):
     """The folders that no commit can make part of the archive any more: those of runs that died.
 
     Also those of runs that an earlier run replaced, at least a day ago: whoever had already read
@@ -116,7 +113,7 @@ class ArchiveDead(Op["list[UUID]"]):
     epoch: int
 
 
-class ArchiveCommit(Op["int"], changes="files go into the manifest, and the position moves"):
+class ArchiveCommit(Op[int], changes="files go into the manifest, and the position moves"):
     """Puts the files of a run into the manifest, and moves the position from `since` to `until`.
 
     IllegalState (it is elsewhere, or `until` is not settled): nothing happened.
@@ -130,7 +127,7 @@ class ArchiveCommit(Op["int"], changes="files go into the manifest, and the posi
 
 
 class ArchiveReplace(
-    Op["int"], changes="files take the place of others in the manifest, which hold the same rows"
+    Op[int], changes="files take the place of others in the manifest, which hold the same rows"
 ):
     """Puts the files of a run into the manifest, in place of those of other runs.
 
@@ -145,7 +142,7 @@ class ArchiveReplace(
     files: list[dict[str, object]]
 
 
-class ArchiveCount(Op["int"]):
+class ArchiveCount(Op[int]):
     """How many rows of a kind the tables hold, of the records after `since`, up to `until`."""
 
     kind: Kind
@@ -153,7 +150,7 @@ class ArchiveCount(Op["int"]):
     until: int
 
 
-class ArchiveTables(Op["list[tuple[int, int]]"]):
+class ArchiveTables(Op[list[tuple[int, int]]]):
     """The tables that hold rows of a kind: (oid, pages)."""
 
     kind: Kind
@@ -168,7 +165,7 @@ class DueDay:
     unarchived: int
 
 
-class ArchiveDue(Op["list[DueDay]"]):
+class ArchiveDue(Op[list[DueDay]]):
     """Rows on some pages that ended before a time and may be removed, by day.
 
     The records of a request stay as long as it, or its reply, is in a queue, and as
@@ -177,12 +174,12 @@ class ArchiveDue(Op["list[DueDay]"]):
 
     kind: Kind
     before: datetime
-    table: int
+    table: Oid
     page: int
-    pages: int
+    pages: Integer
 
 
-class ArchiveTrim(Op["int"], changes="rows that are in files are removed"):
+class ArchiveTrim(Op[int], changes="rows that are in files are removed"):
     """Removes, from some pages, what may be removed and ended on these days; returns how many.
 
     unarchived: also what is in no file.
@@ -192,13 +189,13 @@ class ArchiveTrim(Op["int"], changes="rows that are in files are removed"):
     kind: Kind
     before: datetime
     days: list[date]
-    table: int
-    page: int
-    pages: int
     unarchived: bool = False
+    table: Oid
+    page: int
+    pages: Integer
 
 
-class ArchiveTrimmed(Op["int"], changes="it is noted of which files no row is left in the tables"):
+class ArchiveTrimmed(Op[int], changes="it is noted of which files no row is left in the tables"):
     """Notes the files of which the tables hold nothing any more after a trim; returns how many."""
 
     epoch: int
@@ -217,14 +214,14 @@ class Manifest:
     files: list[ArchivedFile]
 
 
-class ArchiveManifest(Op["Manifest"]):
+class ArchiveManifest(Op[Manifest]):
     """The files of the archive; of one kind, or of all."""
 
     kind: Kind | None = None
 
 
 class ArchiveRestore(
-    Op["int"], changes="rows of a file are put back into the tables, and not yet committed"
+    Op[int], changes="rows of a file are put back into the tables, and not yet committed"
 ):
     """Puts back the rows of a file that the tables do not hold; returns how many.
 
@@ -236,7 +233,7 @@ class ArchiveRestore(
     path: str
 
 
-class ArchiveRedriven(Op["dict[UUID, str]"]):
+class ArchiveRedriven(Op[dict[UUID, str]]):
     """As what the failed requests with these eids were run again: eid to the new rid."""
 
     eids: list[UUID]

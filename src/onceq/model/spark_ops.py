@@ -10,13 +10,11 @@ Source: spec P1, P2; spark.md, Design of the request server.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
-from onceq.model.ops import Op
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from uuid import UUID
+from onceq.model.ops.base import Integer, Op, SmallInt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +28,7 @@ class SparkRegistration:
     batch_id: int | None
 
 
-class SparkOpen(Op["SparkRegistration"], in_doubt=True):
+class SparkOpen(Op[SparkRegistration], in_doubt=True):
     """Begins a life of the Spark server of this name, and fences the former one.
 
     A claim group that the former life had begun to run is halved or, if it has one request,
@@ -47,30 +45,30 @@ class SparkOpen(Op["SparkRegistration"], in_doubt=True):
     stateful: bool = False
 
 
-class SparkClaim(Op["int"], in_doubt=True):
+class SparkClaim(Op[int], in_doubt=True):
     """The claim group after `start`, claiming up to n requests; `start` if there is none.
 
     bound: the last seq to claim. FileMismatch: the checkpoint of `start` is not ours.
     """
 
-    server_id: int
+    server_id: Integer
     epoch: int
     start: int
-    n: int
+    n: Integer
     bound: int | None = None
 
 
-class SparkBound(Op["int"]):
+class SparkBound(Op[int]):
     """The last seq given out: a bound for claims that are to come to an end."""
 
 
-class SparkLeft(Op["bool"]):
+class SparkLeft(Op[bool]):
     """Whether a server whose query has ended could go on at once: with what it holds, or may claim.
 
     bound: the last seq that counts.
     """
 
-    server_id: int
+    server_id: Integer
     epoch: int
     bound: int
 
@@ -93,21 +91,21 @@ class SparkAborted:
     traceback: str | None
 
 
-class SparkAborts(Op["list[SparkAborted]"]):
+class SparkAborts(Op[list[SparkAborted]]):
     """The aborts of a Spark server's requests after a record, at most 1,000."""
 
     name: str
     since: int
 
 
-class SparkLastRecord(Op["int"]):
+class SparkLastRecord(Op[int]):
     """The number of the last record so far."""
 
 
-class SparkPlan(Op["int"], in_doubt=True):
+class SparkPlan(Op[int], in_doubt=True):
     """Notes that a group begins to run; returns its size, 0 if it was finished before."""
 
-    server_id: int
+    server_id: Integer
     epoch: int
     group: int
 
@@ -129,18 +127,18 @@ class SparkRequest:
     body: bytes
 
 
-class SparkRead(Op["list[tuple[Any, ...]]"]):
+class SparkRead(Op[list[tuple[Any, ...]]]):
     """The requests that a group still holds, from place `first` to `last` of its order.
 
     As tuples, in the order of the fields of `SparkRequest`: they come in tens of thousands.
     """
 
     group: int
-    first: int
-    last: int
+    first: Integer
+    last: Integer
 
 
-class SparkRefuse(Op["int"], in_doubt=True):
+class SparkRefuse(Op[int], in_doubt=True):
     """Aborts requests that a group still holds, charged, as not of the queue's type; how many.
 
     codes, errors: for each of `eids`. May be asked again.
@@ -152,16 +150,16 @@ class SparkRefuse(Op["int"], in_doubt=True):
     errors: list[str]
 
 
-class SparkAttempt(Op["int"], in_doubt=True):
+class SparkAttempt(Op[int], in_doubt=True):
     """Begins to stage the rows of one attempt of a task; returns its number."""
 
-    server_id: int
+    server_id: Integer
     epoch: int
     query_id: str
     batch_id: int
 
 
-class SparkDiscard(Op["int"], in_doubt=True):
+class SparkDiscard(Op[int], in_doubt=True):
     """Removes the staged rows of attempts; returns how many attempts there were."""
 
     attempts: list[int]
@@ -182,7 +180,7 @@ class SparkCommitted:
     returned: int
 
 
-class SparkCommit(Op["SparkCommitted"], in_doubt=True):
+class SparkCommit(Op[SparkCommitted], in_doubt=True):
     """Commits a micro-batch: removal, replies, history, table rows and tag in one transaction.
 
     rows: staged by `attempts`, all tables together. tables: as `TableChange.for_sql` says.
@@ -190,7 +188,7 @@ class SparkCommit(Op["SparkCommitted"], in_doubt=True):
     older than the registration), SchemaMissing, StatementRefused (by one of the tables).
     """
 
-    server_id: int
+    server_id: Integer
     epoch: int
     query_id: str
     batch_id: int
@@ -200,7 +198,7 @@ class SparkCommit(Op["SparkCommitted"], in_doubt=True):
     content_type: str | None = None
 
 
-class SparkBlame(Op["int"], in_doubt=True):
+class SparkBlame(Op[int], in_doubt=True):
     """Makes an error of each request whose staged rows the user's tables refuse; returns how many.
 
     Its text is the database's. attempts, tables: as in the refused commit. SchemaMissing,
@@ -208,13 +206,13 @@ class SparkBlame(Op["int"], in_doubt=True):
     StatementRefused: a table refuses even no rows at all.
     """
 
-    server_id: int
+    server_id: Integer
     epoch: int
     attempts: list[int]
     tables: list[dict[str, Any]]
 
 
-class SparkCheckTable(Op["str"], in_doubt=True):
+class SparkCheckTable(Op[str], in_doubt=True):
     """The statement that a commit will run for a table, tried with no rows, and undone.
 
     SchemaMissing (no such table), StatementRefused (no such column, no right, no constraint to
@@ -224,36 +222,36 @@ class SparkCheckTable(Op["str"], in_doubt=True):
     table: dict[str, Any]
 
 
-class SparkClose(Op["int"], in_doubt=True):
+class SparkClose(Op[int], in_doubt=True):
     """Ends a life in good order: what it holds goes back, uncharged; returns how many requests.
 
     Requests held for later batches of a stateful server stay: they are in the state of the query.
     """
 
-    server_id: int
+    server_id: Integer
     epoch: int
 
 
-class SparkPurge(Op["int"], in_doubt=True):
+class SparkPurge(Op[int], in_doubt=True):
     """Removes what a stateful server keeps of its groups up to this one; how many requests."""
 
-    server_id: int
+    server_id: Integer
     epoch: int
     group: int
 
 
-class SparkTakeOver(Op["int"], in_doubt=True):
+class SparkTakeOver(Op[int], in_doubt=True):
     """Takes over from Spark servers that died more than grace_s ago; returns how many requests.
 
     It does not take over from stateful ones.
     server_id: the Spark server that adopts those of its queue; None: they are queued again.
     """
 
-    server_id: int | None
+    server_id: Integer | None
     grace_s: float
 
 
-class SparkEnqueue(Op["int"], in_doubt=True):
+class SparkEnqueue(Op[int], in_doubt=True):
     """Enqueues the rows of a DataFrame that are nowhere yet and have not ended; returns how many.
 
     One transaction, all or none. registrant_id: who gets the replies, in its life `epoch`; None:
@@ -263,13 +261,13 @@ class SparkEnqueue(Op["int"], in_doubt=True):
     InvalidValue, EnvironmentFault (a twin is enqueueing the same rows): nothing happened. InDoubt.
     """
 
-    registrant_id: int | None
+    registrant_id: Integer | None
     epoch: int | None
     queue: str
     send_no: int
     rids: list[str]
     bodies: list[bytes]
-    priorities: list[int | None] | None = None
+    priorities: list[SmallInt | None] | None = None
     not_before: list[int | None] | None = None
     expires_at: list[int | None] | None = None
     correlation_ids: list[str | None] | None = None

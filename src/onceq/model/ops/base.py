@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar, cast, dataclass_transform
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Generic,
+    TypeAlias,
+    TypeVar,
+    cast,
+    dataclass_transform,
+)
 
 import msgspec
 
 T = TypeVar("T")
 
+SmallInt: TypeAlias = Annotated[int, "smallint"]
+Integer: TypeAlias = Annotated[int, "integer"]
+Oid: TypeAlias = Annotated[int, "oid"]
+"""Fields that are no bigint in SQL."""
+Unsaid: TypeAlias = Annotated[bool, ""]
+"""A field that is for the driver, and not said to SQL."""
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
+
 class _Kind(msgspec.StructMeta):
     """Makes each class of Ops a frozen struct, whose fields are given by name."""
 
@@ -20,16 +35,18 @@ class _Kind(msgspec.StructMeta):
         bases: tuple[type, ...],
         members: dict[str, Any],
         *,
+        frozen: bool = True,
         changes: str = "",
         in_doubt: bool | None = None,
     ) -> Any:
-        made: Any = super().__new__(cls, name, bases, members, frozen=True, kw_only=True)
+        made: Any = super().__new__(cls, name, bases, members, frozen=frozen, kw_only=True)
         made.changes = changes
         made.in_doubt = bool(changes) if in_doubt is None else in_doubt
         return made
 
 
-class Op(msgspec.Struct, Generic[T], metaclass=_Kind):
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+class Op(msgspec.Struct, Generic[T], frozen=True, metaclass=_Kind):
     """An operation whose answer is a T: a subclass with fields, frozen, given by name.
 
     changes: what it does that others can see; it has a fault point before and one after. Empty:

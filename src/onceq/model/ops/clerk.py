@@ -10,7 +10,7 @@ from uuid import UUID
 
 from onceq.model.client_state import ClientState
 from onceq.model.element import Element, EndUser, Fate, KillAnswer, Whereabouts
-from onceq.model.ops.base import Op
+from onceq.model.ops.base import Integer, Op, SmallInt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +41,13 @@ class Connect(Op[Connection], changes="a client's new life begins, and fences th
 
     name: str
     thread: str = ""
-    keep: int | None = None
+    keep: Integer | None = None
 
 
 class Disconnect(Op[bool], changes="a client's session ends, and a tombstone stays"):
     """Ends a session that has nothing outstanding. Fenced, IllegalState."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     received: list[str]
     r_rid: str | None
@@ -76,21 +76,21 @@ class Send(Op[Sent], changes="a request goes in, and the replies that it acknowl
     Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused: nothing happened. InDoubt.
     """
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     queue: str
     rid: str
     body: bytes
     send_no: int
     ack: list[str]
-    priority: int = 4
+    priority: SmallInt = 4
     not_before: datetime | None = None
     expires_at: datetime | None = None
     content_type: str | None = None
     properties: Mapping[str, Any] | None = None
     own_transaction: bool = True
     sleep: bool = False
-    keep: int = 0
+    keep: Integer = 0
 
 
 class Post(Op[None], changes="a request is given to the connection, and its answer not waited for"):
@@ -109,7 +109,7 @@ class Posted(Op[Sent], changes="the answer to it is read: whether it is stable")
 class SendMany(Op[list[Sent]], changes="many requests go in as one"):
     """Sends many requests in one transaction, all or none, with send numbers from `send_no` on."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     queue: str
     rids: list[str]
@@ -118,7 +118,7 @@ class SendMany(Op[list[Sent]], changes="many requests go in as one"):
     ack: list[str]
     content_type: str | None = None
     own_transaction: bool = True
-    keep: int = 0
+    keep: Integer = 0
 
 
 class Receive(Op[list[Element]], changes="a reply is read, and a checkpoint kept"):
@@ -129,14 +129,14 @@ class Receive(Op[list[Element]], changes="a reply is read, and a checkpoint kept
     asleep; sleep: it falls asleep now. It wakes when there is a reply. Fenced.
     """
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
+    rid: str | None = None
+    skip: list[str]
+    limit: Integer = 1
+    ckpt: bytes | None = None
     s_rid: str | None
     s_no: int
-    skip: list[str]
-    rid: str | None = None
-    limit: int = 1
-    ckpt: bytes | None = None
     asleep: bool = False
     sleep: bool = False
     after: int = 0
@@ -148,7 +148,7 @@ class NextExpiry(Op[float | None]):
     Negative: it has expired, and the next Receive makes its reply. Fenced.
     """
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
 
 
@@ -158,13 +158,13 @@ class Acknowledge(Op[int], changes="replies are freed, and a checkpoint kept"):
     keep: how many of those removed last stay, for a receive by rid.
     """
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rids: list[str]
     ckpt: bytes | None
     s_rid: str | None
     s_no: int
-    keep: int = 0
+    keep: Integer = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,21 +180,21 @@ class OutstandingRequest:
 class Outstanding(Op[list[OutstandingRequest]]):
     """What a registrant has outstanding, in the order of sending. Fenced."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
 
 
 class CountOutstanding(Op[int]):
     """How many requests and replies a registrant has outstanding. Fenced."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
 
 
 class CancelRequest(Op[KillAnswer], changes="a client kills its own request"):
     """Kills a request of this registrant by its rid. Fenced, DeadlineExceeded."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rid: str
     timeout_s: float = 10.0
@@ -203,7 +203,7 @@ class CancelRequest(Op[KillAnswer], changes="a client kills its own request"):
 class LastUser(Op[EndUser | None]):
     """The end user of a registrant's request, while the request or its receive is known. Fenced."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rid: str | None
 
@@ -216,7 +216,7 @@ class BeginReply(
     An attempt that a dead client had begun is charged. Fenced, IllegalState: there is no reply.
     """
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rid: str
     s_rid: str | None
@@ -226,7 +226,7 @@ class BeginReply(
 class TakeReply(Op[int], changes="a reply is received in the client's transaction"):
     """Takes a begun reply into the caller's transaction; returns its xid. Fenced, IllegalState."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rid: str
     ckpt: bytes | None
@@ -242,13 +242,13 @@ class SettleReply(
     xid: of the transaction that took it; None if none did. counts: whether an abort counts.
     """
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rid: str
     xid: int | None
+    counts: bool = True
     s_rid: str | None
     s_no: int
-    counts: bool = True
 
 
 class Act(Op[Any], changes="a client reads its device, or processes a reply"):
@@ -296,14 +296,14 @@ class Threads(Op[list[ThreadTags]]):
     """
 
     name: str
-    registrant_id: int | None = None
+    registrant_id: Integer | None = None
     epoch: int | None = None
 
 
 class WhereIs(Op[Whereabouts | None]):
     """Where a request of this registrant is; None: it was never sent. Fenced."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rid: str
 
@@ -314,7 +314,7 @@ class AlertLate(Op[list[str]], changes="alerts of late requests are enqueued"):
     rid: only that one. queue: for the alerts. Fenced, QueueNotFound, QueueStopped.
     """
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     rid: str | None
     late_s: float

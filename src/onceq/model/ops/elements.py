@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from onceq.model.element import Element, Fate, KillAnswer, RequestState
-from onceq.model.ops.base import Op
+from onceq.model.ops.base import Integer, Op, SmallInt
 
 
 class Enqueue(Op[UUID], changes="an element is enqueued, in our transaction or in the caller's"):
@@ -17,7 +17,7 @@ class Enqueue(Op[UUID], changes="an element is enqueued, in our transaction or i
     queue: str
     body: bytes
     rid: str | None = None
-    priority: int = 4
+    priority: SmallInt = 4
     not_before: datetime | None = None
     expires_at: datetime | None = None
     correlation_id: str | None = None
@@ -46,7 +46,7 @@ class Dequeue(
 
     queue: str
     eid: UUID | None = None
-    registrant_id: int | None = None
+    registrant_id: Integer | None = None
     epoch: int | None = None
     tag: bytes | None = None
     sleep: bool = False
@@ -119,4 +119,4 @@ class LookUp(Op[list[RequestState]]):
     registrant: str | None = None
     state: str | None = None
     queue: str | None = None
-    limit: int = 100
+    limit: Integer = 100

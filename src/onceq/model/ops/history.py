@@ -6,7 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 from onceq.model.element import Attempt, OldRequest
-from onceq.model.ops.base import Op
+from onceq.model.ops.base import Integer, Op
 
 
 class FindRequests(Op[list[OldRequest]]):
@@ -23,7 +23,7 @@ class FindRequests(Op[list[OldRequest]]):
     until: datetime | None = None
     after_at: datetime | None = None
     after_eid: UUID | None = None
-    limit: int = 100
+    limit: Integer = 100
 
 
 class ListAttempts(Op[list[Attempt]]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onceq.model.ops.base import Op
+from onceq.model.ops.base import Integer, Op
 from onceq.model.queue import QueueInfo, QueueSettings
 
 
@@ -17,16 +17,16 @@ class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
     """Changes the given settings; None leaves one as it is. QueueNotFound."""
 
     queue: str
-    abort_limit: int | None = None
-    retry_limit: int | None = None
-    backoff_ms: int | None = None
-    backoff_max_ms: int | None = None
-    execution_limit_s: int | None = None
-    body_bytes_max: int | None = None
-    tag_bytes_max: int | None = None
+    abort_limit: Integer | None = None
+    backoff_ms: Integer | None = None
+    backoff_max_ms: Integer | None = None
+    execution_limit_s: Integer | None = None
+    body_bytes_max: Integer | None = None
+    tag_bytes_max: Integer | None = None
     keep_body: bool | None = None
     enqueue_started: bool | None = None
     dequeue_started: bool | None = None
+    retry_limit: Integer | None = None
 
 
 class DestroyQueue(Op[bool], changes="a queue is destroyed"):

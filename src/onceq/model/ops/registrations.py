@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from onceq.model.ops.base import Op
+from onceq.model.ops.base import Integer, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Register(Op[list[Registered]], changes="a registrant is made, or a new epo
 class Deregister(Op[bool], changes="a registrant is removed"):
     """Destroys a registration. Fenced."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     queue: str
 
@@ -44,7 +44,7 @@ class Deregister(Op[bool], changes="a registrant is removed"):
 class EnqueueTagged(Op[UUID], changes="an element and the tag of a registrant become one"):
     """Enqueues, and records this as the registrant's last operation. Fenced, TooLarge, ..."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     queue: str
     body: bytes
@@ -65,6 +65,6 @@ class LastOperation:
 class ReadLast(Op[LastOperation | None]):
     """Reads the copy of the element last operated on, even if dequeued since. Fenced."""
 
-    registrant_id: int
+    registrant_id: Integer
     epoch: int
     queue: str

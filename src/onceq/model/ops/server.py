@@ -7,7 +7,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from onceq.model.element import Charge, Element, Fate
-from onceq.model.ops.base import Op
+from onceq.model.ops.base import Integer, Op, Unsaid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class OpenIncarnation(
 
     process: UUID
     host: str
-    pid: int
+    pid: Integer
     former: int | None = None
     identity: str | None = None
 
@@ -138,23 +138,23 @@ class Claim(Op[list[Element]], changes="requests are claimed"):
     """
 
     incarnation: int
-    queue_id: int
-    n: int
-    turn: int
+    queue_id: Integer
+    n: Integer
+    turn: Integer
     alone: bool
     everything: bool = False
     may_lose: bool = False
-    slot: int | None = None
-    asleep: list[int] | None = None
-    sleep: list[int] | None = None
+    slot: Integer | None = None
+    asleep: list[Integer] | None = None
+    sleep: list[Integer] | None = None
     drowsy: bool = False
 
 
 class Attend(Op[bool]):
     """Notes which queues a session serves, and that it is awake; if asleep, it is rung for them."""
 
-    slot: int
-    queue_ids: list[int]
+    slot: Integer
+    queue_ids: list[Integer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class Observation:
 class Sweep(Op[Observation], changes="the low-water marks are moved", in_doubt=False):
     """Moves the low-water marks of queues by the previous observation, and makes a new one."""
 
-    queue_ids: list[int]
+    queue_ids: list[Integer]
     value: int | None
     holders: list[str]
 
@@ -241,7 +241,7 @@ class ClaimEid(Op[Element | None], changes="the request of one eid is claimed"):
     """
 
     incarnation: int
-    queue_id: int
+    queue_id: Integer
     eid: UUID
 
 
@@ -330,16 +330,16 @@ class Finish(
     replies: list[bytes]
     content_type: str | None
     token: str
-    queue_id: int
-    n: int
-    turn: int
-    alone: bool
-    must: int = 1
+    must: Integer = 1
     effects: bool = True
-    slot: int | None = None
-    sleep: list[int] | None = None
+    queue_id: Integer
+    n: Integer
+    turn: Integer
+    alone: bool
+    slot: Integer | None = None
+    sleep: list[Integer] | None = None
     drowsy: bool = False
-    commit: bool = False
+    commit: Unsaid = False
 
 
 class AbortElement(
