@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from onceq.engine.binding import kinds_of
+from onceq.engine.statement import name_in_sql
 from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
 from onceq.model import admin_ops, ops
 from proof.oracle import (
@@ -36,71 +39,33 @@ def settle(state: State, tx: Transaction, op: ops.Settle | ops.StopWaiting) -> b
     return True
 
 
-ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
-    ops.CreateQueue: queues.create_queue,
-    ops.AlterQueue: queues.alter_queue,
-    ops.DestroyQueue: queues.destroy_queue,
-    ops.ListQueues: queues.list_queues,
-    ops.Enqueue: queues.enqueue,
-    ops.EnqueueMany: queues.enqueue_many,
-    ops.Dequeue: registrations.dequeue,
-    ops.NextDue: servers.next_due,
-    ops.StopWaiting: settle,
-    ops.ReadElement: queues.read_element,
-    ops.Take: queues.take,
-    ops.AbortTaken: queues.abort_taken,
-    ops.ReplyTaken: queues.reply_taken,
-    ops.Kill: queues.kill,
-    ops.Redrive: replies.redrive,
-    ops.Settle: settle,
-    ops.LookUp: lookups.look_up,
-    ops.FindRequests: lookups.find_requests,
-    ops.ListAttempts: lookups.list_attempts,
-    ops.Register: registrations.register,
-    ops.Deregister: registrations.deregister,
-    ops.EnqueueTagged: registrations.enqueue_tagged,
-    ops.ReadLast: registrations.read_last,
-    ops.Connect: clients.connect,
-    ops.Disconnect: clients.disconnect,
-    ops.Send: clients.send,
-    ops.SendMany: clients.send_many,
-    ops.Receive: clients.receive,
-    ops.NextExpiry: clients.next_expiry,
-    ops.Acknowledge: clients.acknowledge,
-    ops.Outstanding: clients.outstanding,
-    ops.LastUser: clients.last_user,
-    ops.BeginReply: replies.begin_reply,
-    ops.TakeReply: replies.take_reply,
-    ops.SettleReply: replies.settle_reply,
-    ops.CountOutstanding: clients.count_outstanding,
-    ops.Threads: clients.threads,
-    ops.WhereIs: lookups.where_is,
-    ops.AlertLate: queues.alert_late,
-    ops.CancelRequest: clients.cancel_request,
-    ops.OpenIncarnation: takeover.open_incarnation,
-    ops.CloseIncarnation: takeover.close_incarnation,
-    ops.TakeOver: takeover.take_over,
-    ops.FindMissing: takeover.find_missing,
-    ops.ListTakenOver: takeover.list_taken_over,
-    ops.Judge: takeover.judge,
-    ops.Claim: servers.claim,
-    ops.ClaimEid: servers.claim_eid,
-    ops.Survey: servers.survey,
-    ops.Start: executions.start,
-    ops.Keep: executions.keep,
-    ops.Undo: executions.undo,
-    ops.Finish: executions.finish,
-    ops.AbortElement: executions.abort_element,
-    ops.Attend: servers.attend,
-    ops.Sweep: servers.sweep,
-    admin_ops.ListServers: lookups.list_servers,
-    admin_ops.Identify: lookups.identify,
-    admin_ops.RidRange: lookups.rid_range,
-    admin_ops.MeasureRates: lookups.measure_rates,
-    admin_ops.ListClients: operators.list_clients,
-    admin_ops.ForgetClient: operators.forget_client,
+_ROOMS = (
+    clients,
+    executions,
+    lookups,
+    operators,
+    queues,
+    registrations,
+    replies,
+    servers,
+    takeover,
+)
+_NAMED: dict[str, Callable[[State, Transaction, Any], Any]] = {
+    name: one
+    for room in _ROOMS
+    for name, one in vars(room).items()
+    if isfunction(one) and one.__module__ == room.__name__
 }
-"""What answers each Op; a test may give an Oracle a broken table, which must be caught."""
+ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
+    ops.Settle: settle,
+    ops.StopWaiting: settle,
+    **{
+        kind: _NAMED[name_in_sql(kind)]
+        for kind in (*kinds_of(ops), *kinds_of(admin_ops))
+        if name_in_sql(kind) in _NAMED
+    },
+}
+"""What answers each Op: what has its name. A test may give an Oracle a broken table, to be caught."""
 
 
 class Session:

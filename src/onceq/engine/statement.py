@@ -111,7 +111,7 @@ def bind(kind: type[ops.Op[Any]], special: Special) -> Binding:
     """Returns the binding of an Op: by its name, its fields in their order, and its answer."""
     answer = answer_of(kind)
     columns = special.get("columns") or ("*" if "decode" in special else columns_of(answer))
-    function = special.get("function") or _snake(kind.__name__)
+    function = special.get("function") or name_in_sql(kind)
     return Binding(
         sql=special.get("sql") or f"select {columns} from {{schema}}.{function}({{marks}})",
         parameters=special.get("parameters") or tuple(_parameters(kind)),
@@ -143,5 +143,6 @@ def sql_type(of: Any) -> str:
     return SQL_TYPES[of]
 
 
-def _snake(name: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+def name_in_sql(kind: type[ops.Op[Any]]) -> str:
+    """Returns the name of the function of an Op, in words: `read_element` for ReadElement."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()
