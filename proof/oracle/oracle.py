@@ -65,7 +65,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
         if name_in_sql(kind) in _NAMED
     },
 }
-"""What answers each Op: what has its name. A test may give an Oracle a broken table, to be caught."""
+"""What answers each Op: what has its name. A test may give an Oracle a broken table."""
 
 
 class Session:
