@@ -110,6 +110,32 @@ def an_element_is_dequeued_by_its_eid(place: Repository) -> None:
     same(connection.perform(ops.Dequeue(queue="orders", eid=eids[1])), None)
 
 
+def the_first_of_a_queue_are_read_and_stay(place: Repository) -> None:
+    """What could be taken now, by priority and time: not what is claimed, due later, or expired."""
+    connection = declared(place)
+    refuses(connection, errors.QueueNotFound, ops.Peek(queue="nowhere", n=1))
+    sent: dict[bytes, dict[str, Any]] = {
+        b"second": {},
+        b"third": {},
+        b"first": {"priority": 7},
+        b"later": {"not_before": place.now() + timedelta(seconds=10)},
+        b"brief": {"expires_at": place.now() + timedelta(seconds=5)},
+    }
+    for body, attributes in sent.items():
+        connection.perform(ops.Enqueue(queue="orders", body=body, **attributes))
+
+    def first(n: int) -> list[bytes]:
+        return [one.body for one in connection.perform(ops.Peek(queue="orders", n=n))]
+
+    same(first(2), [b"first", b"second"])
+    same(first(9), [b"first", b"second", b"third", b"brief"])
+    place.advance(11)
+    same(first(9), [b"first", b"second", b"third", b"later"])
+    taken = connection.perform(ops.Dequeue(queue="orders"))
+    same(len(first(9)), 3)
+    same(getattr(taken, "body", None) in first(9), wanted=False)
+
+
 def operations_are_tagged(place: Repository) -> None:
     """The registration tells kind, tag, eid and copy of the last, and fences the former life."""
     connection = declared(place)

@@ -6,7 +6,7 @@ Private to the oracle; the twin of `queue.sql`, `element.sql` and of the views.
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -240,6 +240,24 @@ def read_element(state: State, tx: Transaction, op: ops.ReadElement) -> Element 
     """Answers ReadElement."""
     found = [row for row in state.elements.seen(tx) if row.eid == op.eid]
     return to_element(found[0]) if found else None
+
+
+def peek(state: State, tx: Transaction, op: ops.Peek) -> list[Element]:
+    """Answers Peek."""
+    queue, now = find_queue(state, tx, op.queue), state.now()
+
+    def due(row: ElementRow) -> datetime:
+        return now if row.lane <= FRESH_LANES_END else row.not_before or now
+
+    rows = [
+        row
+        for row in state.elements.seen(tx)
+        if row.queue_id == queue.queue_id and row.claimed_by is None and row.lane <= SUSPECT_LANE
+        if due(row) <= now and (row.expires_at is None or row.expires_at > now)
+        if row.life is None or row.life >= state.current_life(tx)
+    ]
+    rows.sort(key=lambda row: (row.lane, due(row), row.seq))
+    return [to_element(row) for row in rows[: op.n]]
 
 
 def take(state: State, tx: Transaction, op: ops.Take) -> int:

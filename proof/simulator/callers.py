@@ -379,7 +379,10 @@ def _look(world: World, qm: QueueOperations, line: Line) -> None:
         world.broken.append(("G4", None, f"a request has ended twice: {ended}"))
     if line.perform(admin_ops.Identify()) != line.perform(admin_ops.Identify()):
         world.broken.append(("G6", None, "a repository has two ids"))
-    qm.queues()
+    for queue in qm.queues():
+        lanes = [one.lane for one in qm.peek(queue.name, 3)]
+        if lanes != sorted(lanes):
+            world.broken.append(("Q3", None, f"{queue.name} begins with lanes {lanes}"))
 
 
 def _watch(world: World, qm: QueueOperations, line: Line) -> None:

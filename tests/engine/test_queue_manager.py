@@ -142,6 +142,20 @@ def test_elements_come_in_order_of_priority_then_time(qm: onceq.QueueManager) ->
     assert qm.dequeue("raw") is None
 
 
+def test_the_first_of_a_queue_are_read_and_stay(qm: onceq.QueueManager) -> None:
+    qm.declare(RAW)
+    for body, priority in ((b"a", 4), (b"low", 0), (b"high", 9)):
+        qm.enqueue(RAW, body, priority=priority)
+    assert [one.body for one in qm.peek("raw", 2)] == [b"high", b"a"]
+    with pytest.raises(InvalidValue, match="n is an int from 1 to 10000"):
+        qm.peek("raw", 0)
+    with pytest.raises(QueueNotFound):
+        qm.peek("nowhere")
+    waiting = [one.body for one in qm.peek("raw")]
+    assert bodies(qm) == waiting == [b"high", b"a", b"low"]
+    assert qm.peek("raw") == []
+
+
 def test_dequeue_by_eid_and_read(qm: onceq.QueueManager) -> None:
     qm.declare(RAW)
     qm.declare(onceq.Queue("other", bytes, bytes))

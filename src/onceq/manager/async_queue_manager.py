@@ -212,6 +212,15 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         """Reads an element wherever it is, without dequeuing it; None if no queue holds it."""
         return await self._link.perform(ops.ReadElement(eid=names.check_eid(eid)))
 
+    async def peek(self, queue: str, n: int = 10) -> list[Element]:
+        """Returns the first n elements of a queue that wait and are due; all stay (BHM90 Read).
+
+        By priority and time; those that are due again come after the others, and suspects last.
+        n: 1 to 10,000. QueueNotFound.
+        """
+        first = ops.Peek(queue=names.check_queue(queue), n=names.check_range("n", n, 1, 10_000))
+        return await self._link.perform(first)
+
     async def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills an element, queued or running (G8). DeadlineExceeded: nothing happened."""
         return await self._link.perform(program.kill_op(eid, timeout_s), timeout_s)

@@ -68,6 +68,17 @@ class ReadElement(Op[Element | None]):
     eid: UUID
 
 
+class Peek(Op[list[Element]]):
+    """The first n elements of a queue that wait and are due, all left in it. QueueNotFound.
+
+    By priority and time. Those that are due again come after the others, and suspects last; servers
+    take of them in turn. Source: BHM90 figure 3, Read.
+    """
+
+    queue: str
+    n: Integer
+
+
 class Take(Op[int], changes="an element is taken in the caller's transaction"):
     """Takes a claimed element into the caller's transaction; its xid. ClaimLost, IllegalState."""
 

@@ -80,6 +80,19 @@ end $$;
 create or replace function onceq.read_element(p_eid uuid) returns setof onceq.element
 language sql stable as $$ select * from onceq.element where eid = p_eid $$;
 
+-- The first elements of a queue that wait and are due, left as they are.
+create or replace function onceq.peek(p_queue text, p_n integer) returns setof onceq.element
+language plpgsql stable as $$
+declare q onceq.queue := onceq.find_queue(p_queue);
+begin
+    return query select * from onceq.element
+        where queue_id = q.queue_id and claimed_by is null
+          and (lane <= 9 or lane in (10, 11) and turn <= onceq.turn_at(onceq.now()))
+          and (expires_at is null or expires_at > onceq.now())
+          and (life is null or life >= onceq.current_life())
+        order by lane, turn limit p_n;
+end $$;
+
 -- Takes an element that this incarnation has claimed into the caller's transaction: it is
 -- concluded if, and only if, that transaction commits. A kill still wins until then, and the
 -- transaction then fails at its commit (G8). A rollback counts as an abort of the element.
