@@ -39,6 +39,7 @@ BEHAVIOURS: tuple[Callable[[Repository], None], ...] = tuple(
     for one in vars(room).values()
     if isfunction(one)
     and one.__module__ == room.__name__
+    and not one.__name__.startswith("_")
     and [*signature(one).parameters] == ["place"]
 )
 """Every behaviour; each is given an empty repository of its own."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from onceq.engine.binding import kinds_of
-from onceq.engine.statement import name_in_sql
 from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
 from onceq.model import admin_ops, ops
+from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
     clients,
     executions,
@@ -50,19 +49,22 @@ _ROOMS = (
     servers,
     takeover,
 )
-_NAMED: dict[str, Callable[[State, Transaction, Any], Any]] = {
-    name: one
+_FOUND = [
+    one
     for room in _ROOMS
-    for name, one in vars(room).items()
-    if isfunction(one) and one.__module__ == room.__name__
-}
+    for one in vars(room).values()
+    if isfunction(one) and one.__module__ == room.__name__ and not one.__name__.startswith("_")
+]
+_NAMED: dict[str, Callable[[State, Transaction, Any], Any]] = {one.__name__: one for one in _FOUND}
+if len(_NAMED) != len(_FOUND):
+    raise RuntimeError("two answers of the oracle have one name")
 ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.Settle: settle,
     ops.StopWaiting: settle,
     **{
-        kind: _NAMED[name_in_sql(kind)]
+        kind: _NAMED[name_of(kind)]
         for kind in (*kinds_of(ops), *kinds_of(admin_ops))
-        if name_in_sql(kind) in _NAMED
+        if name_of(kind) in _NAMED
     },
 }
 """What answers each Op: what has its name. A test may give an Oracle a broken table."""

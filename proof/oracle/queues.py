@@ -324,7 +324,7 @@ def kill_eid(state: State, tx: Transaction, eid: UUID | None) -> KillAnswer:
     return KillAnswer.KILLED if latest.outcome == "cancelled" else KillAnswer.TOO_LATE
 
 
-def redrive(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] | None:
+def redrive_request(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] | None:
     """Answers Redrive: a new request or, if no reply is owed, the element itself (G3)."""
     found = [row for row in state.elements.seen(tx) if row.eid == op.eid and row.role == "failed"]
     if not found:

@@ -104,7 +104,7 @@ def _abort(state: State, tx: Transaction, row: ElementRow, sent: tuple[str | Non
 
 def redrive(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] | None:
     """Answers Redrive."""
-    return _redrive_reply(state, tx, op.eid) or queues.redrive(state, tx, op)
+    return _redrive_reply(state, tx, op.eid) or queues.redrive_request(state, tx, op)
 
 
 def _redrive_reply(state: State, tx: Transaction, eid: UUID) -> tuple[UUID, str] | None:

@@ -33,7 +33,10 @@ DEATHS = ("die before", "die after")
 LOSSES = ("lost request", "lost answer", "ghost commits", "ghost rolls back", "database crash")
 FAULTS = (*DEATHS, *LOSSES, "second life", "abandoned", "power cut")
 KEPT_FOR = {
-    **{"Acknowledge": 0.5, "CountOutstanding": 0.1, "LookUp": 1.0, "Receive": 0.02},
+    "Acknowledge": 0.5,
+    "CountOutstanding": 0.1,
+    "LookUp": 1.0,
+    "Receive": 0.02,
     "Redrive": 0.2,
 }
 """Ops of `submit` and `collect`, and a redrive: a fault is kept for each, and how likely it hits.

@@ -217,6 +217,7 @@ def _paired(given: Any, wanted: Any) -> Any:
         return {
             field.name: _paired(getattr(given, field.name), getattr(wanted, field.name))
             for field in dataclasses.fields(given)
+            if field.name not in IGNORED
         }
     if isinstance(given, tuple):
         return tuple(_paired(one, other) for one, other in zip(given, wanted, strict=True))

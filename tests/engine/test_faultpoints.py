@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,6 +30,25 @@ WITHOUT_SQL = {
     *("Act", "Begin", "BeginWork", "Start", "Keep", "Undo", "Commit", "Rollback", "Call"),
     *("Post", "Posted", "Stopping", "IsAlive", "Wait", "Sleep", "Rouse"),
 }
+
+
+CHANGE_NOTHING = {
+    *("ArchiveCount", "ArchiveDead", "ArchiveDue", "ArchiveManifest", "ArchiveRedriven"),
+    *("ArchiveTables", "Attend", "LastUser", "BeginWork", "Identify", "ListClients"),
+    *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
+    *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MeasureRates", "NextDue"),
+    *("NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "RidRange", "Rouse", "Sleep"),
+    *("StopWaiting", "Stopping", "Threads", "Wait", "WhereIs"),
+    *("SparkAborts", "SparkBound", "SparkLastRecord", "SparkLeft", "SparkRead"),
+}
+"""What nobody else can see. An Op that forgets to say what it changes is not here."""
+
+
+def test_an_op_that_says_nothing_changes_nothing() -> None:
+    kinds: set[Any] = {*BINDINGS, *ARCHIVE_BINDINGS, *SPARK_BINDINGS, *LEDGER_OPS}
+    kinds |= {getattr(ops, one) for one in WITHOUT_SQL}
+    quiet = {one.__name__ for one in kinds if not one.changes and not one.in_doubt}
+    assert quiet == CHANGE_NOTHING
 
 
 def test_an_op_that_leaves_its_effect_in_doubt_changes_something_and_has_points() -> None:

@@ -147,7 +147,7 @@ def test_the_first_of_a_queue_are_read_and_stay(qm: onceq.QueueManager) -> None:
     for body, priority in ((b"a", 4), (b"low", 0), (b"high", 9)):
         qm.enqueue(RAW, body, priority=priority)
     assert [one.body for one in qm.peek("raw", 2)] == [b"high", b"a"]
-    with pytest.raises(InvalidValue, match="n is an int from 1 to 10000"):
+    with pytest.raises(InvalidValue, match="n is an int from 1 to 1000"):
         qm.peek("raw", 0)
     with pytest.raises(QueueNotFound):
         qm.peek("nowhere")

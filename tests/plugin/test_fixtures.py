@@ -264,5 +264,7 @@ def test_what_does_not_crash_is_told(
         onceq_crash_at("Send.after", lambda: time.sleep(60), timeout_s=0.1)
     with pytest.raises(InvalidValue, match="how is one of"):
         onceq_crash_at("Send.after", print, how="gently")
-    with pytest.raises(InvalidValue, match="there is no crash point 'x'\nThere are: CreateQueue"):
+    with pytest.raises(
+        InvalidValue, match=r"there is no crash point 'x'\nThere are: .*CreateQueue"
+    ):
         onceq_crash_at("x", print)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,7 +51,7 @@ def redrive_in_place(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UU
 def redrive_a_copy(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] | None:
     """What was held stays held, and may be redriven again."""
     held = [row for row in state.elements.seen(tx) if row.eid == op.eid and row.role == "failed"]
-    answer = queues.redrive(state, tx, op)
+    answer = queues.redrive_request(state, tx, op)
     for row in held:
         state.elements.put(tx, row.seq, row)
     return answer
@@ -90,7 +89,7 @@ def register_without_lock(state: State, tx: Transaction, op: ops.Register) -> li
 def tag_of_any_epoch(state: State, tx: Transaction, op: ops.EnqueueTagged) -> UUID:
     row = state.registrants.get(tx, op.registrant_id)
     assert row is not None
-    return registrations.enqueue_tagged(state, tx, dataclasses.replace(op, epoch=row.epoch))
+    return registrations.enqueue_tagged(state, tx, replace(op, epoch=row.epoch))
 
 
 def untagged(state: State, tx: Transaction, op: ops.EnqueueTagged) -> UUID:

@@ -61,7 +61,7 @@ def start_without_fence(state: State, tx: Transaction, op: ops.Start) -> None:
 
 def finish_what_is_left(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
     """Fenced ones that are gone are tolerated."""
-    return executions.finish(state, tx, dataclasses.replace(op, must=0))
+    return executions.finish(state, tx, replace(op, must=0))
 
 
 def undo_nothing(state: State, tx: Transaction, op: ops.Undo) -> None:
@@ -73,13 +73,13 @@ def undo_nothing(state: State, tx: Transaction, op: ops.Undo) -> None:
 def abort_inside_the_transaction(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """The count is undone with what was aborted (finding 4)."""
     charge = Charge.RELEASE if op.charge is Charge.CHARGE else op.charge
-    return executions.abort_element(state, tx, dataclasses.replace(op, charge=charge))
+    return executions.abort_element(state, tx, replace(op, charge=charge))
 
 
 def never_suspicious(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
     """Every fault of the environment is charged."""
     charge = Charge.CHARGE if op.charge is Charge.RETRY else op.charge
-    return executions.abort_element(state, tx, dataclasses.replace(op, charge=charge))
+    return executions.abort_element(state, tx, replace(op, charge=charge))
 
 
 def connect_without_epoch(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
@@ -135,13 +135,13 @@ def receive_without_copy(state: State, tx: Transaction, op: ops.Receive) -> list
 
 
 def receive_without_checkpoint(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
-    return clients.receive(state, tx, dataclasses.replace(op, ckpt=None))
+    return clients.receive(state, tx, replace(op, ckpt=None))
 
 
 def send_of_any_epoch(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
     row = state.registrants.get(tx, op.registrant_id)
     assert row is not None
-    return clients.send(state, tx, dataclasses.replace(op, epoch=row.epoch))
+    return clients.send(state, tx, replace(op, epoch=row.epoch))
 
 
 def receive_of_another(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:

@@ -20,10 +20,10 @@ from onceq.engine.decoding import (
 from onceq.engine.statement import bind
 from onceq.model import admin_ops, ops
 from onceq.model.end_user import end_user_of
+from onceq.model.ops.base import kinds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from types import ModuleType
+    from collections.abc import Callable, Sequence
 
     from onceq.engine.decoding import Row
     from onceq.engine.statement import Binding, Special
@@ -129,13 +129,6 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     },
 }
 """What `bind` is told beside the Op."""
-
-
-def kinds_of(module: ModuleType) -> Iterator[type[ops.Op[Any]]]:
-    """The Ops that a module offers."""
-    for one in vars(module).values():
-        if isinstance(one, type) and issubclass(one, ops.Op) and one is not ops.Op:
-            yield one
 
 
 BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.binding import kinds_of
 from onceq.engine.statement import bind
 from onceq.model import archive_ops as archive
 from onceq.model import spark_ops as ops
+from onceq.model.ops.base import kinds_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

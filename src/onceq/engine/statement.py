@@ -5,7 +5,6 @@ Used by the bindings, `binding.py` and `spark_binding.py`, and by the drivers.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -26,6 +25,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from onceq.engine.decoding import answer_of, columns_of, decoder, without_none
+from onceq.model.ops.base import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -111,7 +111,7 @@ def bind(kind: type[ops.Op[Any]], special: Special) -> Binding:
     """Returns the binding of an Op: by its name, its fields in their order, and its answer."""
     answer = answer_of(kind)
     columns = special.get("columns") or ("*" if "decode" in special else columns_of(answer))
-    function = special.get("function") or name_in_sql(kind)
+    function = special.get("function") or name_of(kind)
     return Binding(
         sql=special.get("sql") or f"select {columns} from {{schema}}.{function}({{marks}})",
         parameters=special.get("parameters") or tuple(_parameters(kind)),
@@ -141,8 +141,3 @@ def sql_type(of: Any) -> str:
     if of not in SQL_TYPES:
         raise TypeError(f"{of} has no SQL type")
     return SQL_TYPES[of]
-
-
-def name_in_sql(kind: type[ops.Op[Any]]) -> str:
-    """Returns the name of the function of an Op, in words: `read_element` for ReadElement."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()

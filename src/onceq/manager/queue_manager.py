@@ -214,10 +214,11 @@ class QueueOperations(RegistrationOperations):
     def peek(self, queue: str, n: int = 10) -> list[Element]:
         """Returns the first n elements of a queue that wait and are due; all stay (BHM90 Read).
 
-        By priority and time; those that are due again come after the others, and suspects last.
-        n: 1 to 10,000. QueueNotFound.
+        By priority and time; those that waited for their time come after the others, and suspects
+        last. A queue that is stopped is read too; what an error queue holds is not shown (see
+        `find`). n: 1 to 1,000; the bodies come with them. QueueNotFound.
         """
-        first = ops.Peek(queue=names.check_queue(queue), n=names.check_range("n", n, 1, 10_000))
+        first = ops.Peek(queue=names.check_queue(queue), n=names.check_range("n", n, 1, 1_000))
         return self._link.perform(first)
 
     def kill(self, eid: UUID, *, timeout_s: float = 10.0) -> KillAnswer:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import re
+from collections.abc import Generator, Iterator
+from types import ModuleType
 from typing import (
     Annotated,
     Any,
@@ -49,9 +51,9 @@ class _Kind(msgspec.StructMeta):
 class Op(msgspec.Struct, Generic[T], frozen=True, metaclass=_Kind):
     """An operation whose answer is a T: a subclass with fields, frozen, given by name.
 
-    changes: what it does that others can see; it has a fault point before and one after. Empty:
-    nothing. in_doubt: whether a lost answer leaves its effect unknown; None: if it changes
-    anything. Both are of the class: `class Kill(Op[KillAnswer], changes="a request is killed")`.
+    Two things are of the class: `class Kill(Op[KillAnswer], changes="a request is killed")`.
+    changes: what it does, with a fault point before and one after; empty: it has none. in_doubt:
+    whether a lost answer leaves its effect unknown; None: if it has fault points.
     """
 
     changes: ClassVar[str]
@@ -62,3 +64,15 @@ class Op(msgspec.Struct, Generic[T], frozen=True, metaclass=_Kind):
 
 
 Program: TypeAlias = Generator[Op[Any], Any, T]
+
+
+def kinds_of(module: ModuleType) -> Iterator[type[Op[Any]]]:
+    """The Ops that a module offers."""
+    for one in vars(module).values():
+        if isinstance(one, type) and issubclass(one, Op) and one is not Op:
+            yield one
+
+
+def name_of(kind: type[Op[Any]]) -> str:
+    """Returns an Op's name in SQL and in the oracle: `read_element` for ReadElement."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__).lower()

@@ -71,8 +71,8 @@ class ReadElement(Op[Element | None]):
 class Peek(Op[list[Element]]):
     """The first n elements of a queue that wait and are due, all left in it. QueueNotFound.
 
-    By priority and time. Those that are due again come after the others, and suspects last; servers
-    take of them in turn. Source: BHM90 figure 3, Read.
+    By priority and time. Those that waited for their time come after the others, and suspects last;
+    servers take of them in turn. Source: BHM90 figure 3, Read.
     """
 
     queue: str

@@ -80,17 +80,23 @@ end $$;
 create or replace function onceq.read_element(p_eid uuid) returns setof onceq.element
 language sql stable as $$ select * from onceq.element where eid = p_eid $$;
 
--- The first elements of a queue that wait and are due, left as they are.
+-- The first elements of a queue that wait and are due, left as they are: of each lane the first, so
+-- that what is not due, or held, is not read.
 create or replace function onceq.peek(p_queue text, p_n integer) returns setof onceq.element
-language plpgsql stable as $$
-declare q onceq.queue := onceq.find_queue(p_queue);
+language plpgsql stable
+set enable_seqscan = off set enable_bitmapscan = off set plan_cache_mode = force_generic_plan as $$
+declare
+    q onceq.queue := onceq.find_queue(p_queue);
+    now timestamptz := onceq.now();
+    due bigint := onceq.turn_at(now);
+    current bigint := onceq.current_life();
 begin
-    return query select * from onceq.element
-        where queue_id = q.queue_id and claimed_by is null
-          and (lane <= 9 or lane in (10, 11) and turn <= onceq.turn_at(onceq.now()))
-          and (expires_at is null or expires_at > onceq.now())
-          and (life is null or life >= onceq.current_life())
-        order by lane, turn limit p_n;
+    return query select e.* from unnest('{0,1,2,3,4,5,6,7,8,9,10,11}'::smallint[]) l, lateral (
+            select * from onceq.element x
+            where x.queue_id = q.queue_id and x.lane = l and x.claimed_by is null and (l <= 9 or x.turn <= due)
+              and (x.expires_at is null or x.expires_at > now) and (x.life is null or x.life >= current)
+            order by x.turn limit p_n) e
+        order by e.lane, e.turn, e.seq limit p_n;
 end $$;
 
 -- Takes an element that this incarnation has claimed into the caller's transaction: it is
