@@ -34,6 +34,7 @@ from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkPurge,
 from onceq.spark.arrow import RecordBatch
 from onceq.spark.batch import OnceqBatchReader
 from onceq.spark.enqueue import OnceqBatchWriter
+from onceq.spark.hung_up import say_no_hanging_up
 from onceq.spark.incoming import SOURCE_SCHEMA, decoder_of
 from onceq.spark.options import ServingOptions
 from onceq.spark.reading import ReadingOptions
@@ -97,7 +98,8 @@ class OnceqDataSource(DataSource):
         return OnceqBatchWriter(WritingOptions.from_spark(self.options), schema)
 
     def streamReader(self, schema: StructType) -> OnceqStreamReader:  # noqa: N802, ARG002 - Spark's signature
-        """The reader of this query."""
+        """The reader of this query, in the process where Spark plans it."""
+        say_no_hanging_up()
         return OnceqStreamReader(ServingOptions.from_spark(self.options))
 
     def streamWriter(  # noqa: N802 - Spark's name
