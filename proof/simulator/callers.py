@@ -66,7 +66,7 @@ class SimulatedQueueManager(QueueOperations):
     def _caller(self, connection: CallerConnection) -> PostgresDriver:
         return cast("PostgresDriver", cast("object", connection))
 
-    def _wait(self, op: ops.Wait, pause: Pause) -> bool:
+    def _wait(self, pause: Pause, op: ops.Wait) -> bool:
         del pause  # the simulator has its own, and its time
         return self._link.perform(op)
 

@@ -165,10 +165,14 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         patience = silence.waiting(timeout_s)
         while (taken := await self._take(on, queue, eid, patience)) is None:
             wait = ops.Wait(key="claim", first=first, timeout_s=timeout_s)
-            if not await async_wait_closed(self._closed, pause, wait):
+            if not await self._wait(pause, wait):
                 return None
             first = False
         return taken
+
+    async def _wait(self, pause: Pause, op: ops.Wait) -> bool:
+        """Waits a little, or until this is closed; False when the deadline has passed."""
+        return await async_wait_closed(self._closed, pause, op)
 
     async def _take(
         self,

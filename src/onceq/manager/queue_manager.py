@@ -164,10 +164,14 @@ class QueueOperations(RegistrationOperations):
         patience = silence.waiting(timeout_s)
         while (taken := self._take(on, queue, eid, patience)) is None:
             wait = ops.Wait(key="claim", first=first, timeout_s=timeout_s)
-            if not wait_closed(self._closed, pause, wait):
+            if not self._wait(pause, wait):
                 return None
             first = False
         return taken
+
+    def _wait(self, pause: Pause, op: ops.Wait) -> bool:
+        """Waits a little, or until this is closed; False when the deadline has passed."""
+        return wait_closed(self._closed, pause, op)
 
     def _take(
         self,
