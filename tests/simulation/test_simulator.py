@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -97,6 +98,16 @@ def test_what_could_have_been_hit_and_was_not_is_missing() -> None:
     offered = {(one.op, fault) for one in coverage.offers for fault in one.faults}
     assert set(coverage.missing()) == offered - coverage.hits.keys()
     assert coverage.missing()
+
+
+def test_time_is_virtual(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleeps(*given: object) -> None:
+        raise AssertionError(f"a schedule sleeps in real time: {given}")
+
+    monkeypatch.setattr(time, "sleep", sleeps)
+    monkeypatch.setattr(threading.Event, "wait", sleeps)
+    for seed in range(40):
+        assert simulate(seed).violations == []
 
 
 def test_a_seed_is_one_schedule() -> None:
