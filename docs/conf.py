@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
 
+from pygments.lexers.special import TextLexer  # noqa: E402 - as the next
+
 from onceq.version import __version__  # noqa: E402 - its path comes first
 
 project = "onceq"
@@ -101,7 +103,8 @@ def lead_to_the_first_page(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the functions above."""
+    """Connect the functions above; a diagram in Mermaid is shown as its text."""
+    app.add_lexer("mermaid", TextLexer)
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("build-finished", lead_to_the_first_page)
