@@ -9,10 +9,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 import onceq
-from onceq.spark.hung_up import hung_up
 from tests.cli.parts import ROOT
 from tests.parts import wait_until
 
@@ -65,28 +62,3 @@ def test_a_clean_stop_alarms_nobody(qm: onceq.QueueManager, onceq_url: str, tmp_
     assert said.splitlines()[-1] == "onceq: stopped"
     alarms = [line for line in said.splitlines() if ALARMS.search(line)]
     assert [line for line in alarms if not line.startswith(OF_JAVA)] == [], said
-
-
-def failed(first: BaseException, *later: BaseException) -> BaseException:
-    """Returns the last of errors of which each was raised while the one before was handled."""
-    last = first
-    for error in later:
-        error.__context__, last = last, error
-    return last
-
-
-@pytest.mark.parametrize(
-    ("error", "is_hung_up"),
-    [
-        (failed(EOFError(), BrokenPipeError(), BrokenPipeError()), True),
-        (failed(EOFError(), ConnectionResetError()), True),
-        (failed(EOFError()), False),
-        (failed(BrokenPipeError()), False),
-        (failed(ValueError(), BrokenPipeError()), False),
-        (failed(EOFError(), ValueError(), BrokenPipeError()), False),
-    ],
-)
-def test_only_an_answer_that_nobody_takes_is_not_said(
-    error: BaseException, *, is_hung_up: bool
-) -> None:
-    assert hung_up(error) is is_hung_up

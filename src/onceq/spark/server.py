@@ -12,7 +12,6 @@ import contextlib
 import logging
 import shutil
 import threading
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,7 +23,6 @@ from onceq.errors import (
     IllegalState,
     InvalidValue,
     OperatingError,
-    SchemaMissing,
     StatementRefused,
 )
 from onceq.model.names import check_id, check_range
@@ -39,22 +37,24 @@ from onceq.model.spark_ops import (
 )
 from onceq.spark.aborts import Aborts, take_over, tell_aborts
 from onceq.spark.checkpoint import check_checkpoint, has_finished_nothing, own_checkpoint
-from onceq.spark.evidence import has_ended, of_error, of_query
+from onceq.spark.evidence import has_ended, of_error
 from onceq.spark.handlers import BatchFunction, Each, Vectorised, batch_function, told
+from onceq.spark.home import Home, failure_of, judge_refusal
 from onceq.spark.options import ServingOptions
 from onceq.spark.registration import find_place, reach
-from onceq.spark.scratch import claim_scratch
+from onceq.spark.scratch import notes_in
 from onceq.spark.session import (
     activate,
     build_session,
     is_local,
     java_failures,
+    refuse_connect,
     refuse_dead,
     register_own,
 )
 from onceq.spark.settings import ServerSettings, SparkStatistics
 from onceq.spark.tables import TableChange, check_tables
-from onceq.spark.verdicts import UNMENDABLE, Verdict, judge, judge_beginning
+from onceq.spark.verdicts import UNMENDABLE, Verdict, judge_beginning
 from onceq.spark.words import new_token
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from onceq.engine.spark_driver import Place
     from onceq.model.queue import Queue
 
 __all__ = ["Server"]
@@ -71,23 +70,6 @@ __all__ = ["Server"]
 log = logging.getLogger(__name__)
 _LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
 """Errors after which there is no other life."""
-
-
-@dataclass(slots=True)
-class _Home:
-    """What one call of run() works with. bound: with `once`, the last seq to serve."""
-
-    spark: SparkSession
-    format: str
-    place: Place
-    checkpoint: Path
-    once: bool
-    bound: int = 0
-    quiet_failures: int = 0
-    innocent: bool = False
-    checks: list[SparkCheckTable] = field(default_factory=list)
-    query_id: str | None = None
-    aborts: Aborts | None = None
 
 
 class Server:
@@ -160,10 +142,10 @@ class Server:
 
         url: as for `onceq.open`. spark: a session of yours; None builds one, or joins the one
         that runs here. checkpoint: a local directory for Spark's notes, deleted if it is not
-        usable; None: one that ends with this process. once: returns when everything that was
+        usable; None: one that ends with this call. once: returns when everything that was
         there at the call has been answered or waits for its back-off, also if something else stops
-        its query. A batch under way at
-        stop() is given up: its requests go back, uncharged.
+        its query. A batch under way at stop() is given up: its requests go back, uncharged; but if
+        a request may have ended the last query, they stay with this server until it begins again.
         Raises Fenced (another driver serves under this name), StatementRefused or SchemaMissing
         (a table is not as the batch function expects it), InvalidValue (the function's
         columns, its undeclared state, a checkpoint that is not a local directory), FileMismatch
@@ -177,16 +159,20 @@ class Server:
         given = None if checkpoint is None else check_checkpoint(checkpoint)
         with reach(url, repository) as located:
             session = spark if spark is not None else build_session(f"onceq {self.name}")
+            refuse_connect(session)
             refuse_dead(session)
             activate(session)
             name = register_own(session, self.data_source)
-            notes = claim_scratch() / "checkpoint" if given is None else given
-            with find_place(located, repository, local=is_local(session)) as place:
-                home = _Home(session, name, place, notes, once)
+            with (
+                find_place(located, repository, local=is_local(session)) as place,
+                notes_in(given) as notes,
+            ):
+                home = Home(session, name, place, notes, once)
                 try:
                     while not self._stop.is_set():  # until stop(), or until what was there is done
                         if self._live(home):
                             return
+                    self._give_back(home)
                 except java_failures() as error:
                     refuse_dead(session, error)
                     raise
@@ -195,7 +181,7 @@ class Server:
 
     # --- one life ---------------------------------------------------------------------------
 
-    def _live(self, home: _Home) -> bool:
+    def _live(self, home: Home) -> bool:
         """Runs one query to its end; True if this was the last."""
         self._lives += 1
         try:
@@ -203,6 +189,8 @@ class Server:
                 verdict, text = self._watch(home, driver, options)
                 tell_aborts(home.aborts, driver)
                 if verdict is None and home.once and self._is_left(home, driver, options):
+                    self._close(driver, options)
+                    self._stop.wait(self.settings.backoff_s)
                     return False
                 if verdict in _LAST or self._is_lost(home, verdict):
                     self._close(driver, options)
@@ -212,17 +200,27 @@ class Server:
             verdict, text = Verdict.ENVIRONMENT, str(error)
         return self._conclude(home, verdict, text)
 
-    def _is_left(self, home: _Home, driver: Steadfast, options: ServingOptions) -> bool:
+    def _give_back(self, home: Home) -> None:
+        """Gives back what the last life held, when stop() came while nothing ran.
+
+        If a request may have ended that life, what it held stays: the next life, or another server,
+        looks at it.
+        """
+        if home.innocent and home.options is not None:
+            with contextlib.suppress(OperatingError), Steadfast(home.place) as driver:
+                self._close(driver, home.options)
+
+    def _is_left(self, home: Home, driver: Steadfast, options: ServingOptions) -> bool:
         """Returns whether a query ended well before all was done: something else stopped it."""
         left = SparkLeft(server_id=options.server_id, epoch=options.epoch, bound=home.bound)
         return not self._stop.is_set() and driver.insist(left)
 
-    def _is_lost(self, home: _Home, verdict: Verdict | None) -> bool:
+    def _is_lost(self, home: Home, verdict: Verdict | None) -> bool:
         """Returns whether a state is lost with an unusable checkpoint."""
         is_kept = verdict is Verdict.FORGET and self.settings.stateful
         return is_kept and not has_finished_nothing(home.checkpoint, home.query_id)
 
-    def _conclude(self, home: _Home, verdict: Verdict | None, text: str) -> bool:
+    def _conclude(self, home: Home, verdict: Verdict | None, text: str) -> bool:
         if not self._stop.is_set():
             refuse_dead(home.spark)
         if verdict is None:
@@ -255,7 +253,7 @@ class Server:
         return False
 
     @contextlib.contextmanager
-    def _life(self, home: _Home) -> Generator[tuple[Steadfast, ServingOptions]]:
+    def _life(self, home: Home) -> Generator[tuple[Steadfast, ServingOptions]]:
         with Steadfast(home.place) as driver:
             home.aborts = home.aborts or Aborts(self.queue.name, self.name, driver)
             life: SparkRegistration = driver.perform(
@@ -274,26 +272,23 @@ class Server:
                 log,
                 telemetry.SparkBegan(server=self.name, queue=self.queue.name, epoch=life.epoch),
             )
-            yield (
-                driver,
-                ServingOptions(
-                    place=home.place,
-                    server_id=life.server_id,
-                    epoch=life.epoch,
-                    batch_rows=self.batch_rows,
-                    partitions=self.settings.partitions
-                    or home.spark.sparkContext.defaultParallelism,
-                    idle_ms=self.settings.idle_ms,
-                    content_type=content_type_of(self.queue.reply_type),
-                    stateful=self.settings.stateful,
-                    requests=self._requests,
-                    token=new_token(),
-                    tables=self.tables,
-                ),
+            home.options = ServingOptions(
+                place=home.place,
+                server_id=life.server_id,
+                epoch=life.epoch,
+                batch_rows=self.batch_rows,
+                partitions=self.settings.partitions or home.spark.sparkContext.defaultParallelism,
+                idle_ms=self.settings.idle_ms,
+                content_type=content_type_of(self.queue.reply_type),
+                stateful=self.settings.stateful,
+                requests=self._requests,
+                token=new_token(),
+                tables=self.tables,
             )
+            yield driver, home.options
 
     def _watch(
-        self, home: _Home, driver: Steadfast, options: ServingOptions
+        self, home: Home, driver: Steadfast, options: ServingOptions
     ) -> tuple[Verdict | None, str]:
         """Waits for the end of a query, and meanwhile shows that this server lives."""
         try:
@@ -311,9 +306,9 @@ class Server:
         try:
             while not self._stop.is_set():
                 if has_ended(query, 1):
-                    verdict, text = _failure(query, home, options.token)
+                    verdict, text = failure_of(query, home, options.token)
                     if verdict is Verdict.REFUSED:
-                        verdict = _judge_refusal(home, driver)
+                        verdict = judge_refusal(home, driver)
                     return verdict, text
                 is_connected = self._live_on(home, driver, options, was_connected=is_connected)
         except OperatingError as error:
@@ -324,7 +319,7 @@ class Server:
         return None, ""
 
     def _live_on(
-        self, home: _Home, driver: Steadfast, options: ServingOptions, *, was_connected: bool
+        self, home: Home, driver: Steadfast, options: ServingOptions, *, was_connected: bool
     ) -> bool:
         """Shows that this server lives, and takes over from the dead; False: it could not.
 
@@ -338,7 +333,7 @@ class Server:
             return False
         return True
 
-    def _begin(self, home: _Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
+    def _begin(self, home: Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
         from onceq.spark import frames  # noqa: PLC0415 - PySpark, which a Server alone does not need
         from onceq.spark.fitting import samples  # noqa: PLC0415 - as above
 
@@ -377,23 +372,3 @@ class Server:
         # If the database is away just now, others take over what is held.
         with contextlib.suppress(OperatingError):
             driver.perform(SparkClose(server_id=options.server_id, epoch=options.epoch))
-
-
-def _failure(query: StreamingQuery, home: _Home, token: str) -> tuple[Verdict | None, str]:
-    if query.lastProgress is not None:
-        home.quiet_failures = 0
-    found = of_query(query, token)
-    if found is None:
-        return None if home.once else Verdict.STOPPED, ""
-    evidence, text = found
-    return judge(evidence), text if evidence.word is None else evidence.word.text
-
-
-def _judge_refusal(home: _Home, driver: Steadfast) -> Verdict:
-    """Returns what a refused statement means: whether it is refused even without any row."""
-    try:
-        for check in home.checks:
-            driver.perform(check)
-    except (StatementRefused, SchemaMissing):
-        return Verdict.PROGRAM
-    return Verdict.CRASH

@@ -170,14 +170,19 @@ def register_own(session: SparkSession, data_source: str) -> str:
 def activate(session: SparkSession) -> None:
     """Make a session the active one of this thread, where Spark looks for Python sources.
 
-    Raises InvalidValue for one of Spark Connect: onceq supervises a query of its own process.
+    Raises InvalidValue for one of Spark Connect.
     """
+    refuse_connect(session)
+    session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
+
+
+def refuse_connect(session: SparkSession) -> None:
+    """Raise InvalidValue for one of Spark Connect: onceq supervises a query of its own process."""
     if ".connect." in type(session).__module__:
         raise errors.InvalidValue(
             "this is a session of Spark Connect, which onceq does not serve with: give one that "
             "runs in this process, on a cluster by its master"
         )
-    session.createDataFrame([(0,)], "nothing int")  # pyright: ignore[reportUnknownMemberType] # its types are partial
 
 
 def is_local(session: SparkSession) -> bool:

@@ -187,7 +187,10 @@ begin
     if open_group is not null then
         return open_group;
     end if;
-    select * into picked, is_suspect from onceq.spark_pick(s, p_n, coalesce(p_bound, 9223372036854775807));
+    for again in 1 .. 1000 loop -- what has expired must not hide what has not
+        select * into picked, is_suspect from onceq.spark_pick(s, p_n, coalesce(p_bound, 9223372036854775807));
+        exit when picked is not null or not onceq.spark_finds(s.queue_id, coalesce(p_bound, 9223372036854775807));
+    end loop;
     if picked is null then
         return p_start;
     end if;
@@ -276,15 +279,25 @@ language sql volatile as $$
 $$;
 
 -- Whether a server whose query has ended could go on at once: a group of its own is open, or
--- spark_pick would find something up to p_bound.
+-- something is there up to p_bound.
 create or replace function onceq.spark_left(p_server integer, p_epoch bigint, p_bound bigint) returns boolean
 language plpgsql volatile as $$
 declare s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
 begin
     return exists (select from onceq.spark_group where server_id = p_server and held_until is null)
-        or exists (select from onceq.element e join onceq.queue q on q.queue_id = e.queue_id
-            where q.queue_id = s.queue_id and q.dequeue_started and claimed_by is null and seq <= p_bound
-              and (lane <= 9 or lane in (10, 11) and turn <= onceq.turn_at(onceq.now())));
+        or onceq.spark_finds(s.queue_id, p_bound);
+end $$;
+
+-- Whether a queue that is started has an element to claim now, up to p_bound, that no other
+-- transaction holds: what spark_pick looks for, expired or not.
+create or replace function onceq.spark_finds(p_queue_id integer, p_bound bigint) returns boolean
+language plpgsql volatile as $$
+begin
+    perform from onceq.element e join onceq.queue q on q.queue_id = e.queue_id
+        where q.queue_id = p_queue_id and q.dequeue_started and claimed_by is null and seq <= p_bound
+          and (lane <= 9 or lane in (10, 11) and turn <= onceq.turn_at(onceq.now()))
+        limit 1 for update of e skip locked;
+    return found;
 end $$;
 
 -- Notes that Spark begins to run a group, before it reads any of it: the evidence for
