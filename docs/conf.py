@@ -7,6 +7,7 @@ Docstrings are plain text with `code` in single backticks; `as_rst` makes reStru
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
 from pathlib import Path
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "src"))
-
-from pygments.lexers.special import TextLexer  # noqa: E402 - as the next
 
 from onceq.version import __version__  # noqa: E402 - its path comes first
 
@@ -104,7 +103,7 @@ def lead_to_the_first_page(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> None:
     """Connect the functions above; a diagram in Mermaid is shown as its text."""
-    app.add_lexer("mermaid", TextLexer)
+    app.add_lexer("mermaid", importlib.import_module("pygments.lexers.special").TextLexer)
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", as_rst)
     app.connect("build-finished", lead_to_the_first_page)

@@ -65,12 +65,12 @@ class Broken(Quiet):
     """One whose reader fails for another reason, on its way out."""
 
     def streamReader(self, schema: object) -> Reader:  # noqa: N802 - Spark's name
-        reader: Any = super().streamReader(schema)
+        reader = super().streamReader(schema)
 
         def stop() -> None:
             raise ValueError("of its own")
 
-        reader.stop = stop
+        reader.stop = stop  # type: ignore[method-assign] # what Spark calls
         return reader
 
 

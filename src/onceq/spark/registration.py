@@ -90,13 +90,13 @@ def register(
 
     `spark.readStream.format("onceq").options(**options)`, and the same for `writeStream`, after
     `spark.dataSource.register(onceq.spark.source.OnceqDataSource)`. Of two such streams in one
-    session, each needs a source of its own name, a subclass with another `name()`: Spark keeps one
-    environment for a name, and two queries that begin at once can break it. A newer life of this name
-    fences this one: its query then fails with Fenced. When the block ends, what is still claimed
-    goes back to the queue, uncharged; stop the query first. Not for a query that keeps a state: its
-    requests could be killed, or taken over; `Server` has a setting for that. Raises InvalidName,
-    InvalidValue (a password, and executors elsewhere; a request type that workers cannot import),
-    CannotConnect, SchemaMissing.
+    session, each needs a source of its own name, a subclass with another `name()`: Spark keeps
+    one environment for a name, and two queries that begin at once can break it. A newer life of
+    this name fences this one: its query then fails with Fenced. When the block ends, what is
+    still claimed goes back to the queue, uncharged; stop the query first. Not for a query that
+    keeps a state: its requests could be killed, or taken over; `Server` has a setting for that.
+    Raises InvalidName, InvalidValue (a password, and executors elsewhere; a request type that
+    workers cannot import), CannotConnect, SchemaMissing.
     """
     check_id("Spark server", name)
     changes = check_tables(tables or {})
