@@ -63,6 +63,7 @@ CUTS: Final = {f"cut-{side.value}": side for side in Side}
 REVOKE: Final = "revoke"
 """The process is taken for dead at the point, and another does all its work before it goes on."""
 FAULTS: Final = (KILL, RAISE, *CUTS)
+STARTING: Final = threading.Lock()
 DEATHS: Final = {KILL: [-signal.SIGKILL], RAISE: [PLANNED]}
 """The exit codes of the one process that a fault ends; every other death is a finding."""
 
@@ -139,9 +140,10 @@ class Ground:
     def start(self, target: Callable[..., None], *arguments: Any) -> BaseProcess:
         """Starts a process."""
         process = self._context.Process(target=target, args=arguments, daemon=True)
-        process.start()
-        # Each start polls all children: two threads then read one exit code, and one makes it 255.
-        vars(multiprocessing.process)["_children"].discard(process)
+        with STARTING:  # each start polls all children there are
+            process.start()
+            vars(multiprocessing.process)["_children"].discard(process)
+        _poll_in_turn(process)
         return process
 
     def run(
@@ -323,6 +325,22 @@ class Run:
         judged = _without_alerts(final) if self._scene.leaves_alerts else final
         found = check([*events, *faults], _of_requests(judged))
         return [*map(str, found), *self._scene.check(left)]
+
+
+def _poll_in_turn(process: BaseProcess) -> None:
+    """Lets one thread at a time ask how a process ended.
+
+    Its forkserver says it once: of two threads that read it side by side, one would hear 255.
+    """
+    popen = vars(process)["_popen"]
+    turn, poll = threading.Lock(), popen.poll
+
+    def polled(*flag: int) -> int | None:
+        with turn:
+            code: int | None = poll(*flag)
+        return code
+
+    popen.poll = polled
 
 
 def _of_requests(final: FinalState) -> FinalState:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,6 +26,7 @@ from proof.sparkpoints import part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.process import BaseProcess
 
 OTHER_LEDGERS = {"ledger_in_sqlite", "ledger_in_the_database", "ledger_in_a_queue"}
 """Their points are those of a ledger in another database, which has more."""
@@ -48,6 +51,17 @@ def test_a_death_at_every_point_loses_nothing(tmp_path: Path) -> None:
 def ground() -> Iterator[Ground]:
     with Ground() as made:
         yield made
+
+
+def test_two_threads_that_ask_how_a_process_ended_hear_the_same(ground: Ground) -> None:
+    def how(process: BaseProcess) -> int | None:
+        process.join()
+        return process.exitcode
+
+    with ThreadPoolExecutor(8) as asking:
+        for _ in range(12):
+            process = ground.start(time.sleep, 0.05)
+            assert {*asking.map(how, [process] * 8)} == {0}
 
 
 @pytest.mark.parametrize("what", FAULTS)
