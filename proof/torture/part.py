@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from proof.part import Order
     from proof.torture import Progress, Report
 
-SECONDS: Final = {Size.SMALL: 20.0, Size.PROOF: 780.0, Size.LONG: 7 * 3600.0}
+SECONDS: Final = {Size.SMALL: 20.0, Size.PROOF: 1080.0, Size.LONG: 7 * 3600.0}
 BROKEN: Final = {
     "fence": "torture without the fence of a finish",
     "clerk": "torture of a client that orders again when it does not know",
