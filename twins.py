@@ -15,8 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 PACKAGE = ROOT / "src" / "onceq"
 PAIRS = {
-    "engine/async_connection.py": "engine/connection.py",
-    "engine/async_links.py": "engine/links.py",
+    "engine/connect/async_connection.py": "engine/connect/connection.py",
+    "engine/connect/async_links.py": "engine/connect/links.py",
     "clerk/async_clerk.py": "clerk/clerk.py",
     "clerk/ledger/async_clerk.py": "clerk/ledger/clerk.py",
     "clerk/ledger/async_runner.py": "clerk/ledger/runner.py",

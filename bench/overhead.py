@@ -15,7 +15,7 @@ import onceq
 from bench.pairs import Runner, pair
 from bench.results import Slice
 from bench.workers.onceq_worker import init
-from onceq.engine.binding import BINDINGS
+from onceq.engine.bind.binding import BINDINGS
 from onceq.model import ops
 
 if TYPE_CHECKING:

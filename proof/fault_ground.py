@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
 import onceq
-from onceq.engine.binding import BINDINGS
-from onceq.engine.driver import PostgresDriver, connect
+from onceq.engine.bind.binding import BINDINGS
 from onceq.engine.embedded import open_embedded
 from onceq.engine.faultpoints import EAR, NOWHERE
-from onceq.engine.migrate import apply_with
+from onceq.engine.perform.driver import PostgresDriver, connect
+from onceq.engine.schema.migrate import apply_with
 from onceq.history import check
 from onceq.history.events import Fault, load
 from onceq.model.admin_ops import ListServers
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from multiprocessing.process import BaseProcess
     from typing import Any, Self
 
-    from onceq.engine.statement import Binding
+    from onceq.engine.bind.statement import Binding
     from onceq.history.events import Event, FinalState
     from onceq.model.ops import Op
     from proof.fault_programs import Orders

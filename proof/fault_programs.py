@@ -22,10 +22,10 @@ import psycopg
 import onceq
 from onceq import errors
 from onceq.engine import faultpoints
-from onceq.engine.async_driver import AsyncPostgresDriver
-from onceq.engine.driver import PostgresDriver
-from onceq.engine.locate import locate
-from onceq.engine.migrate import apply_with
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
+from onceq.engine.schema.migrate import apply_with
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
 from onceq.history.events import Recorder
 from onceq.testing.device import Device

@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 import onceq
 from onceq.engine.embedded import embedded_status, stop_embedded
-from onceq.engine.migrate import verify_with
+from onceq.engine.schema.migrate import verify_with
 from proof import fault_ledgers
 from proof.fault_calls import RECEIVED
 from proof.fault_programs import QUEUE, ROUNDS

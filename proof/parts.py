@@ -44,7 +44,10 @@ NATIVE = (
 """All of the product except Spark and the command line."""
 PRODUCT = ("src/onceq/**/*", *HARNESS)
 IN_MEMORY = (
-    *(f"src/onceq/{one}" for one in (*CLIENT_SIDE, "engine/gate.py", "engine/waiting.py")),
+    *(
+        f"src/onceq/{one}"
+        for one in (*CLIENT_SIDE, "engine/perform/gate.py", "engine/wake/waiting.py")
+    ),
     "src/onceq/history/*",
     *BEHAVIOURS,
 )

@@ -13,7 +13,7 @@ from tests.parts import driving
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from onceq.engine.driver import PostgresDriver
+    from onceq.engine.perform.driver import PostgresDriver
 
 
 class Life:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import psycopg
 
 import onceq
-from onceq.engine.connection import Link
-from onceq.engine.driver import PostgresDriver, connect
-from onceq.engine.locate import locate
-from onceq.engine.schema import function_sources, in_schema
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform.driver import PostgresDriver, connect
+from onceq.engine.schema.scripts import function_sources, in_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

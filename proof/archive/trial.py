@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 import onceq
-from onceq.engine.migrate import apply_with
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.schema.migrate import apply_with
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.arrow import pa, pc
 from onceq.spark.pipelines.files import OF_KIND

@@ -17,7 +17,7 @@ from psycopg.conninfo import make_conninfo
 
 import onceq
 from onceq.engine.embedded import open_embedded
-from onceq.engine.migrate import apply_with
+from onceq.engine.schema.migrate import apply_with
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -20,8 +20,8 @@ import psycopg
 
 import onceq
 from onceq.clerk.ledger.sqlite import SqliteExecutor
-from onceq.engine.driver import PostgresDriver
-from onceq.engine.ledger import LinkExecutor, OwnExecutor
+from onceq.engine.connect.ledger import LinkExecutor, OwnExecutor
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.model import ops
 from onceq.model.recovery import TRANSITIONS, Event
 from onceq.testing.device import Device

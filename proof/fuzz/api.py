@@ -9,7 +9,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from onceq.clerk.clerk import Clerk
-from onceq.engine.locate import Located
+from onceq.engine.embedded.locate import Located
 from onceq.manager.queue_manager import QueueOperations
 from onceq.model import ops
 from onceq.model.queue import Queue

@@ -13,9 +13,9 @@ import psycopg
 from typer.testing import CliRunner
 
 from onceq.cli.main import make_app
-from onceq.engine.connection import Link
-from onceq.engine.locate import Located
-from onceq.engine.migrate import apply_with
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import Located
+from onceq.engine.schema.migrate import apply_with
 from onceq.model.queue import Queue
 from proof.fuzz import api, legal, values
 from proof.fuzz.rubbish import Rubbish

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onceq.cli import config
-from onceq.engine.locate import EMBEDDED, resolve_url
-from onceq.engine.locate import locate as located
+from onceq.engine.embedded.locate import EMBEDDED, resolve_url
+from onceq.engine.embedded.locate import locate as located
 from onceq.errors import InvalidValue
 from onceq.files import durable, readers, replies, rows
 from onceq.model import names

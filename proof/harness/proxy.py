@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from onceq.engine.address import DEFAULT_PORT, host_and_port, moved_to
+from onceq.engine.connect.address import DEFAULT_PORT, host_and_port, moved_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from onceq.engine.gate import Gate, Way
-from onceq.engine.waiting import Pause
+from onceq.engine.perform.gate import Gate, Way
+from onceq.engine.wake.waiting import Pause
 from onceq.errors import DeadlineExceeded, EnvironmentFault, IllegalState, OnceqError
 from onceq.model import ops
 from proof.oracle import Blocked, Oracle

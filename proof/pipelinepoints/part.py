@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 import onceq
+from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from onceq.engine.faultpoints import EAR, NOWHERE
-from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from proof import goals
 from proof.archive.part import OF_RESTORE
 from proof.archive.trial import Trial as Archive

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import onceq
 from onceq.engine import faultpoints
-from onceq.engine.driver import PostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import OnceqError
 from onceq.spark import build_session, writing
 from onceq.spark.pipelines import archive, restore

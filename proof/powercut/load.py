@@ -17,7 +17,7 @@ import msgspec
 
 import onceq
 from onceq.engine.embedded.locks import Deadline, poll_until
-from onceq.engine.migrate import apply_with
+from onceq.engine.schema.migrate import apply_with
 from onceq.history.events import SendOk, load
 from proof.harness.ledger import make_ledger
 from proof.powercut.participant import Ask, Serve, queue

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from uuid import UUID
 
 from onceq import errors
-from onceq.engine.locate import Located
+from onceq.engine.embedded.locate import Located
 from onceq.history import events as ev
 from onceq.manager.queue_manager import QueueOperations
 from onceq.model import admin_ops, ops
@@ -25,8 +25,8 @@ from proof.simulator.steps import Caller, CallerBegins, CallerWrites
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from onceq.engine.driver import PostgresDriver
-    from onceq.engine.waiting import Pause
+    from onceq.engine.perform.driver import PostgresDriver
+    from onceq.engine.wake.waiting import Pause
     from onceq.model.element import Element, RequestState
     from proof.simulator.functions import Line
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from onceq.engine.gate import Gate
+from onceq.engine.perform.gate import Gate
 from onceq.manager.program import declare
 from onceq.server.program import serve
 from proof.oracle.memory import MemoryDriver, memory_repository

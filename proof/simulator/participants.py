@@ -18,7 +18,7 @@ from onceq.clerk import program as clerk
 from onceq.clerk import receiving
 from onceq.clerk.recovery import recover
 from onceq.clerk.session import Session
-from onceq.engine.gate import Gate
+from onceq.engine.perform.gate import Gate
 from onceq.history import events as ev
 from onceq.model import client_state, ops
 from onceq.model.client_state import ClientState

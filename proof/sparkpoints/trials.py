@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import msgspec
 
 import onceq
-from onceq.engine.spark_binding import SPARK_BINDINGS
+from onceq.engine.bind.spark_binding import SPARK_BINDINGS
 from onceq.model.spark_ops import SparkTakeOver
 from onceq.spark.source import POINTS
 from proof.fault_ground import CUTS, FAULTS, KILL, RAISE, TICK_S, Run, Trial, writing

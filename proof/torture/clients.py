@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from onceq.engine.connection import Link
+    from onceq.engine.connect.connection import Link
     from proof.torture.life import Life
 
 TIMEOUT_S: Final = 1.5

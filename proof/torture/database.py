@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 import onceq
 from onceq.engine.embedded import open_embedded
 from onceq.engine.embedded.directory import Layout
-from onceq.engine.locate import locate
-from onceq.engine.migrate import apply_with
+from onceq.engine.embedded.locate import locate
+from onceq.engine.schema.migrate import apply_with
 from onceq.errors import EmbeddedError, InvalidValue, OperatingError
 from proof.harness.ledger import ask, make_ledger
 from proof.torture import hot

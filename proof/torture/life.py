@@ -14,9 +14,9 @@ import msgspec
 
 from onceq import Queue
 from onceq.clerk.clerk import Clerk
-from onceq.engine.connection import Link
-from onceq.engine.locate import locate
-from onceq.engine.waiting import Wakes
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import locate
+from onceq.engine.wake.waiting import Wakes
 from onceq.history.events import Recorder
 from proof.harness.ledger import Order, Receipt
 from proof.torture.board import Board

@@ -19,7 +19,7 @@ from proof.torture.clients import order, persist
 from proof.torture.life import NOTES, Living
 
 if TYPE_CHECKING:
-    from onceq.engine.connection import Link
+    from onceq.engine.connect.connection import Link
     from proof.torture.life import Life
 
 PACE_S: Final = 0.05

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import msgspec
 
-from onceq.engine import silence
+from onceq.engine.sessions import silence
 from proof.torture import clients, cutter, notes, servers
 from proof.torture.life import SILENCE_S, Life
 

@@ -22,7 +22,7 @@ import psycopg
 
 import onceq
 from onceq.engine.embedded import open_embedded
-from onceq.engine.migrate import apply_with
+from onceq.engine.schema.migrate import apply_with
 from proof import goals
 from proof.part import Control, Limits, Measure, Outcome, Part, Size
 from proof.windows.client import QUEUE, Line, Plan

@@ -13,11 +13,11 @@ from onceq.clerk.async_clerk import AsyncClerk
 from onceq.clerk.calls import ClerkOptions
 from onceq.clerk.clerk import Clerk
 from onceq.clerk.ledger import AsyncLedgerClerk, Ledger, LedgerClerk
-from onceq.engine.async_connection import AsyncLink
-from onceq.engine.connection import Link
-from onceq.engine.locate import locate
-from onceq.engine.migrate import apply_with
-from onceq.engine.waiting import Wakes
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import locate
+from onceq.engine.schema.migrate import apply_with
+from onceq.engine.wake.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Unpack
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
     from onceq.model.queue import Queue
 
 T = TypeVar("T")

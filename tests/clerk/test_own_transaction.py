@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.engine.driver import PostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import Fenced, IllegalState, InvalidValue, ReplyHeld, TooLarge
 from onceq.model.client_state import ClientState
 from tests.engine.own_connections import KINDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import onceq
-from onceq.engine.migrate import apply_with
+from onceq.engine.schema.migrate import apply_with
 
 
 def test_a_reply_handed_out_without_a_checkpoint_is_done(

@@ -15,9 +15,9 @@ from uuid import uuid4
 import pytest
 
 import onceq
-from onceq.engine.driver import connect
 from onceq.engine.faultpoints import VARIABLE
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.model.archive_ops import (
     ArchiveBegin,
     ArchiveCommit,

@@ -14,11 +14,11 @@ from psycopg.conninfo import conninfo_to_dict
 
 from onceq.cli import doctor
 from onceq.cli.main import make_app
-from onceq.engine import address
-from onceq.engine.connection import Link
+from onceq.engine.connect import address
+from onceq.engine.connect.connection import Link
 from onceq.engine.embedded import find_binaries, stop_embedded
-from onceq.engine.health import database_facts
-from onceq.engine.locate import Located, locate
+from onceq.engine.embedded.locate import Located, locate
+from onceq.engine.schema.health import database_facts
 from onceq.model import admin_ops, ops
 from onceq.version import __version__
 from tests.cli.parts import Cli, run_here

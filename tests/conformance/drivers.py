@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
-from onceq.engine import async_driver, driver
-from onceq.engine.migrate import apply_with
+from onceq.engine.perform import async_driver, driver
+from onceq.engine.schema.migrate import apply_with
 from onceq.server.handlers import HandlerConnection
 from onceq.testing.repositories import EMPTY
 from proof.oracle.memory import MemoryDriver, memory_repository

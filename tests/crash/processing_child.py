@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import onceq
 from onceq.engine import faultpoints
-from onceq.engine.driver import PostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 import onceq
-from onceq.engine.driver import PostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.history.events import Fault, Recorder
 from proof.harness.ledger import LedgerHandler, Order, Receipt
 

@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 import onceq
 from onceq.engine.embedded import cluster, open_embedded, stop_embedded
-from onceq.engine.migrate import apply_with
+from onceq.engine.schema.migrate import apply_with
 from tests.crash import dead_link_child
 from tests.crash.dead_link_child import AWAY, BUSY, IDLE
 from tests.crash.parts import report

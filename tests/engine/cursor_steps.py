@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from onceq.engine.migrate import apply_with
-from onceq.engine.schema import in_schema
+from onceq.engine.schema.migrate import apply_with
+from onceq.engine.schema.scripts import in_schema
 from tests.parts import Background, install_variant, wait_until
 
 if TYPE_CHECKING:

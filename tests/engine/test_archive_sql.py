@@ -12,8 +12,8 @@ import pytest
 
 import onceq
 from onceq import errors
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.model.archive_ops import (
     ArchiveBegin,
     ArchiveCommit,

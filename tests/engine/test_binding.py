@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceq.engine.binding import BINDINGS
-from onceq.engine.driver import PostgresDriver
-from onceq.engine.migrate import apply_with
-from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
-from onceq.engine.statement import Binding
+from onceq.engine.bind.binding import BINDINGS
+from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
+from onceq.engine.bind.statement import Binding
+from onceq.engine.perform.driver import PostgresDriver
+from onceq.engine.schema.migrate import apply_with
 from onceq.model import ops, spark_ops
 from tests.parts import driving, plain, scalar
 

@@ -10,8 +10,8 @@ import pytest
 
 import onceq
 from onceq import errors
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.model import ops
 from onceq.model.spark_ops import SparkEnqueue
 from proof.harness.ledger import ask

@@ -14,10 +14,11 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 import onceq
-from onceq.engine import exchange, session
-from onceq.engine.bell import DRAIN_MAX, LISTEN_FROM_S, Bell, Ringer, parsed
-from onceq.engine.driver import connect, open_session
-from onceq.engine.waiting import Wakes
+from onceq.engine.perform.driver import connect, open_session
+from onceq.engine.sessions import session
+from onceq.engine.wake import exchange
+from onceq.engine.wake.bell import DRAIN_MAX, LISTEN_FROM_S, Bell, Ringer, parsed
+from onceq.engine.wake.waiting import Wakes
 from tests.parts import plain, scalar, wait_until
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 import onceq
-from onceq.engine import migrate
+from onceq.engine.schema import migrate
 from onceq.errors import EncodingRefused, IllegalState
 from tests.parts import plain, serving, wait_until
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.engine import faultpoints
-from onceq.engine.async_driver import AsyncPostgresDriver
-from onceq.engine.binding import BINDINGS
-from onceq.engine.driver import PostgresDriver
+from onceq.engine.bind.binding import BINDINGS
+from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
 from onceq.engine.faultpoints import OPS, PLACES, POINTS, VARIABLE, WATCHED
-from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.model import ops
 from onceq.model.ledger_ops import LEDGER_OPS
 from onceq.spark.source import POINTS as SPARK_POINTS

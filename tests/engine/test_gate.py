@@ -6,7 +6,7 @@ import threading
 from datetime import UTC, datetime
 from uuid import UUID
 
-from onceq.engine.gate import PATIENCE_FIRST_S, Gate, Way
+from onceq.engine.perform.gate import PATIENCE_FIRST_S, Gate, Way
 from onceq.model.element import SUSPECT_LANE, Element
 from tests.parts import Background
 

@@ -13,8 +13,8 @@ import psycopg
 import pytest
 
 from onceq import errors
-from onceq.engine import session
-from onceq.engine.driver import PostgresDriver, connect
+from onceq.engine.perform.driver import PostgresDriver, connect
+from onceq.engine.sessions import session
 from onceq.model import ops
 from tests.engine.crashes import kill_a_backend
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Generator
 
-    from onceq.engine.driver import PostgresDriver
+    from onceq.engine.perform.driver import PostgresDriver
     from onceq.model.element import Element
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     import onceq
-    from onceq.engine.driver import PostgresDriver
     from onceq.engine.embedded import EmbeddedServer
+    from onceq.engine.perform.driver import PostgresDriver
 
 MARK = "select coalesce(pg_sequence_last_value(low[6]), 0) from r.queue where name = 'raw'"
 

@@ -13,9 +13,10 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 import onceq
 from onceq.cli.exits import VIOLATION
-from onceq.engine import migrate, session
 from onceq.engine.embedded import find_binaries, open_embedded, stop_embedded
-from onceq.engine.locate import resolve_url
+from onceq.engine.embedded.locate import resolve_url
+from onceq.engine.schema import migrate
+from onceq.engine.sessions import session
 from onceq.errors import (
     CannotConnect,
     InvalidValue,

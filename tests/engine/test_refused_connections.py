@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 import onceq
-from onceq.engine.migrate import apply_with
+from onceq.engine.schema.migrate import apply_with
 from onceq.errors import ConnectionLost, IllegalState, InvalidValue, SchemaMissing
 from tests.engine.own_connections import (
     KINDS,

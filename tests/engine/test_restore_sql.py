@@ -25,7 +25,7 @@ from tests.engine.test_archive_sql import (
 )
 
 if TYPE_CHECKING:
-    from onceq.engine.spark_driver import SparkDriver
+    from onceq.engine.perform.spark_driver import SparkDriver
 
 __all__ = ["driver"]
 

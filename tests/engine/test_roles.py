@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from onceq.engine import migrate
+from onceq.engine.schema import migrate
 from tests.engine.test_places import use
 from tests.parts import plain, rows
 

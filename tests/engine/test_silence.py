@@ -17,7 +17,7 @@ import pytest
 
 import onceq
 from onceq import errors
-from onceq.engine import session, silence
+from onceq.engine.sessions import session, silence
 from proof.harness.proxy import Proxy
 from tests.parts import LIMIT_S, Background
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq import errors, telemetry
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import Place
-from onceq.engine.steadfast import WAITS_S, Steadfast
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import Place
+from onceq.engine.perform.steadfast import WAITS_S, Steadfast
 from onceq.model.spark_ops import SparkBound, SparkPlan
 from tests.events import emits
 

@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onceq.engine.connection import Link
-from onceq.engine.locate import locate
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import locate
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
 
 if TYPE_CHECKING:

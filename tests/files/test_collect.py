@@ -14,7 +14,7 @@ import pytest
 
 import onceq
 from onceq import errors
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
 from onceq.files import CollectOrder, collect
 from tests.files.parts import ORDERS, book, effects, end_sessions, make_ledger, write_csv
 from tests.parts import serving, wait_until

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import onceq
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
 from onceq.files import SubmitOrder, submit
 from onceq.model.queue import JSON_OF_TEXTS
 from tests.files.parts import bodies, sent_rids

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from onceq import errors
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
 from onceq.files import SubmitOrder, readers, submit
 from onceq.files.rows import BadRow, Record
 from onceq.files.seen import SeenRids

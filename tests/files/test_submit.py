@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from onceq import errors
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
 from onceq.files import SubmitOrder, readers, submit
 from onceq.files import program as programs
 from onceq.model.names import check_id

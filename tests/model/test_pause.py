@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from onceq.engine.bell import LISTEN_FROM_S
-from onceq.engine.waiting import (
+from onceq.engine.wake.bell import LISTEN_FROM_S
+from onceq.engine.wake.waiting import (
     FALLING_ASLEEP_S,
     LONGEST_DEFAULT_S,
     LONGEST_RUNG_S,

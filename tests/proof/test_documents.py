@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from onceq.engine.schema import function_sources
+from onceq.engine.schema.scripts import function_sources
 from proof.parts import PARTS
 from tests.tidy.source_tree import ROOT
 

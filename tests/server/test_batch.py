@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.engine.parts import Parts
+from onceq.engine.perform.parts import Parts
 from onceq.errors import ClaimLost, DeadlineExceeded, InvalidValue
 from onceq.model import ops
 from onceq.model.element import SUSPECT_LANE

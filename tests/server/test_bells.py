@@ -17,11 +17,11 @@ import pytest
 import onceq
 from onceq.clerk import program, receiving
 from onceq.clerk.session import Session
-from onceq.engine import exchange
-from onceq.engine.bell import DEAF_S, DRAIN_MAX, Ringer
-from onceq.engine.connection import Link
-from onceq.engine.locate import locate
-from onceq.engine.waiting import Wakes
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import locate
+from onceq.engine.wake import exchange
+from onceq.engine.wake.bell import DEAF_S, DRAIN_MAX, Ringer
+from onceq.engine.wake.waiting import Wakes
 from onceq.errors import ReceiveTimeout
 from onceq.server.program import SURVEY_EVERY_S
 from proof.harness.ledger import Order, make_ledger

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import onceq
-from onceq.engine.identity import is_alive, own_identity
+from onceq.engine.sessions.identity import is_alive, own_identity
 from onceq.model.element import RequestOutcome
 from onceq.server import processes
 from tests.cli.serve_app import ORDERS

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onceq
-from onceq.engine.driver import PostgresDriver, connect
+from onceq.engine.perform.driver import PostgresDriver, connect
 from onceq.errors import HandlerFailed
 from onceq.manager.program import declare
 from onceq.model import ops

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.engine.parts import LOCK_WAIT_MS
+from onceq.engine.perform.parts import LOCK_WAIT_MS
 from onceq.errors import EnvironmentFault
 from onceq.model import ops
 from onceq.model.element import Element, Fate

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onceq
-from onceq.engine import session as engine_session
-from onceq.engine.waiting import LONGEST_RUNG_S
+from onceq.engine.sessions import session as engine_session
+from onceq.engine.wake.waiting import LONGEST_RUNG_S
 from onceq.errors import ReceiveTimeout
 from onceq.model import ops
 from onceq.model.element import RequestOutcome

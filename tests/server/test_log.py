@@ -16,8 +16,8 @@ from psycopg.conninfo import make_conninfo
 
 import onceq
 from onceq import telemetry
-from onceq.engine.identity import own_identity
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
+from onceq.engine.sessions.identity import own_identity
 from onceq.model import ops
 from onceq.server import processes, reporting
 from proof.harness.proxy import Cut, Proxy, Side

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 import onceq
-from onceq.engine import health
+from onceq.engine.schema import health
 from tests.lives import living
 from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
 

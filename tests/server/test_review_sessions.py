@@ -9,7 +9,7 @@ import pytest
 from psycopg.rows import dict_row
 
 import onceq
-from onceq.engine import faults, session
+from onceq.engine.sessions import faults, session
 from onceq.errors import EnvironmentFault
 from onceq.model.queue import IsolationLevel
 from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until

@@ -18,8 +18,8 @@ import pytest
 
 import onceq
 from onceq.clerk import receiving
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.errors import Fenced, Reject, ReplyHeld
 from onceq.model import ops
 from onceq.model.element import Charge

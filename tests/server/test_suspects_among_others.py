@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import onceq
-from onceq.engine.gate import Gate
+from onceq.engine.perform.gate import Gate
 from onceq.manager.program import declare
 from onceq.model import ops
 from onceq.model.element import Charge

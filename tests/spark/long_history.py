@@ -12,9 +12,9 @@ import contextlib
 import sys
 from typing import Any, Final
 
-from onceq.engine.driver import connect
-from onceq.engine.locate import locate
-from onceq.engine.migrate import apply
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform.driver import connect
+from onceq.engine.schema.migrate import apply
 
 QUEUES: Final = ("orders", "mail", "billing", "exports", "search", *(f"q{n}" for n in range(9)))
 CLIENTS: Final = 40

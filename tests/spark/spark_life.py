@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import NAMED, REPLIES, ROWS, SparkDriver
 from onceq.model.spark_ops import (
     SparkAttempt,
     SparkClaim,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onceq.engine import migrate
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
+from onceq.engine.schema import migrate
 from onceq.model import ops
 from onceq.model.queue import QueueSettings
 

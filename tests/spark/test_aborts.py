@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq import telemetry
-from onceq.engine.driver import connect
+from onceq.engine.perform.driver import connect
 from onceq.model import ops
 from onceq.model.spark_ops import SparkAborts, SparkLastRecord
 from onceq.spark.aborts import Aborts

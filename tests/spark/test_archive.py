@@ -10,7 +10,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.engine.faultpoints import PlannedFault
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark import reading
 from onceq.spark.pipelines import Archived, archive, archiving

@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 import onceq
 from onceq import errors
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchiveManifest
 from onceq.spark.pipelines import archive, audit, records, report
 from tests.spark.test_archive import WORDS, end_some

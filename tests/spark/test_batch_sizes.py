@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from onceq.engine.spark_driver import REPLIES, ROWS
+from onceq.engine.perform.spark_driver import REPLIES, ROWS
 from onceq.errors import InvalidValue, StatementRefused
 from onceq.model.spark_ops import SparkAttempt, SparkBlame
 from onceq.spark import TableChange, add, encode, insert, upsert

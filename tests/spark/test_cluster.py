@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.engine.locate import locate
-from onceq.engine.spark_driver import Place, executor_driver, spark_driver
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform.spark_driver import Place, executor_driver, spark_driver
 from onceq.errors import CannotConnect, InvalidValue
 from onceq.model.spark_ops import SparkOpen
 from onceq.spark.options import ServingOptions

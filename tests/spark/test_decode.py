@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.spark.decode import record_batch, selected
 from onceq.spark.relations import Column
 

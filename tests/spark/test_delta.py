@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 import onceq
 from onceq import errors
-from onceq.engine.spark_driver import Place
+from onceq.engine.perform.spark_driver import Place
 from onceq.model.archive_ops import Kind
 from onceq.spark.pipelines import AddedToDelta, add_to_delta, archive, delta, files
 from onceq.spark.relations import HISTORY, digest_in_spark

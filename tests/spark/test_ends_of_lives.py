@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq import errors
-from onceq.engine.driver import connect
+from onceq.engine.perform.driver import connect
 from onceq.model.spark_ops import SparkClaim, SparkPlan
 from onceq.spark.verdicts import Verdict
 from tests.spark.serving import make_server

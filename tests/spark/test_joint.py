@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import functions as sf
 
 from onceq import errors
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import NAMED, REPLIES, ROWS, SparkDriver
 from onceq.model import ops
 from onceq.model.element import KillAnswer
 from onceq.model.spark_ops import SparkAttempt, SparkCommitted

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.engine.driver import connect
 from onceq.engine.embedded import open_embedded
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from tests.spark.driving import drive
 from tests.spark.serving import check_all_done, make_server
 from tests.spark.spark_parts import Repository, make_repository

@@ -15,7 +15,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.clerk.ledger.sqlite import TABLE, VERSION
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model import ops
 from onceq.model.client_state import STATES
 from onceq.model.ledger import Entry, LastRequest, Owner, encode_entry
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.spark_driver import SparkDriver
+    from onceq.engine.perform.spark_driver import SparkDriver
 
 RAW = onceq.Queue("raw", bytes, bytes, abort_limit=1)
 RIDS = (None, "1", "2")

@@ -13,7 +13,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 import onceq
 from onceq import errors
-from onceq.engine.driver import connect
+from onceq.engine.perform.driver import connect
 from onceq.spark.pipelines import Reported, Span, archive, findings, report, report_page, reporting
 from onceq.spark.pipelines.facts import BY, measured
 from onceq.spark.pipelines.findings import BUCKETS_MAX, DAYS, TOP

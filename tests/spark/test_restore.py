@@ -12,7 +12,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.engine.faultpoints import VARIABLE
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest
 from onceq.spark.pipelines import Archived, Restored, archive, restore, restoring
 from proof.harness.ledger import ask

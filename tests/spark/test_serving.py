@@ -11,7 +11,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import functions as sf
 
 from onceq import errors, telemetry
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.spark.source import POINTS
 from tests.events import emits
 from tests.spark.faulty_source import book
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.spark_driver import Place, SparkDriver
+    from onceq.engine.perform.spark_driver import Place, SparkDriver
     from tests.events import Events
 
 pytestmark = pytest.mark.timeout(180)
@@ -97,7 +97,7 @@ def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
             raise errors.CannotConnect("the database system is starting up")
         return spark_driver(place)
 
-    monkeypatch.setattr("onceq.engine.steadfast.spark_driver", driver)
+    monkeypatch.setattr("onceq.engine.perform.steadfast.spark_driver", driver)
     assert serve_once(spark, repository, tmp_path) == {"ENVIRONMENT": 2}
     ended = {"server": "spark", "verdict": "ENVIRONMENT", "delay_s": ANY}
     ended["error"] = "the database system is starting up"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from onceq.engine.spark_driver import Place
+from onceq.engine.perform.spark_driver import Place
 from onceq.spark.options import ServingOptions
 from onceq.spark.sink import OnceqStreamWriter, Staged
 from tests.spark.spark_life import Life

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from onceq.engine.spark_driver import Place
+from onceq.engine.perform.spark_driver import Place
 from onceq.spark.batch import NO_BLOCK, KeySlice, OnceqBatchReader, condition_of
 from onceq.spark.reading import ReadingOptions
 from onceq.spark.relations import TABLE_OF, relation_of

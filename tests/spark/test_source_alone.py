@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as st
 
 from onceq import errors
-from onceq.engine.spark_driver import Place
+from onceq.engine.perform.spark_driver import Place
 from onceq.model.spark_ops import SparkRefuse
 from onceq.spark.handlers import told
 from onceq.spark.options import ServingOptions

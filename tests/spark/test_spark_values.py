@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from onceq import errors
-from onceq.engine.spark_driver import Place, has_password, without_password
+from onceq.engine.perform.spark_driver import Place, has_password, without_password
 from onceq.model.spark_ops import SparkClaim
 from onceq.spark import ServerSettings, add, insert, register
 from onceq.spark.checkpoint import check_checkpoint

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from onceq import errors
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import REPLIES, ROWS
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import REPLIES, ROWS
 from onceq.model.spark_ops import SparkAttempt, SparkCheckTable
 from onceq.spark import TableChange, add, encode, insert, upsert
 from tests.spark.spark_life import Life

@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from onceq.engine.spark_driver import NAMED, REPLIES
+from onceq.engine.perform.spark_driver import NAMED, REPLIES
 from onceq.model import ops
 from onceq.model.element import KillAnswer
 from onceq.model.spark_ops import SparkAttempt, SparkClose, SparkPurge

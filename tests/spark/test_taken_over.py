@@ -7,8 +7,8 @@ from uuid import uuid4
 
 import pytest
 
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.model import ops
 from onceq.model.spark_ops import (
     SparkCommit,

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 import onceq
-from onceq.engine.driver import connect
-from onceq.engine.spark_driver import SparkDriver
+from onceq.engine.perform.driver import connect
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.model import ops
 from onceq.model.queue import Queue, QueueSettings
 from onceq.model.spark_ops import SparkBound

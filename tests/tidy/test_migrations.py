@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from onceq.engine import schema
+from onceq.engine.schema import scripts
 from tests.tidy.source_tree import ROOT
 
 RELEASED = {
@@ -24,5 +24,5 @@ def test_released_migrations_are_never_changed() -> None:
 
 def test_the_list_of_migrations_is_that_of_the_files() -> None:
     folder = ROOT / "src/onceq/engine/sql/migrations"
-    assert list(schema.MIGRATIONS) == sorted(p.stem for p in folder.glob("*.sql"))
-    assert [int(name[:4]) for name in schema.MIGRATIONS] == list(range(1, schema.newest() + 1))
+    assert list(scripts.MIGRATIONS) == sorted(p.stem for p in folder.glob("*.sql"))
+    assert [int(name[:4]) for name in scripts.MIGRATIONS] == list(range(1, scripts.newest() + 1))

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.engine import migrate, schema
+from onceq.engine.schema import migrate, scripts
 from onceq.errors import SchemaMismatch, SchemaMissing
 from tests.parts import LIMIT_S, serving
 
@@ -22,17 +22,17 @@ LATER = "alter table onceq.queue add column colour text not null default 'none';
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """SQL files that a test may add to, in place of the installed ones."""
-    installed = Path(schema.__file__).parent / "sql"
+    installed = Path(scripts.__file__).parents[1] / "sql"
     shutil.copytree(installed, tmp_path / "sql")
-    monkeypatch.setattr(schema, "_files", lambda: tmp_path / "sql")
+    monkeypatch.setattr(scripts, "_files", lambda: tmp_path / "sql")
     return tmp_path / "sql"
 
 
 def release(files: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Makes this onceq one that has a migration more."""
-    name = f"{schema.newest() + 1:04}_later"
+    name = f"{scripts.newest() + 1:04}_later"
     (files / "migrations" / f"{name}.sql").write_text(text, "utf-8")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, name))
+    monkeypatch.setattr(scripts, "MIGRATIONS", (*scripts.MIGRATIONS, name))
 
 
 def versions(conninfo: str, repository: str) -> tuple[object, ...]:
@@ -56,8 +56,8 @@ def test_the_tables_are_upgraded_and_the_requests_stay(
     assert migrate.apply_with(conninfo, repository)
     assert not migrate.apply_with(conninfo, repository)
     assert versions(conninfo, repository) == (
-        schema.newest(),
-        schema.tables_sha256(schema.newest()),
+        scripts.newest(),
+        scripts.tables_sha256(scripts.newest()),
     )
     with onceq.open(conninfo, repository=repository) as queues, queues.clerk("till", RAW) as clerk:
         clerk.connect()
@@ -145,12 +145,12 @@ def test_the_functions_of_a_former_version_are_replaced(
     former, fresh = repository_name, f"{repository_name}_fresh"
     with lzma.open(HERE / f"{name}.sql.xz", "rt", encoding="utf-8") as file:
         functions = file.read()
-    text = "\n".join([f"create schema {former};", schema.tables(0, FORMER[name]), functions])
-    version = (FORMER[name], schema.tables_sha256(FORMER[name]))
+    text = "\n".join([f"create schema {former};", scripts.tables(0, FORMER[name]), functions])
+    version = (FORMER[name], scripts.tables_sha256(FORMER[name]))
     migrate.apply_with(conninfo, fresh)
     with psycopg.connect(conninfo) as connection:
-        connection.execute(schema.in_schema(text, former).encode())
-        connection.execute(schema.made(former).encode())
+        connection.execute(scripts.in_schema(text, former).encode())
+        connection.execute(scripts.made(former).encode())
         connection.execute(
             f"update {former}.repository set functions_sha256 = 'former',"
             " schema_version = %s, tables_sha256 = %s".encode(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 import onceq
-from onceq.engine.migrate import apply_with
+from onceq.engine.schema.migrate import apply_with
 from proof.scoreboard.servers.base import EFFECT, HALF_S, Reports, main
 
 if TYPE_CHECKING:

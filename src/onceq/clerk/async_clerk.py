@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onceq.clerk import program, transactions
 from onceq.clerk.calls import Calls
 from onceq.clerk.late import async_waits_on
-from onceq.engine.silence import waiting, within
-from onceq.engine.unwrap import AsyncCallers
+from onceq.engine.connect.unwrap import AsyncCallers
+from onceq.engine.sessions.silence import waiting, within
 from onceq.errors import OnceqError, ReceiveTimeout
 from onceq.model.names import check_timeout
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from onceq.clerk.policy import Processed, ReplyPolicy
     from onceq.clerk.session import Reply
     from onceq.clerk.streaming import Stream
-    from onceq.engine.async_connection import AsyncLink
-    from onceq.engine.silence import Patience
+    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
     from onceq.model.ops import Program, Sent, ThreadTags

@@ -11,7 +11,7 @@ from onceq.clerk import policy as policies
 from onceq.clerk import processing, program, receiving, recovery, streaming, transactions, watching
 from onceq.clerk.alone import Alone
 from onceq.clerk.session import Reply, Session
-from onceq.engine.session import in_transaction, is_broken
+from onceq.engine.sessions.session import in_transaction, is_broken
 from onceq.errors import IllegalState
 from onceq.model import names
 from onceq.model.arguments import check_function, check_kind
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from onceq.clerk.policy import Processed, ReplyPolicy
-    from onceq.engine.async_driver import AsyncPostgresDriver
-    from onceq.engine.driver import PostgresDriver
+    from onceq.engine.perform.async_driver import AsyncPostgresDriver
+    from onceq.engine.perform.driver import PostgresDriver
     from onceq.model.client_state import ClientState, Recovery
     from onceq.model.element import EndUser, KillAnswer, SendAttributes, Whereabouts
     from onceq.model.ops import Program, Sent, TakeReply, ThreadTags

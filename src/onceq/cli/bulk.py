@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from onceq.cli.command import Place
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.output import hint
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
 from onceq.errors import InvalidValue
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
 from onceq.model.queue import Queue

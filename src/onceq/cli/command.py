@@ -22,7 +22,7 @@ from onceq.cli.config import Target, choose
 from onceq.cli.exits import INTERRUPTED, VIOLATION, exit_code
 from onceq.cli.output import Output, hint
 from onceq.engine.embedded import embedded_status
-from onceq.engine.locate import EMBEDDED
+from onceq.engine.embedded.locate import EMBEDDED
 from onceq.errors import OnceqError
 
 if TYPE_CHECKING:

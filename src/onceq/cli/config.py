@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from onceq.engine.locate import EMBEDDED, resolve_url
+from onceq.engine.embedded.locate import EMBEDDED, resolve_url
 from onceq.errors import InvalidValue
 from onceq.model.names import check_repository
 

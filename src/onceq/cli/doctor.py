@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Final
 
 from onceq.cli.command import Place
 from onceq.cli.exits import CANNOT_CONNECT, OK, VIOLATION
-from onceq.engine import health, migrate, schema
-from onceq.engine.connection import Link
-from onceq.engine.driver import connect
+from onceq.engine.connect.connection import Link
 from onceq.engine.embedded import embedded_status
-from onceq.engine.locate import EMBEDDED, locate
-from onceq.engine.session import DOCTOR_TELLS
+from onceq.engine.embedded.locate import EMBEDDED, locate
+from onceq.engine.perform.driver import connect
+from onceq.engine.schema import health, migrate, scripts
+from onceq.engine.sessions.session import DOCTOR_TELLS
 from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.admin_ops import ListServers
 
 if TYPE_CHECKING:
     from onceq.cli.config import Target
-    from onceq.engine.health import DatabaseFacts
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.schema.health import DatabaseFacts
 
 COLUMNS: Final = ("check", "verdict", "found", "advice")
 FREE_BYTES_WARN: Final = 1_000_000_000
@@ -102,7 +102,7 @@ def _examine_database(located: Located, repository: str) -> Iterator[Finding]:
         except OnceqError as error:
             yield _failed("schema", error)
             return
-        yield Finding("schema", "ok", f"{repository}: version {schema.newest()}")
+        yield Finding("schema", "ok", f"{repository}: version {scripts.newest()}")
         yield ownership(health.foreign_sequences(connection, repository))
         orphaned = health.orphaned_claims(connection, repository)
     finally:

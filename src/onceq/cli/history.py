@@ -11,7 +11,7 @@ import typer
 from onceq.cli.command import Place, command
 from onceq.cli.output import hint
 from onceq.cli.pipelines import counted
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
 from onceq.files import TrimOrder, trim_history
 
 app: Final = typer.Typer(no_args_is_help=True, help="History: what has ended.")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from onceq.engine import spark_driver as engine
+from onceq.engine.perform import spark_driver as engine
 from onceq.errors import FileMismatch, MissingExtra
 from onceq.files.archived import ArchivedRequests
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven

@@ -16,9 +16,10 @@ from onceq.cli.command import Place
 from onceq.cli.config import chosen_repository
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
-from onceq.engine import address, migrate, schema
+from onceq.engine.connect import address
 from onceq.engine.embedded import find_binaries, stop_embedded
-from onceq.engine.locate import EMBEDDED, locate
+from onceq.engine.embedded.locate import EMBEDDED, locate
+from onceq.engine.schema import migrate, scripts
 from onceq.errors import EmbeddedError, InvalidValue, MissingExtra
 from onceq.version import __version__
 
@@ -33,7 +34,7 @@ def init(
 ) -> None:
     """Create the repository's schema, or bring it up to date; running it again is harmless."""
     if print_sql:
-        script = schema.script(chosen_repository(place.repository))
+        script = scripts.script(chosen_repository(place.repository))
         if place.as_json:
             place.output.item({"sql": script})
         else:
@@ -46,7 +47,7 @@ def init(
         {
             "repository": target.repository,
             "changed": changed,
-            "schema_version": schema.newest(),
+            "schema_version": scripts.newest(),
         }
     )
 
@@ -140,7 +141,7 @@ def version(place: Place) -> None:
     """Print the versions of onceq, its schema and Python."""
     versions = {
         "version": __version__,
-        "schema_version": schema.newest(),
+        "schema_version": scripts.newest(),
         "python": platform.python_version(),
     }
     if place.as_json:

@@ -13,8 +13,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.connection import Link
-from onceq.engine.waiting import Wakes
+from onceq.engine.connect.connection import Link
+from onceq.engine.wake.waiting import Wakes
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import parquet, program
 from onceq.files.disk import DISK
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
     from onceq.files.disk import Disk
     from onceq.files.program import Life
     from onceq.files.replies import Format

@@ -10,13 +10,13 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from onceq import errors
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
 from onceq.files.program import Life, begin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
     from onceq.model.ops import Program
 
 T = TypeVar("T")

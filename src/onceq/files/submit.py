@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.connection import Link
+from onceq.engine.connect.connection import Link
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import program, readers
 from onceq.files.disk import DISK
@@ -30,7 +30,7 @@ from onceq.server.handlers import decoded
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
     from onceq.files.disk import Disk
     from onceq.files.program import Life
     from onceq.model.queue import Queue

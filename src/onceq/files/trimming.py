@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceq.engine.sealing import check_sealed, sealed
-from onceq.engine.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.schema.sealing import check_sealed, sealed
 from onceq.errors import IllegalState
 from onceq.manager import trimming
 from onceq.model.admin_ops import MeasureRates
@@ -22,8 +22,8 @@ from onceq.model.names import check_flag, check_range
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from onceq.engine.locate import Located
-    from onceq.engine.spark_driver import SparkDriver
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.perform.spark_driver import SparkDriver
     from onceq.manager.trimming import Due
 
 __all__ = ["TrimOrder", "Trimmed", "trim_history"]

@@ -11,13 +11,13 @@ import contextlib
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import silence
-from onceq.engine.async_connection import AsyncLink
-from onceq.engine.async_links import CLOSED, AsyncLinks
-from onceq.engine.driver import this_process
-from onceq.engine.identity import own_identity
-from onceq.engine.unwrap import AsyncCallers
-from onceq.engine.waiting import Pause
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.async_links import CLOSED, AsyncLinks
+from onceq.engine.connect.unwrap import AsyncCallers
+from onceq.engine.perform.driver import this_process
+from onceq.engine.sessions import silence
+from onceq.engine.sessions.identity import own_identity
+from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.manager.async_registrations import AsyncRegistrationOperations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
     from uuid import UUID
 
-    from onceq.engine.async_driver import AsyncPostgresDriver
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.perform.async_driver import AsyncPostgresDriver
     from onceq.model.element import (
         Attempt,
         Element,
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AsyncQueueOperations(AsyncRegistrationOperations):
-    """The operations on a repository, for any number of tasks: see `onceq.engine.async_links`."""
+    """Operations on a repository, for any number of tasks: see `onceq.engine.connect.async_links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located

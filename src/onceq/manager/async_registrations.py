@@ -14,7 +14,7 @@ from onceq.model.arguments import check_kind
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from onceq.engine.async_links import AsyncLinks
+    from onceq.engine.connect.async_links import AsyncLinks
     from onceq.model.element import Element
 
 

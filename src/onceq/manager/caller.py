@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine.unwrap import async_caller_driver, caller_driver, no_repository
+from onceq.engine.connect.unwrap import async_caller_driver, caller_driver, no_repository
 from onceq.errors import SchemaMissing
 from onceq.manager.program import enqueue_op
 from onceq.model.names import check_repository

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import threading
 
-    from onceq.engine.waiting import Pause
+    from onceq.engine.wake.waiting import Pause
     from onceq.model.ops import Wait
 
 

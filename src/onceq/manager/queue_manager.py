@@ -12,13 +12,13 @@ import threading
 import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import silence
-from onceq.engine.connection import Link
-from onceq.engine.driver import this_process
-from onceq.engine.identity import own_identity
-from onceq.engine.links import CLOSED, Links
-from onceq.engine.unwrap import Callers
-from onceq.engine.waiting import Pause
+from onceq.engine.connect.connection import Link
+from onceq.engine.connect.links import CLOSED, Links
+from onceq.engine.connect.unwrap import Callers
+from onceq.engine.perform.driver import this_process
+from onceq.engine.sessions import silence
+from onceq.engine.sessions.identity import own_identity
+from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, IllegalState, OnceqError, OperatingError
 from onceq.manager import program
 from onceq.manager.closing import wait_closed
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from typing import Self, Unpack
     from uuid import UUID
 
-    from onceq.engine.driver import PostgresDriver
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.perform.driver import PostgresDriver
     from onceq.model.element import (
         Attempt,
         Element,
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class QueueOperations(RegistrationOperations):
-    """The operations on a repository, for any number of threads: see `onceq.engine.links`."""
+    """Operations on a repository, for any number of threads: see `onceq.engine.connect.links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located

@@ -15,7 +15,7 @@ from onceq.model.arguments import check_kind
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from onceq.engine.links import Links
+    from onceq.engine.connect.links import Links
     from onceq.model.element import Element
 
 

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine.parts import Unstarted
+from onceq.engine.perform.parts import Unstarted
 from onceq.errors import (
     EnvironmentFault,
     HandlerFailed,

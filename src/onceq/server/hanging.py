@@ -13,8 +13,9 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from onceq import errors, telemetry
-from onceq.engine import hung, silence
-from onceq.engine.connection import Link
+from onceq.engine.connect.connection import Link
+from onceq.engine.perform import hung
+from onceq.engine.sessions import silence
 from onceq.manager import taken_over
 from onceq.model import admin_ops, ops
 from onceq.model.element import Charge, Fate
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from uuid import UUID
 
-    from onceq.engine.hung import Hung
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.perform.hung import Hung
     from onceq.server.processes import Child
 
 log = logging.getLogger(__name__)

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceq import errors, telemetry
-from onceq.engine.async_connection import AsyncLink
-from onceq.engine.connection import Link
-from onceq.engine.driver import DatabaseError
-from onceq.engine.gate import Gate
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.connection import Link
+from onceq.engine.perform.driver import DatabaseError
+from onceq.engine.perform.gate import Gate
 from onceq.server import handlers
 from onceq.server.program import ServerSession, serve
 
 if TYPE_CHECKING:
-    from onceq.engine.locate import Located
-    from onceq.engine.watch import Watch
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.wake.watch import Watch
     from onceq.model.queue import Handled
 
 log = logging.getLogger(__name__)

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onceq import errors, telemetry
-from onceq.engine import migrate
-from onceq.engine.connection import Link
-from onceq.engine.driver import is_rejecting
-from onceq.engine.locate import locate
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform.driver import is_rejecting
+from onceq.engine.schema import migrate
 from onceq.model import admin_ops, names, ops
 from onceq.server.child import ABANDONED
 from onceq.server.hanging import Watch
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
     from types import FrameType
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
 
 log = logging.getLogger(__name__)
 

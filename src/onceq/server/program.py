@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from onceq.engine.waiting import Wakes
+from onceq.engine.wake.waiting import Wakes
 from onceq.manager.program import judge_missing, take_over
 from onceq.model import ops
 from onceq.server.execution import Execution, Width, execute

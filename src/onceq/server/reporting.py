@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from uuid import UUID
 
-    from onceq.engine.connection import Link
+    from onceq.engine.connect.connection import Link
     from onceq.server.program import ServerSession
     from onceq.server.telling import Told
 

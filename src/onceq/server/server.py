@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceq import telemetry
-from onceq.engine.connection import Link
-from onceq.engine.driver import this_process
-from onceq.engine.gate import Gate
-from onceq.engine.identity import own_identity
-from onceq.engine.locate import locate
-from onceq.engine.migrate import apply_with
-from onceq.engine.watch import Watch
+from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform.driver import this_process
+from onceq.engine.perform.gate import Gate
+from onceq.engine.schema.migrate import apply_with
+from onceq.engine.sessions.identity import own_identity
+from onceq.engine.wake.watch import Watch
 from onceq.manager.program import declare
 from onceq.model import names, ops
 from onceq.model.arguments import check_handled
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
     from types import FrameType
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
     from onceq.model.queue import Handled
 
 log = logging.getLogger(__name__)

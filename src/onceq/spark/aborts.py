@@ -10,14 +10,14 @@ import logging
 from typing import TYPE_CHECKING
 
 from onceq import telemetry
-from onceq.engine.steadfast import LOST
+from onceq.engine.perform.steadfast import LOST
 from onceq.manager.taken_over import tell_taken
 from onceq.model.ops import ListTakenOver
 from onceq.model.spark_ops import SparkAborts, SparkLastRecord, SparkTakeOver
 
 if TYPE_CHECKING:
-    from onceq.engine.spark_driver import SparkDriver
-    from onceq.engine.steadfast import Steadfast
+    from onceq.engine.perform.spark_driver import SparkDriver
+    from onceq.engine.perform.steadfast import Steadfast
     from onceq.model.spark_ops import SparkAborted
 
 __all__ = ["Aborts", "take_over", "tell_aborts"]

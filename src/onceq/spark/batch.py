@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from onceq.engine.spark_driver import executor_driver, spark_driver
+from onceq.engine.perform.spark_driver import executor_driver, spark_driver
 from onceq.errors import IllegalState
 from onceq.spark.decode import record_batch, selected
 from onceq.spark.relations import Relation, relation_of

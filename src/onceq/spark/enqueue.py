@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import executor_driver
+from onceq.engine.perform.spark_driver import executor_driver
 from onceq.errors import InvalidValue
 from onceq.model.end_user import KEY
 from onceq.model.names import check_id

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from onceq.engine.spark_driver import Place
-    from onceq.engine.steadfast import Steadfast
+    from onceq.engine.perform.spark_driver import Place
+    from onceq.engine.perform.steadfast import Steadfast
     from onceq.model.spark_ops import SparkCheckTable
     from onceq.spark.aborts import Aborts
     from onceq.spark.options import ServingOptions

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceq.engine.spark_driver import Place, has_password
+from onceq.engine.perform.spark_driver import Place, has_password
 from onceq.errors import InvalidValue
 from onceq.spark.tables import TableChange
 

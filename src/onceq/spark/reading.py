@@ -19,7 +19,7 @@ from onceq.spark.relations import relation_of
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from onceq.engine.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Place
 
 __all__ = ["ReadingOptions", "reading"]
 

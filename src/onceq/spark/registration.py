@@ -14,9 +14,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.locate import locate
-from onceq.engine.migrate import verify_with
-from onceq.engine.spark_driver import Place, has_password, spark_driver, without_password
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform.spark_driver import Place, has_password, spark_driver, without_password
+from onceq.engine.schema.migrate import verify_with
 from onceq.errors import InvalidValue
 from onceq.model.names import check_id, check_repository
 from onceq.model.queue import content_type_of
@@ -29,7 +29,7 @@ from onceq.spark.tables import TableChange, check_tables
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
     from onceq.model.queue import Queue
 
 __all__ = ["EXECUTOR_URL", "find_place", "reach", "register"]

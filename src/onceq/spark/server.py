@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceq import telemetry
-from onceq.engine.steadfast import LOST, Steadfast
+from onceq.engine.perform.steadfast import LOST, Steadfast
 from onceq.errors import (
     Fenced,
     FileMismatch,

@@ -18,8 +18,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import NAMED, REPLIES, ROWS, of_executors
-from onceq.engine.steadfast import Steadfast
+from onceq.engine.perform.spark_driver import NAMED, REPLIES, ROWS, of_executors
+from onceq.engine.perform.steadfast import Steadfast
 from onceq.errors import (
     EnvironmentFault,
     IllegalState,

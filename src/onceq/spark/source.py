@@ -27,8 +27,8 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import of_executors
-from onceq.engine.steadfast import Steadfast
+from onceq.engine.perform.spark_driver import of_executors
+from onceq.engine.perform.steadfast import Steadfast
 from onceq.errors import IllegalState, InvalidValue
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkPurge, SparkRead
 from onceq.spark.arrow import RecordBatch

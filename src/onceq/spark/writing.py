@@ -12,7 +12,7 @@ import re
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import InvalidValue
 from onceq.model.names import check_id
 from onceq.model.ops import Connect
@@ -23,7 +23,7 @@ from onceq.spark.registration import find_place, reach
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from onceq.engine.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Place
     from onceq.model.queue import Queue
 
 __all__ = ["WritingOptions", "writing"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from onceq.engine.driver import connect
+from onceq.engine.perform.driver import connect
 from onceq.errors import InvalidValue
 
 if TYPE_CHECKING:

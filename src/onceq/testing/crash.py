@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceq.engine import faultpoints
-from onceq.engine.async_driver import AsyncPostgresDriver
-from onceq.engine.driver import PostgresDriver
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import InvalidValue
 
 if TYPE_CHECKING:

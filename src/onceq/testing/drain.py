@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import onceq
-from onceq.engine.driver import connect
+from onceq.engine.perform.driver import connect
 
 if TYPE_CHECKING:
     from collections.abc import Generator

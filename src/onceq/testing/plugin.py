@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
-from onceq.engine.locate import EMBEDDED, locate
+from onceq.engine.embedded.locate import EMBEDDED, locate
 from onceq.errors import OnceqError
 from onceq.testing.clock import Clock
 from onceq.testing.crash import crash_at
@@ -26,7 +26,7 @@ from onceq.testing.repositories import Repositories, new_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from onceq.engine.locate import Located
+    from onceq.engine.embedded.locate import Located
     from onceq.testing.crash import Crash
 
 VARIABLE = "ONCEQ_TEST_URL"

@@ -11,8 +11,8 @@ import time
 import uuid
 from typing import Any
 
-from onceq.engine.driver import connect
-from onceq.engine.migrate import apply_with
+from onceq.engine.perform.driver import connect
+from onceq.engine.schema.migrate import apply_with
 
 LOCK_S = 10
 """How long an emptying, or a drop, waits for a test's connections to let go."""

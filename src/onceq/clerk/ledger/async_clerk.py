@@ -16,7 +16,7 @@ from onceq.clerk import receiving
 from onceq.clerk.ledger import program, recovery, whole
 from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.work import LedgerCalls, Work, still
-from onceq.engine.silence import waiting, within
+from onceq.engine.sessions.silence import waiting, within
 from onceq.model import names
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from onceq.clerk.ledger.kind import Ledger
     from onceq.clerk.ledger.recovery import Policy
     from onceq.clerk.session import Reply
-    from onceq.engine.async_connection import AsyncLink
-    from onceq.engine.silence import Patience
+    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, SendAttributes
     from onceq.model.ops import Program

@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from onceq.engine import silence
 from onceq.engine.faultpoints import pointed_answer
+from onceq.engine.sessions import silence
 from onceq.errors import CannotConnect
 from onceq.model.ledger_ops import LEDGER_OPS, Statement
 from onceq.model.ops import RunsAsync
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Ledger
-    from onceq.engine.async_connection import AsyncLink
+    from onceq.engine.connect.async_connection import AsyncLink
     from onceq.model.ops import Op
 
 

@@ -17,7 +17,7 @@ from onceq.clerk import receiving
 from onceq.clerk.ledger import program, recovery, whole
 from onceq.clerk.ledger.runner import LedgerLink
 from onceq.clerk.ledger.work import LedgerCalls, Work, still
-from onceq.engine.silence import waiting, within
+from onceq.engine.sessions.silence import waiting, within
 from onceq.model import names
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from onceq.clerk.ledger.kind import Ledger
     from onceq.clerk.ledger.recovery import Policy
     from onceq.clerk.session import Reply
-    from onceq.engine.connection import Link
-    from onceq.engine.silence import Patience
+    from onceq.engine.connect.connection import Link
+    from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, SendAttributes
     from onceq.model.ops import Program

@@ -14,8 +14,8 @@ from onceq.model.ledger import decode_entry
 from onceq.model.names import shown
 
 if TYPE_CHECKING:
-    from onceq.engine.async_connection import AsyncLink
-    from onceq.engine.connection import Link
+    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.engine.connect.connection import Link
     from onceq.model.ledger import Entry, Joint
     from onceq.model.ledger_ops import Statement
     from onceq.model.ops import Op, Program

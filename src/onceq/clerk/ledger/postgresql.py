@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onceq.clerk.ledger.kind import Ledger, read_entry, refuse_other_owner
-from onceq.engine import ledger as engine
+from onceq.engine.connect import ledger as engine
 from onceq.errors import DeadlineExceeded, Fenced, LedgerRefused, StatementRefused
 from onceq.model import ledger_ops, ops
 from onceq.model.ledger import Entry, Joint, encode_entry
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceq.clerk.ledger.kind import AsyncExecutor, Executor
-    from onceq.engine.async_connection import AsyncLink
-    from onceq.engine.connection import Link
+    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.engine.connect.connection import Link
     from onceq.model.ops import Op, Program
 
 TABLE: Final = (

@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from onceq.engine import silence
 from onceq.engine.faultpoints import pointed_answer
+from onceq.engine.sessions import silence
 from onceq.errors import CannotConnect
 from onceq.model.ledger_ops import LEDGER_OPS, Statement
 from onceq.model.ops import Runs
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from onceq.clerk.ledger.kind import Answers, Executor, Ledger
-    from onceq.engine.connection import Link
+    from onceq.engine.connect.connection import Link
     from onceq.model.ops import Op
 
 

@@ -24,8 +24,8 @@ from onceq.model.ledger import Entry, Joint, encode_entry
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from onceq.engine.async_connection import AsyncLink
-    from onceq.engine.connection import Link
+    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.engine.connect.connection import Link
     from onceq.model.ledger_ops import Statement
     from onceq.model.ops import Op, Program
 

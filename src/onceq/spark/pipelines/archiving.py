@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgspec
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import EnvironmentFault
 from onceq.manager import trimming
 from onceq.model.archive_ops import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from onceq.engine.spark_driver import Place, SparkDriver
+    from onceq.engine.perform.spark_driver import Place, SparkDriver
 
 __all__ = ["Archived", "archive"]
 

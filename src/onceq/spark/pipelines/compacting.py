@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.spark_driver import SparkDriver
+    from onceq.engine.perform.spark_driver import SparkDriver
     from onceq.model.archive_ops import ArchivedFile
 
 __all__ = ["BYTES", "compact", "small_neighbours"]

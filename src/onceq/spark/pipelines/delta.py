@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import EnvironmentFault, IllegalState, InvalidValue, MissingExtra
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.arrow import pa

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from onceq.engine.spark_driver import Place, SparkDriver
+    from onceq.engine.perform.spark_driver import Place, SparkDriver
     from onceq.model.archive_ops import Manifest
 
 __all__ = ["Repository"]

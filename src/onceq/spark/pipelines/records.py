@@ -10,7 +10,7 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import IllegalState
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.pipelines.files import OF_KIND, read_files, spoken
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Place
     from onceq.model.archive_ops import Manifest
 
 __all__ = ["all_records", "archived_files", "read_records", "records"]

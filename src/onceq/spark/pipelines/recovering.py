@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import InvalidValue
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.model.client_state import STATES
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.spark_driver import Place as Where
+    from onceq.engine.perform.spark_driver import Place as Where
     from onceq.spark.arrow import RecordBatch
     from onceq.spark.relations import Relation
 

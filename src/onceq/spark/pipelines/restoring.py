@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import FileMismatch, IllegalState, InvalidValue
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest, ArchiveRestore, Kind
 from onceq.spark.arrow import pa
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from datetime import date
 
-    from onceq.engine.spark_driver import SparkDriver
+    from onceq.engine.perform.spark_driver import SparkDriver
     from onceq.model.archive_ops import ArchivedFile
 
 __all__ = ["Restored", "restore"]

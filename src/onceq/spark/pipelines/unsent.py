@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
-from onceq.engine.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.pipelines.records import all_records
 from onceq.spark.registration import find_place, reach

@@ -13,8 +13,9 @@ from psycopg.conninfo import make_conninfo
 from psycopg.errors import error_from_result
 from psycopg.pq import TransactionStatus
 
-from onceq.engine import faults, forking, statement
-from onceq.engine.bell import host_key
+from onceq.engine.bind import statement
+from onceq.engine.sessions import faults, forking
+from onceq.engine.wake.bell import host_key
 from onceq.errors import (
     CannotConnect,
     ConnectionLost,

@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine import exchange, forking, session, silence
-from onceq.engine.driver import PostgresDriver
-from onceq.engine.opening import open_verified
+from onceq.engine.connect.opening import open_verified
+from onceq.engine.perform.driver import PostgresDriver
+from onceq.engine.sessions import forking, session, silence
+from onceq.engine.wake import exchange
 from onceq.errors import CannotConnect
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from onceq.engine.exchange import Line
-    from onceq.engine.locate import Located
-    from onceq.engine.waiting import Wakes
-    from onceq.engine.watch import Watch
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.wake.exchange import Line
+    from onceq.engine.wake.waiting import Wakes
+    from onceq.engine.wake.watch import Watch
     from onceq.model import ops
 
 T = TypeVar("T")

@@ -24,13 +24,13 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from onceq.engine.decoding import answer_of, columns_of, decoder, without_none
+from onceq.engine.bind.decoding import answer_of, columns_of, decoder, without_none
 from onceq.model.ops.base import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from onceq.engine.decoding import Row
+    from onceq.engine.bind.decoding import Row
     from onceq.model import ops
 
 SQL_TYPES: Final = {

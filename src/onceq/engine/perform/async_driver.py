@@ -15,27 +15,29 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import psycopg
 from psycopg.generators import execute, fetch_many
 
-from onceq.engine import faultpoints, forking, left_open, session, silence
-from onceq.engine.async_bell import doze, wait_rung
-from onceq.engine.binding import BINDINGS
-from onceq.engine.cursors import UNREADABLE, AsyncOwnCursor, leniently
-from onceq.engine.decoding import Row
-from onceq.engine.gate import Gate, Way
-from onceq.engine.identity import is_alive
-from onceq.engine.one_way import OneWay
-from onceq.engine.parts import Parts
-from onceq.engine.silence import OwnAsyncConnection
-from onceq.engine.statement import Binding
-from onceq.engine.waiting import Pause
-from onceq.engine.watch import Watch, is_lost
+from onceq.engine import faultpoints
+from onceq.engine.bind.binding import BINDINGS
+from onceq.engine.bind.cursors import UNREADABLE, AsyncOwnCursor, leniently
+from onceq.engine.bind.decoding import Row
+from onceq.engine.bind.statement import Binding
+from onceq.engine.perform import left_open
+from onceq.engine.perform.gate import Gate, Way
+from onceq.engine.perform.one_way import OneWay
+from onceq.engine.perform.parts import Parts
+from onceq.engine.sessions import forking, session, silence
+from onceq.engine.sessions.identity import is_alive
+from onceq.engine.sessions.silence import OwnAsyncConnection
+from onceq.engine.wake.async_bell import doze, wait_rung
+from onceq.engine.wake.waiting import Pause
+from onceq.engine.wake.watch import Watch, is_lost
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import ops
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from onceq.engine.exchange import Line
-    from onceq.engine.silence import Patience
+    from onceq.engine.sessions.silence import Patience
+    from onceq.engine.wake.exchange import Line
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
@@ -45,7 +47,7 @@ STOP_POLL_S = 0.05
 
 
 async def connect(conninfo: str, patience: Patience | None = None) -> psycopg.AsyncConnection[Any]:
-    """Returns a session of ours; see `onceq.engine.driver.connect`."""
+    """Returns a session of ours; see `onceq.engine.perform.driver.connect`."""
     connection, _ = await open_session(conninfo, session.settings(), patience)
     return connection
 
@@ -53,7 +55,7 @@ async def connect(conninfo: str, patience: Patience | None = None) -> psycopg.As
 async def open_session(
     conninfo: str, settings: Mapping[str, str], patience: Patience | None = None
 ) -> tuple[psycopg.AsyncConnection[Any], str]:
-    """Returns a session with these settings; see `onceq.engine.driver.open_session`."""
+    """Returns a session with these settings; see `onceq.engine.perform.driver.open_session`."""
     conninfo = silence.hasty(conninfo, patience)
     connection = await _connect(session.offers(conninfo, settings))
     forking.keep(connection)
@@ -72,7 +74,7 @@ async def open_session(
 async def _made_ours(
     connection: psycopg.AsyncConnection[Any], conninfo: str, settings: Mapping[str, str]
 ) -> str:
-    """See `onceq.engine.driver`."""
+    """See `onceq.engine.perform.driver`."""
     backend_pid, host = await _who(connection)
     if session.is_pooled(connection, backend_pid):
         async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as second:

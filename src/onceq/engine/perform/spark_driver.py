@@ -16,11 +16,11 @@ import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from onceq.engine import session
-from onceq.engine.binding import BINDINGS
-from onceq.engine.driver import PostgresDriver, connect
-from onceq.engine.locate import EMBEDDED, locate
-from onceq.engine.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
+from onceq.engine.bind.binding import BINDINGS
+from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
+from onceq.engine.embedded.locate import EMBEDDED, locate
+from onceq.engine.perform.driver import PostgresDriver, connect
+from onceq.engine.sessions import session
 from onceq.errors import CannotConnect, EnvironmentFault, InvalidValue
 from onceq.model.ops import Commit, Rollback
 

@@ -17,26 +17,28 @@ import psycopg
 from psycopg.generators import execute, fetch_many
 from psycopg.pq import ExecStatus, PGconn, Ping
 
-from onceq.engine import faultpoints, forking, left_open, session, silence
-from onceq.engine.binding import BINDINGS
-from onceq.engine.cursors import UNREADABLE, OwnCursor, leniently
-from onceq.engine.decoding import Row
-from onceq.engine.gate import Gate, Way
-from onceq.engine.identity import is_alive
-from onceq.engine.one_way import OneWay
-from onceq.engine.parts import Parts, Unstarted
-from onceq.engine.silence import OwnConnection
-from onceq.engine.statement import Binding
-from onceq.engine.waiting import Pause
-from onceq.engine.watch import Watch, is_lost
+from onceq.engine import faultpoints
+from onceq.engine.bind.binding import BINDINGS
+from onceq.engine.bind.cursors import UNREADABLE, OwnCursor, leniently
+from onceq.engine.bind.decoding import Row
+from onceq.engine.bind.statement import Binding
+from onceq.engine.perform import left_open
+from onceq.engine.perform.gate import Gate, Way
+from onceq.engine.perform.one_way import OneWay
+from onceq.engine.perform.parts import Parts, Unstarted
+from onceq.engine.sessions import forking, session, silence
+from onceq.engine.sessions.identity import is_alive
+from onceq.engine.sessions.silence import OwnConnection
+from onceq.engine.wake.waiting import Pause
+from onceq.engine.wake.watch import Watch, is_lost
 from onceq.errors import IllegalState, InvalidValue, OnceqError
 from onceq.model import ops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from onceq.engine.exchange import Line
-    from onceq.engine.silence import Patience
+    from onceq.engine.sessions.silence import Patience
+    from onceq.engine.wake.exchange import Line
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.decoding import (
+from onceq.engine.bind.decoding import (
     ELEMENT_COLUMNS,
     QUEUE_COLUMNS,
     SERVER_COLUMNS,
     element,
     rates,
 )
-from onceq.engine.statement import bind
+from onceq.engine.bind.statement import bind
 from onceq.model import admin_ops, ops
 from onceq.model.end_user import end_user_of
 from onceq.model.ops.base import kinds_of
@@ -25,8 +25,8 @@ from onceq.model.ops.base import kinds_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from onceq.engine.decoding import Row
-    from onceq.engine.statement import Binding, Special
+    from onceq.engine.bind.decoding import Row
+    from onceq.engine.bind.statement import Binding, Special
 
 WITHOUT_SQL: Final = frozenset(
     {

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import psycopg
     from psycopg.pq.abc import PGresult
 
-    from onceq.engine.decoding import Row
-    from onceq.engine.statement import Binding
+    from onceq.engine.bind.decoding import Row
+    from onceq.engine.bind.statement import Binding
     from onceq.model import ops
 
 MARK = re.compile(rb"%[sb]")

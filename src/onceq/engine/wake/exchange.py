@@ -12,14 +12,14 @@ import secrets
 import threading
 from typing import TYPE_CHECKING
 
-from onceq.engine.bell import Bell, Ringer
-from onceq.engine.listening import Listener
-from onceq.engine.watch import Watch
+from onceq.engine.wake.bell import Bell, Ringer
+from onceq.engine.wake.listening import Listener
+from onceq.engine.wake.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from onceq.engine.waiting import Wakes
+    from onceq.engine.wake.waiting import Wakes
 
 _changing = threading.Lock()
 _exchanges: dict[tuple[int, str], Exchange] = {}

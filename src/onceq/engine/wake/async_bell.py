@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from onceq.engine.bell import DEAF_S
+from onceq.engine.wake.bell import DEAF_S
 
 if TYPE_CHECKING:
-    from onceq.engine.bell import Bell
+    from onceq.engine.wake.bell import Bell
 
 
 async def wait_rung(bell: Bell, timeout_s: float, other: int | None = None) -> bool:

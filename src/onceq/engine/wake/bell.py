@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from onceq.engine.waiting import Wakes
+    from onceq.engine.wake.waiting import Wakes
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16

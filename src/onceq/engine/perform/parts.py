@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from onceq.engine import session
+from onceq.engine.sessions import session
 from onceq.errors import (
     ClaimLost,
     ConnectionLost,

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine import async_driver, driver, migrate, silence
+from onceq.engine.perform import async_driver, driver
+from onceq.engine.schema import migrate
+from onceq.engine.sessions import silence
 from onceq.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from onceq.engine.silence import Patience
+    from onceq.engine.sessions.silence import Patience
 
 MOST: Final = 8
 """Connections of one manager, and so the number of its calls at the same time."""

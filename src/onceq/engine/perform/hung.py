@@ -12,8 +12,8 @@ from uuid import UUID
 
 from psycopg.types.json import Jsonb
 
-from onceq.engine.cursors import OwnCursor
-from onceq.engine.faults import translated
+from onceq.engine.bind.cursors import OwnCursor
+from onceq.engine.sessions.faults import translated
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -13,10 +13,10 @@ from typing import Any, TypeGuard, cast
 
 import psycopg
 
-from onceq.engine import session
-from onceq.engine.async_driver import AsyncPostgresDriver
-from onceq.engine.cursors import AsyncOwnCursor, OwnCursor
-from onceq.engine.driver import PostgresDriver
+from onceq.engine.bind.cursors import AsyncOwnCursor, OwnCursor
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
+from onceq.engine.sessions import session
 from onceq.errors import ConnectionLost, IllegalState, InvalidValue, SchemaMissing
 
 _SUPPORTED = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.statement import bind
+from onceq.engine.bind.statement import bind
 from onceq.model import archive_ops as archive
 from onceq.model import spark_ops as ops
 from onceq.model.ops.base import kinds_of
@@ -12,8 +12,8 @@ from onceq.model.ops.base import kinds_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onceq.engine.decoding import Row
-    from onceq.engine.statement import Binding, Special
+    from onceq.engine.bind.decoding import Row
+    from onceq.engine.bind.statement import Binding, Special
     from onceq.model.ops import Op
 
 

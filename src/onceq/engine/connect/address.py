@@ -12,8 +12,8 @@ from urllib.parse import quote, urlencode
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from onceq.engine.driver import connect
-from onceq.engine.locate import SESSION_SETTINGS
+from onceq.engine.embedded.locate import SESSION_SETTINGS
+from onceq.engine.perform.driver import connect
 
 DEFAULT_PORT: Final = 5432
 IN_FRONT: Final = ("user", "password", "host", "port", "dbname")

@@ -13,13 +13,13 @@ import threading
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from onceq import errors, telemetry
-from onceq.engine.spark_driver import SparkDriver, spark_driver
+from onceq.engine.perform.spark_driver import SparkDriver, spark_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from onceq.engine.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Place
     from onceq.model import ops
 
 __all__ = ["LOST", "WAITS_S", "Steadfast"]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from onceq.engine import schema, silence
-from onceq.engine.driver import connect
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.faults import translated
-from onceq.engine.session import ENCODING
+from onceq.engine.perform.driver import connect
+from onceq.engine.schema import scripts
+from onceq.engine.sessions import silence
+from onceq.engine.sessions.faults import translated
+from onceq.engine.sessions.session import ENCODING
 from onceq.errors import (
     EncodingRefused,
     PostgresTooOld,
@@ -27,7 +28,7 @@ from onceq.model.names import check_repository
 if TYPE_CHECKING:
     import psycopg
 
-    from onceq.engine.silence import Patience
+    from onceq.engine.sessions.silence import Patience
 
 OLDEST_POSTGRES = 15
 
@@ -89,7 +90,7 @@ def _verify(connection: psycopg.Connection[Any], repository: str) -> None:
     row = connection.execute(
         sql.SQL("select functions_sha256 from {}.repository").format(sql.Identifier(repository))
     ).fetchone()
-    if version < schema.newest() or row is None or row[0] != schema.functions_sha256():
+    if version < scripts.newest() or row is None or row[0] != scripts.functions_sha256():
         raise SchemaMismatch(
             f"repository {repository!r} has the tables or functions of another onceq than this one:"
             f" run `onceq init --repository {repository}` with the same --url to bring it up to"
@@ -98,16 +99,16 @@ def _verify(connection: psycopg.Connection[Any], repository: str) -> None:
 
 
 def _refuse_other(connection: psycopg.Connection[Any], version: int, repository: str) -> None:
-    if version > schema.newest():
+    if version > scripts.newest():
         raise SchemaTooNew(
             f"repository {repository!r} has schema {version}, this onceq knows up to "
-            f"{schema.newest()}: upgrade onceq"
+            f"{scripts.newest()}: upgrade onceq"
         )
     columns = "to_jsonb(r) ->> 'tables_sha256'"  # repositories made before 0.1.0 may not have it
     row = connection.execute(
         sql.SQL(f"select {columns} from {{}}.repository r").format(sql.Identifier(repository))
     ).fetchone()
-    if row is None or row[0] != schema.tables_sha256(version):
+    if row is None or row[0] != scripts.tables_sha256(version):
         raise SchemaMismatch(
             f"repository {repository!r} was made by a version before 0.1.0, from which there "
             "is no upgrade: use another repository name, or drop this schema"
@@ -135,12 +136,12 @@ def _make_or_refresh(connection: psycopg.Connection[Any], repository: str) -> bo
     version = schema_version(connection, repository)
     if version is None:
         check_encoding(connection)
-        connection.execute(schema.render(repository).encode())
-        connection.execute(schema.made(repository).encode())
+        connection.execute(scripts.render(repository).encode())
+        connection.execute(scripts.made(repository).encode())
         return True
     _refuse_other(connection, version, repository)
     changed = _upgrade_tables(connection, repository, version)
-    changed = _refresh_functions(connection, repository, schema.functions_sha256()) or changed
+    changed = _refresh_functions(connection, repository, scripts.functions_sha256()) or changed
     return _give_to_owner(connection, repository) or changed
 
 
@@ -155,17 +156,17 @@ def _give_to_owner(connection: psycopg.Connection[Any], repository: str) -> bool
 
 
 def _upgrade_tables(connection: psycopg.Connection[Any], repository: str, version: int) -> bool:
-    newest = schema.newest()
+    newest = scripts.newest()
     if version == newest:
         return False
-    upgrade = schema.in_schema(schema.tables(version, newest), repository)
+    upgrade = scripts.in_schema(scripts.tables(version, newest), repository)
     connection.execute(upgrade.encode())
     connection.execute(
         sql.SQL(
             "update {}.repository set schema_version = %s, tables_sha256 = %s,"
             " migrated_at = clock_timestamp()"
         ).format(sql.Identifier(repository)),
-        (newest, schema.tables_sha256(newest)),
+        (newest, scripts.tables_sha256(newest)),
     )
     return True
 
@@ -180,8 +181,8 @@ def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha
         (sha, sha),
     ).rowcount
     if changed:
-        for _, text in schema.function_sources():
-            connection.execute(schema.in_schema(text, repository).encode())
+        for _, text in scripts.function_sources():
+            connection.execute(scripts.in_schema(text, repository).encode())
         _drop_former_functions(connection, repository)
     return bool(changed)
 

@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import psycopg
 
-from onceq.engine import async_driver, driver, session
-from onceq.engine.faults import translated
-from onceq.engine.locate import locate
+from onceq.engine.embedded.locate import locate
+from onceq.engine.perform import async_driver, driver
+from onceq.engine.sessions import session
+from onceq.engine.sessions.faults import translated
 from onceq.errors import IllegalState, OnceqError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from onceq.engine.async_connection import AsyncLink
-    from onceq.engine.connection import Link
-    from onceq.engine.locate import Located
+    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.engine.connect.connection import Link
+    from onceq.engine.embedded.locate import Located
     from onceq.model.ledger_ops import Statement
 
 Connection: TypeAlias = psycopg.Connection[Any]

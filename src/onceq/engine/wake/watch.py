@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGconn
 
-    from onceq.engine.bell import Bell
+    from onceq.engine.wake.bell import Bell
     from onceq.model.ops import Sleep
 
 LONGEST_S = 300.0

@@ -11,17 +11,17 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from onceq.engine import silence
-from onceq.engine.connection import Link
-from onceq.engine.opening import MOST, TURN_S, take_turn
-from onceq.engine.waiting import Wakes
+from onceq.engine.connect.connection import Link
+from onceq.engine.connect.opening import MOST, TURN_S, take_turn
+from onceq.engine.sessions import silence
+from onceq.engine.wake.waiting import Wakes
 from onceq.errors import CannotConnect
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from onceq.engine.locate import Located
-    from onceq.engine.silence import Patience
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.sessions.silence import Patience
     from onceq.model import ops
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Union, cast, get_args, get_origin
 
 import msgspec
 
-from onceq.engine.cursors import Unreadable
+from onceq.engine.bind.cursors import Unreadable
 from onceq.model import admin_ops, ops
 from onceq.model.element import (
     Attempt,

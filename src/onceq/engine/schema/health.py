@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg import sql
 from psycopg.rows import class_row
 
-from onceq.engine.faults import translated
+from onceq.engine.sessions.faults import translated
 
 if TYPE_CHECKING:
     from datetime import datetime

@@ -1,0 +1,1 @@
+"""The drivers: they perform Ops on one connection, and run Programs."""

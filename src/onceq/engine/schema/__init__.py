@@ -1,0 +1,1 @@
+"""What a repository consists of, and how it is made, verified and upgraded."""
