@@ -72,14 +72,14 @@ def _ours(spark: SparkSession, conninfo: str) -> Callable[[int], Slice]:
 
 
 def _columns() -> list[Any]:
-    from onceq.spark.relations import HISTORY  # noqa: PLC0415 # pyspark may not be there
+    from onceq.spark.read.relations import HISTORY  # noqa: PLC0415 # pyspark may not be there
 
     return [one for one in HISTORY.columns if one.name != DIGEST]
 
 
 def _as_table() -> str:
     """Return the same columns of the same rows, in JDBC's form."""
-    from onceq.spark.relations import HISTORY  # noqa: PLC0415 # pyspark may not be there
+    from onceq.spark.read.relations import HISTORY  # noqa: PLC0415 # pyspark may not be there
 
     named = ", ".join(f"{one.by} as {one.name}" for one in _columns())
     return f"(select {named} from {HISTORY.source.replace('{schema}', 'onceq')}) read"  # noqa: S608 # ours

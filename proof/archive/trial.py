@@ -22,8 +22,8 @@ import onceq
 from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.engine.schema.migrate import apply_with
 from onceq.model.archive_ops import ArchiveManifest, Kind
+from onceq.spark.archive.files import OF_KIND
 from onceq.spark.arrow import pa, pc
-from onceq.spark.pipelines.files import OF_KIND
 from proof.archive.runs import Told
 from proof.harness.ledger import ask
 

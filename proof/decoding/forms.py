@@ -18,9 +18,9 @@ from onceq.errors import HandlerFailed, InvalidValue
 from onceq.server.execution import code_of, text_of
 from onceq.server.handlers import decoded
 from onceq.server.traces import storable
-from onceq.spark.answering import COLUMNS, Answers
 from onceq.spark.arrow import pa
-from onceq.spark.incoming import Decoder
+from onceq.spark.serve.answering import COLUMNS, Answers
+from onceq.spark.serve.incoming import Decoder
 
 if TYPE_CHECKING:
     from onceq.model.queue import Queue

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceq.model.queue import JSON, JSON_OF_TEXTS, Queue
 from onceq.spark.arrow import pa
-from onceq.spark.incoming import Decoder
+from onceq.spark.serve.incoming import Decoder
 from onceq.spark.session import build_session
 from proof import goals
 from proof.decoding.forms import Accepted, Body, columns, each, native, same

@@ -18,8 +18,8 @@ from onceq.engine import faultpoints
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import OnceqError
 from onceq.spark import build_session, writing
+from onceq.spark.archive.sessions import SPARK_FAILED
 from onceq.spark.pipelines import archive, restore
-from onceq.spark.pipelines.sessions import SPARK_FAILED
 from onceq.spark.source import OnceqDataSource
 from proof.archive.runs import Told
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from onceq.engine import faultpoints
-from onceq.spark.options import ServingOptions
-from onceq.spark.sink import OnceqStreamWriter
+from onceq.spark.given.options import ServingOptions
+from onceq.spark.serve.sink import OnceqStreamWriter
 from onceq.spark.source import OnceqDataSource, OnceqStreamReader
 
 if TYPE_CHECKING:

@@ -58,10 +58,10 @@ def called(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     fake: Any = types.ModuleType("onceq.spark.pipelines")
     fake.report, fake.Span = report, Span
-    fake.delta = delta = types.ModuleType("onceq.spark.pipelines.delta")
+    fake.delta = delta = types.ModuleType("onceq.spark.archive.delta")
     vars(delta).update(add_to_delta=add_to_delta, require_delta=lambda: None)
     monkeypatch.setitem(sys.modules, "onceq.spark.pipelines", fake)
-    monkeypatch.setitem(sys.modules, "onceq.spark.pipelines.delta", delta)
+    monkeypatch.setitem(sys.modules, "onceq.spark.archive.delta", delta)
     monkeypatch.setattr("onceq.spark.build_session", lambda **_: Session())
     monkeypatch.setattr(Session, "stopped", 0)
     return calls

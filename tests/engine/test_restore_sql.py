@@ -9,8 +9,8 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRestore
-from onceq.spark.pipelines.restoring import SHAPE, WRONG
-from onceq.spark.relations import HISTORY as RELATION
+from onceq.spark.archive.restoring import SHAPE, WRONG
+from onceq.spark.read.relations import HISTORY as RELATION
 from proof.harness.ledger import ask
 from tests.engine.test_archive_sql import (
     WORDS,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from onceq.spark.java import find_java
+from onceq.spark.start.java import find_java
 
 if TYPE_CHECKING:
     from collections.abc import Generator

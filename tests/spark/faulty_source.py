@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 import psutil
 from pyspark.sql import functions as sf
 
-from onceq.spark.options import ServingOptions
-from onceq.spark.server import Server
-from onceq.spark.sink import OnceqStreamWriter
+from onceq.spark.given.options import ServingOptions
+from onceq.spark.serve.server import Server
+from onceq.spark.serve.sink import OnceqStreamWriter
 from onceq.spark.source import OnceqDataSource, OnceqStreamReader
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from onceq import telemetry
 from onceq.engine.perform.driver import connect
 from onceq.model import ops
 from onceq.model.spark_ops import SparkAborts, SparkLastRecord
-from onceq.spark.aborts import Aborts
+from onceq.spark.serve.aborts import Aborts
 from tests.events import emits
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import QUEUE, Repository, make_repository

@@ -13,9 +13,10 @@ from onceq.engine.faultpoints import PlannedFault
 from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark import reading
-from onceq.spark.pipelines import Archived, archive, archiving
-from onceq.spark.pipelines.files import read_files, write_files
-from onceq.spark.relations import relation_of
+from onceq.spark.archive import archiving
+from onceq.spark.archive.files import read_files, write_files
+from onceq.spark.pipelines import Archived, archive
+from onceq.spark.read.relations import relation_of
 from onceq.spark.source import OnceqDataSource
 from proof.harness.ledger import ask
 

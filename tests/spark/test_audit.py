@@ -12,8 +12,8 @@ import onceq
 from onceq import errors
 from onceq.history import check_files
 from onceq.history.events import Recorder, files
+from onceq.spark.audit.components import roots
 from onceq.spark.pipelines import Audited, Known, archive, audit, audit_files
-from onceq.spark.pipelines.components import roots
 from proof.audit.plants import PLANTS, Of, Plant
 from proof.harness.ledger import LedgerHandler, Order, Receipt, ask, make_ledger
 from proof.harness.orders import recorded

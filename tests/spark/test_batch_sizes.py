@@ -12,7 +12,8 @@ import pytest
 from onceq.engine.perform.spark_driver import REPLIES, ROWS
 from onceq.errors import InvalidValue, StatementRefused
 from onceq.model.spark_ops import SparkAttempt, SparkBlame
-from onceq.spark import TableChange, add, encode, insert, upsert
+from onceq.spark import TableChange, add, insert, upsert
+from onceq.spark.serve import encode
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import make_repository
 

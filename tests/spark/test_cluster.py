@@ -12,8 +12,8 @@ from onceq.engine.embedded.locate import locate
 from onceq.engine.perform.spark_driver import Place, executor_driver, spark_driver
 from onceq.errors import CannotConnect, InvalidValue
 from onceq.model.spark_ops import SparkOpen
-from onceq.spark.options import ServingOptions
-from onceq.spark.registration import EXECUTOR_URL, find_place
+from onceq.spark.given.options import ServingOptions
+from onceq.spark.given.place import EXECUTOR_URL, find_place
 from onceq.spark.source import OnceqStreamReader
 from tests.spark.driving import drive, submit
 from tests.spark.serving import check_all_done

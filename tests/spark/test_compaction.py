@@ -13,9 +13,10 @@ from onceq import errors
 from onceq.engine.faultpoints import PlannedFault
 from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchivedFile, ArchiveManifest, Kind
-from onceq.spark.pipelines import Archived, archive, compacting, records
-from onceq.spark.pipelines.compacting import small_neighbours
-from onceq.spark.pipelines.files import write_files
+from onceq.spark.archive import compacting
+from onceq.spark.archive.compacting import small_neighbours
+from onceq.spark.archive.files import write_files
+from onceq.spark.pipelines import Archived, archive, records
 from proof.harness.ledger import ask
 
 if TYPE_CHECKING:

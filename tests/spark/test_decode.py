@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from onceq.engine.perform.spark_driver import Place, spark_driver
-from onceq.spark.decode import record_batch, selected
-from onceq.spark.relations import Column
+from onceq.spark.read.decode import record_batch, selected
+from onceq.spark.read.relations import Column
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

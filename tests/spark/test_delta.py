@@ -15,8 +15,9 @@ import onceq
 from onceq import errors
 from onceq.engine.perform.spark_driver import Place
 from onceq.model.archive_ops import Kind
-from onceq.spark.pipelines import AddedToDelta, add_to_delta, archive, delta, files
-from onceq.spark.relations import HISTORY, digest_in_spark
+from onceq.spark.archive import delta, files
+from onceq.spark.pipelines import AddedToDelta, add_to_delta, archive
+from onceq.spark.read.relations import HISTORY, digest_in_spark
 from proof.harness.ledger import ask
 
 if TYPE_CHECKING:
@@ -138,10 +139,10 @@ def test_of_two_at_once_one_fails_and_nothing_is_doubled(
 
     def overtaken(*given: Any) -> None:
         real(*given)
-        monkeypatch.setattr("onceq.spark.pipelines.delta.check_file", real)
+        monkeypatch.setattr("onceq.spark.archive.delta.check_file", real)
         others.append(add())
 
-    monkeypatch.setattr("onceq.spark.pipelines.delta.check_file", overtaken)
+    monkeypatch.setattr("onceq.spark.archive.delta.check_file", overtaken)
     with pytest.raises(errors.EnvironmentFault, match="another wrote to it"):
         add()
     assert [one.rows["history"] for one in others] == [3]

@@ -14,7 +14,7 @@ import pytest
 from onceq import errors
 from onceq.engine.perform.driver import connect
 from onceq.model.spark_ops import SparkClaim, SparkPlan
-from onceq.spark.verdicts import Verdict
+from onceq.spark.serve.verdicts import Verdict
 from tests.spark.serving import make_server
 from tests.spark.spark_parts import Repository, make_repository
 

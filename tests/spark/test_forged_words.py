@@ -11,7 +11,8 @@ from pyspark.sql import functions as sf
 
 from onceq import errors
 from onceq.model.queue import Queue
-from onceq.spark import insert, vectorised, verdicts
+from onceq.spark import insert, vectorised
+from onceq.spark.serve import verdicts
 from tests.spark.serving import make_server
 from tests.spark.spark_parts import QUEUE, Repository, make_repository
 

@@ -13,8 +13,8 @@ import pytest
 from onceq import errors, telemetry
 from onceq.model.queue import Queue
 from onceq.spark import each, vectorised
-from onceq.spark.answering import COLUMNS, Answers
-from onceq.spark.handlers import batch_function
+from onceq.spark.serve.answering import COLUMNS, Answers
+from onceq.spark.serve.handlers import batch_function
 from tests.events import emits
 from tests.spark.handled import RETURNS, Booked, Total, book_arrow, book_one
 from tests.spark.serving import ORDERS, check_all_done

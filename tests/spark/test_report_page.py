@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq import errors
+from onceq.spark.audit.audited import GIVEN
 from onceq.spark.pipelines import Audited, Incident, audit_page
-from onceq.spark.pipelines.audited import GIVEN
-from onceq.spark.pipelines.facts import BY, Span
-from onceq.spark.pipelines.findings import BUCKETS_MAX, WIDTHS, Findings, choose_buckets
-from onceq.spark.pipelines.incidents import INCIDENTS_MAX, checked
-from onceq.spark.pipelines.replacing import replacing
-from onceq.spark.pipelines.report_page import Subject, duration, report_page
-from onceq.spark.pipelines.report_tables import MEASURES
+from onceq.spark.report.facts import BY, Span
+from onceq.spark.report.findings import BUCKETS_MAX, WIDTHS, Findings, choose_buckets
+from onceq.spark.report.incidents import INCIDENTS_MAX, checked
+from onceq.spark.report.replacing import replacing
+from onceq.spark.report.report_page import Subject, duration, report_page
+from onceq.spark.report.report_tables import MEASURES
 
 if TYPE_CHECKING:
     from pathlib import Path

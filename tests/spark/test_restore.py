@@ -14,7 +14,8 @@ from onceq import errors
 from onceq.engine.faultpoints import VARIABLE
 from onceq.engine.perform.spark_driver import Place, spark_driver
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest
-from onceq.spark.pipelines import Archived, Restored, archive, restore, restoring
+from onceq.spark.archive import restoring
+from onceq.spark.pipelines import Archived, Restored, archive, restore
 from proof.harness.ledger import ask
 from tests.cli.parts import Cli
 from tests.parts import serving

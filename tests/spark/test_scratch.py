@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from onceq import errors
-from onceq.spark.scratch import claim_scratch
+from onceq.spark.start.scratch import claim_scratch
 
 HOLD = """
 import pathlib, sys
-from onceq.spark.scratch import claim_scratch
+from onceq.spark.start.scratch import claim_scratch
 print(claim_scratch(pathlib.Path(sys.argv[1])), flush=True)
 sys.stdin.read()
 """

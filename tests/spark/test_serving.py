@@ -76,7 +76,7 @@ def test_a_database_that_is_not_there_is_said_before_spark_begins(
     def begin(_name: str) -> SparkSession:
         raise AssertionError("Spark was begun")
 
-    monkeypatch.setattr("onceq.spark.server.build_session", begin)
+    monkeypatch.setattr("onceq.spark.serve.server.build_session", begin)
     with pytest.raises(errors.CannotConnect):
         make_server("onceq", tmp_path).run(f"postgresql:///d?host={tmp_path}")
 

@@ -12,7 +12,7 @@ import pytest
 
 from onceq import errors
 from onceq.spark import session
-from onceq.spark.server import Server
+from onceq.spark.serve.server import Server
 from onceq.spark.session import REQUIRED_SETTINGS, activate, register_own, session_settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from onceq.engine.perform.spark_driver import Place
-from onceq.spark.options import ServingOptions
-from onceq.spark.sink import OnceqStreamWriter, Staged
+from onceq.spark.given.options import ServingOptions
+from onceq.spark.serve.sink import OnceqStreamWriter, Staged
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 
@@ -30,7 +30,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
 def test_nothing_is_open_while_the_first_rows_are_computed(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onceq.spark.sink._whose", lambda: ("q", 0))
+    monkeypatch.setattr("onceq.spark.serve.sink._whose", lambda: ("q", 0))
     (rid,) = repository.send(1)
     life = Life(repository)
     (request,) = life.plan(life.claim())

@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from onceq.engine.perform.spark_driver import Place
-from onceq.spark.batch import NO_BLOCK, KeySlice, OnceqBatchReader, condition_of
-from onceq.spark.reading import ReadingOptions
-from onceq.spark.relations import TABLE_OF, relation_of
+from onceq.spark.read.batch import NO_BLOCK, KeySlice, OnceqBatchReader, condition_of
+from onceq.spark.read.reading import ReadingOptions
+from onceq.spark.read.relations import TABLE_OF, relation_of
 
 ROWS = 60_000
 SLICES = 3

@@ -11,9 +11,9 @@ from pyspark.sql import types as st
 from onceq import errors
 from onceq.engine.perform.spark_driver import Place
 from onceq.model.spark_ops import SparkRefuse
-from onceq.spark.handlers import told
-from onceq.spark.options import ServingOptions
-from onceq.spark.sink import OnceqStreamWriter, Staged
+from onceq.spark.given.options import ServingOptions
+from onceq.spark.serve.handlers import told
+from onceq.spark.serve.sink import OnceqStreamWriter, Staged
 from onceq.spark.source import OnceqStreamReader, Slice, rows_of_a_read
 from tests.spark.serving import ORDERS
 from tests.spark.spark_life import Life

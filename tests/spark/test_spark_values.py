@@ -15,10 +15,10 @@ from onceq import errors
 from onceq.engine.perform.spark_driver import Place, has_password, without_password
 from onceq.model.spark_ops import SparkClaim
 from onceq.spark import ServerSettings, add, insert, register
-from onceq.spark.checkpoint import check_checkpoint
-from onceq.spark.options import ServingOptions
-from onceq.spark.registration import find_place, reach
-from onceq.spark.schema import request_schema
+from onceq.spark.given.options import ServingOptions
+from onceq.spark.given.place import find_place, reach
+from onceq.spark.serve.checkpoint import check_checkpoint
+from onceq.spark.serve.schema import request_schema
 from tests.spark.serving import ORDERS, make_server
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository

@@ -13,7 +13,8 @@ from onceq import errors
 from onceq.engine.perform.driver import connect
 from onceq.engine.perform.spark_driver import REPLIES, ROWS
 from onceq.model.spark_ops import SparkAttempt, SparkCheckTable
-from onceq.spark import TableChange, add, encode, insert, upsert
+from onceq.spark import TableChange, add, insert, upsert
+from onceq.spark.serve import encode
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceq import errors
-from onceq.spark.verdicts import Cause, Evidence, Verdict, judge, judge_beginning
-from onceq.spark.words import Word, heard_in, new_token, telling, word_of
+from onceq.spark.serve.verdicts import Cause, Evidence, Verdict, judge, judge_beginning
+from onceq.spark.serve.words import Word, heard_in, new_token, telling, word_of
 
 STREAMING = "org.apache.spark.sql.execution.streaming."
 LOG = f"{STREAMING}checkpointing.HDFSMetadataLog"

@@ -19,12 +19,12 @@ import onceq
 from onceq import errors
 from onceq.engine.faultpoints import VARIABLE
 from onceq.files import CollectOrder, collect
+from onceq.spark.archive.sessions import SPARK_FAILED
 from onceq.spark.arrow import pa
-from onceq.spark.enqueue import BODIES_BYTES, ROWS, chunks
 from onceq.spark.pipelines import archive, unsent
-from onceq.spark.pipelines.sessions import SPARK_FAILED
 from onceq.spark.source import OnceqDataSource
-from onceq.spark.writing import WritingOptions
+from onceq.spark.write.enqueue import BODIES_BYTES, ROWS, chunks
+from onceq.spark.write.writing import WritingOptions
 from proof.harness.ledger import ask
 from tests.parts import serving, wait_until
 from tests.spark.writing_parts import CHILD_ROWS, CLIENT, ORDERS, enqueue, orders, places

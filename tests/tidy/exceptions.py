@@ -6,7 +6,7 @@ ERROR_TEXT = "the text of an error, as Python calls it"
 
 EXCEPTIONS: dict[tuple[str, str], str] = {
     ("banned word", "src/onceq/errors.py: message"): ERROR_TEXT,
-    ("banned word", "src/onceq/spark/sink.py: messages"): "the parameter's name in PySpark",
+    ("banned word", "src/onceq/spark/serve/sink.py: messages"): "the parameter's name in PySpark",
     (
         "logged by hand",
         "src/onceq/server/log_lines.py",

@@ -111,7 +111,7 @@ def _tell(place: Place, found: Audited) -> None:
     if place.as_json:
         place.output.line(asdict(found))
         return
-    from onceq.spark.pipelines.audited import GIVEN  # noqa: PLC0415 # an extra
+    from onceq.spark.audit.audited import GIVEN  # noqa: PLC0415 # an extra
 
     for one in found.found[:SAID_MAX]:
         print(one)

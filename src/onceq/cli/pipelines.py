@@ -93,7 +93,7 @@ def spark_delta(
     run it again.
     """
     require_spark()
-    from onceq.spark.pipelines.delta import add_to_delta, require_delta  # noqa: PLC0415 # an extra
+    from onceq.spark.archive.delta import add_to_delta, require_delta  # noqa: PLC0415 # an extra
 
     require_delta()
     target = place.target

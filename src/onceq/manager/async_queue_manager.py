@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class AsyncQueueOperations(AsyncRegistrationOperations):
-    """Operations on a repository, for any number of tasks: see `onceq.engine.connect.async_links`."""
+    """Operations on a repository, by many tasks at once: see `onceq.engine.connect.async_links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class QueueOperations(RegistrationOperations):
-    """Operations on a repository, for any number of threads: see `onceq.engine.connect.links`."""
+    """Operations on a repository, by many threads at once: see `onceq.engine.connect.links`."""
 
     def __init__(self, located: Located, repository: str) -> None:
         self.located = located

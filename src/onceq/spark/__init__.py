@@ -3,15 +3,15 @@
 Needs the extra `onceq[spark]`; importing this package imports neither PySpark nor Java.
 """
 
-from onceq.spark.context import Answer, RequestContext
-from onceq.spark.handlers import each, vectorised
-from onceq.spark.reading import reading
-from onceq.spark.registration import register
-from onceq.spark.server import Server
+from onceq.spark.given.tables import TableChange, add, insert, upsert
+from onceq.spark.read.reading import reading
+from onceq.spark.serve.context import Answer, RequestContext
+from onceq.spark.serve.handlers import each, vectorised
+from onceq.spark.serve.registration import register
+from onceq.spark.serve.server import Server
+from onceq.spark.serve.settings import ServerSettings, SparkStatistics
 from onceq.spark.session import build_session
-from onceq.spark.settings import ServerSettings, SparkStatistics
-from onceq.spark.tables import TableChange, add, insert, upsert
-from onceq.spark.writing import writing
+from onceq.spark.write.writing import writing
 
 __all__ = [
     "Answer",

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from onceq import errors
-from onceq.spark.java import find_java
-from onceq.spark.scratch import claim_scratch
+from onceq.spark.start.java import find_java
+from onceq.spark.start.scratch import claim_scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

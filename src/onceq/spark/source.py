@@ -32,16 +32,16 @@ from onceq.engine.perform.steadfast import Steadfast
 from onceq.errors import IllegalState, InvalidValue
 from onceq.model.spark_ops import SparkBound, SparkClaim, SparkPlan, SparkPurge, SparkRead
 from onceq.spark.arrow import RecordBatch
-from onceq.spark.batch import OnceqBatchReader
-from onceq.spark.enqueue import OnceqBatchWriter
-from onceq.spark.hung_up import say_no_hanging_up
-from onceq.spark.incoming import SOURCE_SCHEMA, decoder_of
-from onceq.spark.options import ServingOptions
-from onceq.spark.reading import ReadingOptions
-from onceq.spark.relations import relation_of
-from onceq.spark.sink import OnceqStreamWriter
-from onceq.spark.words import telling
-from onceq.spark.writing import WritingOptions
+from onceq.spark.given.options import ServingOptions
+from onceq.spark.read.batch import OnceqBatchReader
+from onceq.spark.read.reading import ReadingOptions
+from onceq.spark.read.relations import relation_of
+from onceq.spark.serve.incoming import SOURCE_SCHEMA, decoder_of
+from onceq.spark.serve.sink import OnceqStreamWriter
+from onceq.spark.serve.words import telling
+from onceq.spark.start.hung_up import say_no_hanging_up
+from onceq.spark.write.enqueue import OnceqBatchWriter
+from onceq.spark.write.writing import WritingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

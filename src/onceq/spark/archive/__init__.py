@@ -1,0 +1,1 @@
+"""Requests that have ended, in files: written, put together, read again, restored."""

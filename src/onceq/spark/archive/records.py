@@ -1,0 +1,117 @@
+"""All that has ended, as a table: what the archive's files hold, and what else PostgreSQL holds.
+
+Public through `onceq.spark.pipelines`. A row is in files or after the archive's position, never
+both. Never writes. Source: spec P3, P5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from onceq.engine.perform.spark_driver import spark_driver
+from onceq.errors import IllegalState
+from onceq.model.archive_ops import ArchiveManifest, Kind
+from onceq.spark.archive.files import OF_KIND, read_files, spoken
+from onceq.spark.given.place import find_place, reach
+from onceq.spark.read.reading import ReadingOptions
+from onceq.spark.session import REQUIRED_SETTINGS, is_local
+from onceq.spark.source import OnceqDataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from onceq.engine.perform.spark_driver import Place
+    from onceq.model.archive_ops import Manifest
+
+__all__ = ["all_records", "archived_files", "read_records", "records"]
+
+RELATION: Final = {Kind.HISTORY: "history", Kind.ATTEMPT: "attempts"}
+
+
+@contextlib.contextmanager
+def records(
+    session: SparkSession,
+    kind: Kind = Kind.HISTORY,
+    url: str | None = None,
+    *,
+    repository: str = "onceq",
+    columns: Sequence[str] | None = None,
+) -> Generator[DataFrame]:
+    """Yields all records of a kind, archived or not, while the block runs.
+
+    columns: those that are read; None: all, bodies and replies too.
+    Each once: `records(...).join(rids, "rid")` looks up millions of requests. It misses what an
+    archive running at the same time archives and trims: keep rows for longer than a query lasts.
+    Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises InvalidValue, CannotConnect,
+    SchemaMissing, FileMismatch (a file of the archive is missing, or not what was archived).
+    """
+    for name, value in REQUIRED_SETTINGS.items():
+        session.conf.set(name, value)
+    session.dataSource.register(OnceqDataSource)
+    with (
+        reach(url, repository) as located,
+        find_place(located, repository, local=is_local(session)) as place,
+    ):
+        with spark_driver(place) as driver:
+            manifest = driver.perform(ArchiveManifest(kind=kind))
+        yield all_records(session, place, manifest, kind, columns=columns)
+
+
+def archived_files(
+    kind: Kind = Kind.HISTORY, url: str | None = None, *, repository: str = "onceq"
+) -> list[str]:
+    """Returns the files with all that is archived of a kind, in Spark's form: read no others.
+
+    For those who read the archive by themselves; what is not archived yet is not in them. Raises
+    IllegalState (there is no archive), CannotConnect, SchemaMissing.
+    """
+    with (
+        reach(url, repository) as located,
+        find_place(located, repository, local=True) as place,
+        spark_driver(place) as driver,
+    ):
+        manifest = driver.perform(ArchiveManifest(kind=kind))
+    if manifest.root is None:
+        raise IllegalState(f"nothing of repository {repository!r} was ever archived")
+    return [spoken(Path(manifest.root) / one.path) for one in manifest.files]
+
+
+def all_records(
+    session: SparkSession,
+    place: Place,
+    manifest: Manifest,
+    kind: Kind = Kind.HISTORY,
+    *,
+    columns: Sequence[str] | None = None,
+) -> DataFrame:
+    """Returns all records of a kind. manifest: of this kind. columns: None: all."""
+    here = read_records(session, place, kind, columns, since=manifest.archived)
+    there = read_files(session, Path(manifest.root or ""), kind, manifest.files)
+    return there.select(*here.columns).unionByName(here)
+
+
+def read_records(
+    session: SparkSession,
+    place: Place,
+    kind: Kind,
+    columns: Sequence[str] | None = None,
+    *,
+    since: int,
+    until: int | None = None,
+) -> DataFrame:
+    """Returns the records of a kind that PostgreSQL holds, after `since` and up to `until`."""
+    relation = OF_KIND[kind]
+    wanted = relation if columns is None else relation.only(columns)
+    options = ReadingOptions(
+        place=place,
+        read=RELATION[kind],
+        since=since,
+        until=until,
+        partitions=session.sparkContext.defaultParallelism,
+    )
+    reader = session.read.format(OnceqDataSource.name()).schema(wanted.schema)
+    return reader.options(**options.to_spark()).load()

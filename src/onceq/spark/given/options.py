@@ -1,0 +1,100 @@
+"""What source and sink are told: a value, and the strings in which it travels through Spark.
+
+Spark shows options to anyone who may see the query, so they hold no password: a connection string
+with one is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onceq.engine.perform.spark_driver import Place, has_password
+from onceq.errors import InvalidValue
+from onceq.spark.given.tables import TableChange
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["ServingOptions", "place_of"]
+
+_NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
+
+
+def place_of(options: Mapping[str, str]) -> Place:
+    """Returns where a repository is, from options that hold conninfo and repository."""
+    return Place(
+        url=options.get("url", ""),
+        conninfo=options["conninfo"],
+        repository=options["repository"],
+        executors=options.get("executors", ""),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptions:
+    """A life of a Spark server, as its source and its sink know it.
+
+    batch_rows: most requests in a micro-batch. partitions: most tasks that read one. idle_ms: how
+    long a source with nothing to read waits before it looks again.
+    content_type: of replies. stateful: the query keeps a state. token: under which its processes
+    report failures; empty: they do not. tables: from column of the sink to change of a table.
+    requests: the type of requests, in the form of `handlers.told`; empty: bodies are left to
+    whoever takes them.
+    """
+
+    place: Place
+    server_id: int
+    epoch: int
+    batch_rows: int = 50_000
+    partitions: int = 2
+    idle_ms: int = 100
+    content_type: str | None = None
+    stateful: bool = False
+    requests: str = ""
+    token: str = ""
+    tables: Mapping[str, TableChange]
+
+    def to_spark(self) -> dict[str, str]:
+        """Returns the options for `readStream` and `writeStream`. Raises InvalidValue."""
+        place = self.place
+        if any(map(has_password, (place.conninfo, place.executors, place.url))):
+            raise InvalidValue(
+                "the URL holds a password, and Spark shows its options: use a passfile"
+            )
+        return {
+            **asdict(place),
+            "content_type": self.content_type or "",
+            "stateful": "true" if self.stateful else "",
+            "requests": self.requests,
+            "token": self.token,
+            "tables": msgspec.json.encode(dict(self.tables)).decode(),
+            **{name: str(getattr(self, name)) for name in _NUMBERS},
+        }
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> ServingOptions:
+        """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
+        missing = [name for name in ("conninfo", "repository", *_NUMBERS) if name not in options]
+        if missing:
+            raise InvalidValue(
+                f"option {missing[0]!r} is missing: take them from onceq.spark.register(...)"
+            )
+        if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in _NUMBERS):
+            raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
+        return cls(
+            place=place_of(options),
+            content_type=options.get("content_type") or None,
+            stateful=options.get("stateful") == "true",
+            requests=options.get("requests", ""),
+            token=options.get("token", ""),
+            tables=msgspec.json.decode(options.get("tables", "{}"), type=dict[str, TableChange]),
+            server_id=int(options["server_id"]),
+            epoch=int(options["epoch"]),
+            batch_rows=int(options["batch_rows"]),
+            partitions=int(options["partitions"]),
+            idle_ms=int(options["idle_ms"]),
+        )

@@ -1,0 +1,1 @@
+"""Pages for people: tables and figures in one file that fetches nothing and runs nothing."""

@@ -1,0 +1,1 @@
+"""The request server: one transaction for each micro-batch, and what becomes of failures."""

@@ -1,0 +1,1 @@
+"""A table as requests: rows are enqueued by the executors."""

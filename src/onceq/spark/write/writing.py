@@ -1,0 +1,113 @@
+"""Enqueuing a DataFrame: `df.write.format("onceq").options(**options).mode("append").save()`.
+
+Public through `onceq.spark`. Where rows go and whose they are, and the strings in which that
+travels through Spark. The driver holds the registration: it begins a life of the registrant, and
+executors enqueue in that life. Source: spec P3, C6.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.engine.perform.spark_driver import spark_driver
+from onceq.errors import InvalidValue
+from onceq.model.names import check_id
+from onceq.model.ops import Connect
+from onceq.model.queue import content_type_of
+from onceq.spark.given.options import place_of
+from onceq.spark.given.place import find_place, reach
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Mapping
+
+    from onceq.engine.perform.spark_driver import Place
+    from onceq.model.queue import Queue
+
+__all__ = ["WritingOptions", "writing"]
+
+_NUMBERS: Final = ("registrant_id", "epoch", "send_no")
+_NEEDED: Final = ("conninfo", "repository", "queue", "content_type")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritingOptions:
+    """Where rows go. registrant_id, epoch, send_no: the life that sends them; None: datagrams."""
+
+    place: Place
+    queue: str
+    content_type: str
+    registrant_id: int | None = None
+    epoch: int | None = None
+    send_no: int | None = None
+
+    def to_spark(self) -> dict[str, str]:
+        """Returns the options for `df.write`."""
+        given = {name: getattr(self, name) for name in _NUMBERS}
+        return {
+            **asdict(self.place),
+            "queue": self.queue,
+            "content_type": self.content_type,
+            **{name: str(value) for name, value in given.items() if value is not None},
+        }
+
+    @classmethod
+    def from_spark(cls, options: Mapping[str, str]) -> WritingOptions:
+        """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
+        given = [name for name in _NUMBERS if name in options]
+        missing = [name for name in _NEEDED if name not in options]
+        missing += [name for name in _NUMBERS if given and name not in options]
+        if missing:
+            raise InvalidValue(
+                f"option {missing[0]!r} is missing: take them from onceq.spark.writing(...)"
+            )
+        if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in given):
+            raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
+        return cls(
+            place=place_of(options),
+            queue=options["queue"],
+            content_type=options["content_type"],
+            **{name: int(options[name]) for name in given},
+        )
+
+
+@contextlib.contextmanager
+def writing(
+    queue: Queue[Any, Any],
+    url: str | None = None,
+    *,
+    registrant: str | None,
+    repository: str = "onceq",
+    local: bool = True,
+) -> Generator[dict[str, str]]:
+    """Yields the options of `df.write.format("onceq")`, while the block runs.
+
+    registrant: who sends the rows, as requests, and gets the replies; `onceq collect --client`, or
+    a clerk of that name, receives them afterwards. Only one life at a time acts for a registrant:
+    this begins one, and fences the former. None: the rows are datagrams, which nobody answers.
+    local: the executors run on this machine. What was written when a job fails stays; write the
+    same rows again, and each is enqueued once. Raises InvalidName, CannotConnect, SchemaMissing.
+    """
+    if registrant is not None:
+        check_id("registrant", registrant)
+    with (
+        reach(url, repository) as located,
+        find_place(located, repository, local=local) as place,
+        spark_driver(place) as driver,
+    ):
+        options = WritingOptions(
+            place=place, queue=queue.name, content_type=content_type_of(queue.request_type)
+        )
+        if registrant is not None:
+            life = driver.perform(Connect(name=registrant))
+            options = WritingOptions(
+                place=place,
+                queue=queue.name,
+                content_type=options.content_type,
+                registrant_id=life.registrant_id,
+                epoch=life.epoch,
+                send_no=life.s_no,
+            )
+        yield options.to_spark()
