@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from onceq.errors import MissingExtra
-from onceq.spark.pages.html import Html, shown
+from onceq.spark.pages.html import Html, filled, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -192,7 +192,7 @@ def lines_over_time(
         return min(measured, default=0), max(measured, default=0)
 
     axis = _Axis(buckets=buckets, scale=scale, marks=marks)
-    return _figure(axis, caption, keys=_keys(lines, "line", marks), draw=draw)
+    return _figure(axis, caption, keys=_keys(lines, "line"), draw=draw)
 
 
 def stack_over_time(
@@ -214,18 +214,21 @@ def stack_over_time(
         return 0, max(height, default=0)
 
     axis = _Axis(buckets=buckets, scale=scale, marks=marks)
-    return _figure(axis, caption, keys=_keys(lines, "area", marks), draw=draw)
+    return _figure(axis, caption, keys=_keys(lines, "area"), draw=draw)
 
 
-def _keys(lines: Sequence[Line], kind: str, marks: Sequence[Mark]) -> Html:
-    """Returns what each colour means. kind: line or area."""
-    paints = (f"--paint:{one.paint.on_page};--line:{_STROKE[one.is_faint]}" for one in lines)
-    made = (
-        f'<li class="{kind}" style="{paint}">{shown(one.label)}</li>'
-        for one, paint in zip(lines, paints, strict=True)
-    )
-    marked = '<li class="mark">what was struck, until the work went on</li>' if marks else ""
-    return Html(f'<ul class="keys">{"".join(made)}{marked}</ul>')
+@dataclass(frozen=True, slots=True)
+class _Key:
+    """What a colour means. kind: line or area."""
+
+    kind: str
+    label: str
+    paint: str
+    stroke: str
+
+
+def _keys(lines: Sequence[Line], kind: str) -> list[_Key]:
+    return [_Key(kind, one.label, one.paint.on_page, _STROKE[one.is_faint]) for one in lines]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,7 +267,7 @@ def _figure(
     axis: _Axis,
     caption: str,
     *,
-    keys: Html,
+    keys: Sequence[_Key],
     draw: Callable[[Any, Any], _Range],
 ) -> Html:
     """Returns a figure. draw: paints into axes between edges, and returns the range it measured."""
@@ -283,9 +286,8 @@ def _figure(
         _SCALED[axis.scale](axes, *measured)
         written = io.StringIO()
         figure.savefig(written, format="svg", transparent=True)
-    said = f"<figcaption>{shown(caption)}</figcaption>"
-    plot = f'<div class="wide">{_inline(written.getvalue(), caption)}</div>'
-    return Html(f"<figure>{said}{keys}{plot}</figure>\n")
+    plot = _inline(written.getvalue(), caption)
+    return filled("figure", caption=caption, keys=keys, marked=bool(axis.marks), plot=plot)
 
 
 def _load(part: str) -> Any:

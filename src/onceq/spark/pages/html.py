@@ -19,15 +19,16 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from onceq.spark.pages.page_style import STYLE
+import jinja2
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
+    from typing import Self
 
 __all__ = [
     "Column",
     "Html",
-    "joined",
+    "filled",
     "notice",
     "page",
     "paragraph",
@@ -43,13 +44,16 @@ ROWS_MAX: Final = 1_000
 """Most rows of a table; how many more there are is said below it."""
 _UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Kinds of characters that are invisible, or that change how their neighbours are read."""
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 class Html(str):
     """Text that is already markup: it goes into the page as it is."""
 
     __slots__ = ()
+
+    def __html__(self) -> Self:
+        """What templates ask for, so as not to escape it."""
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,30 +102,39 @@ def _visible(character: str) -> str:
     return character
 
 
-def joined(parts: Iterable[Html]) -> Html:
-    """Returns markup, one part after the other."""
-    return Html("".join(parts))
-
-
-def paragraph(*parts: object) -> Html:
-    """Returns a paragraph of texts, numbers and markup."""
-    return Html(f"<p>{joined(_whole(part) for part in parts)}</p>")
-
-
-def notice(*parts: object) -> Html:
-    """Returns a paragraph that cannot be overlooked."""
-    return Html(f'<p class="notice">{joined(_whole(part) for part in parts)}</p>')
-
-
 def _whole(part: object) -> Html:
     """Returns what is shown, and text without a cut: it is the page's own."""
     return _text(part, len(part)) if type(part) is str else shown(part)
 
 
+_TEMPLATES: Final = jinja2.Environment(
+    loader=jinja2.PackageLoader("onceq.spark.pages"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_TEMPLATES.filters.update(shown=shown, whole=_whole)
+
+
+def filled(template: str, **values: object) -> Html:
+    """Returns a template of this package, filled in. What is not markup yet is escaped."""
+    return Html(_TEMPLATES.get_template(f"{template}.html").render(values))
+
+
+def paragraph(*parts: object) -> Html:
+    """Returns a paragraph of texts, numbers and markup."""
+    return filled("paragraph", parts=parts, kind="")
+
+
+def notice(*parts: object) -> Html:
+    """Returns a paragraph that cannot be overlooked."""
+    return filled("paragraph", parts=parts, kind="notice")
+
+
 def tiles(values: Iterable[tuple[str, object]]) -> Html:
     """Returns the most important figures, each with its name below."""
-    made = (f"<div><dt>{shown(name)}</dt><dd>{shown(value)}</dd></div>" for name, value in values)
-    return Html(f'<dl class="tiles">{"".join(made)}</dl>')
+    return filled("tiles", values=list(values))
 
 
 def table(
@@ -130,19 +143,16 @@ def table(
     """Returns a table: numbers to the right, at most ROWS_MAX rows."""
     kept = rows[:ROWS_MAX]
     largest = [_largest([row[place] for row in kept]) for place in range(len(columns))]
-    sides = [_side(one, most) for one, most in zip(columns, largest, strict=True)]
-    head = "".join(
-        f"<th{side}>{shown(one.name)}{_unit(one.unit)}</th>"
-        for one, side in zip(columns, sides, strict=True)
-    )
-    body = "".join(
-        f"<tr>{''.join(map(_cell, columns, row, sides, largest))}</tr>\n" for row in kept
-    )
-    said = f"<caption>{_whole(caption)}</caption>" if caption else ""
-    made = f"<table>{said}<thead><tr>{head}</tr></thead>\n<tbody>{body}</tbody></table>"
+    kinds = [(one, _kind(one, most)) for one, most in zip(columns, largest, strict=True)]
+    cells = [
+        [
+            (kind, value, _share(kind[0], value, most))
+            for kind, value, most in zip(kinds, row, largest, strict=True)
+        ]
+        for row in kept
+    ]
     left = len(rows) - len(kept)
-    more = paragraph(left, " more are not shown.") if left else ""
-    return Html(f'<div class="wide">{made}</div>{more}')
+    return filled("table", columns=kinds, rows=cells, caption=caption, left=left)
 
 
 def _largest(values: Sequence[object]) -> float | None:
@@ -152,36 +162,24 @@ def _largest(values: Sequence[object]) -> float | None:
     return max(numbers, default=0) if len(numbers) == len(there) and there else None
 
 
-def _side(column: Column, most: float | None) -> str:
+def _kind(column: Column, most: float | None) -> str:
     if column.roomy:
-        return ' class="roomy"'
-    return "" if most is None and not column.right else ' class="number"'
+        return "roomy"
+    return "" if most is None and not column.right else "number"
 
 
-def _unit(unit: str) -> str:
-    return f"<small>{shown(unit)}</small>" if unit else ""
-
-
-def _cell(column: Column, value: object, side: str, most: float | None) -> str:
-    share = ""
+def _share(column: Column, value: object, most: float | None) -> float | None:
+    """Returns how long a cell's bar is, in percent; None: it has none."""
     if column.bar and most and isinstance(value, int | float):
-        share = f' style="--share:{max(0.0, 100 * value / most):.1f}%"'
-    return f"<td{side}{share}>{shown(value, column.digits)}</td>"
+        return max(0.0, 100 * value / most)
+    return None
 
 
 def section(title: str, *parts: Html) -> Html:
     """Returns a section of a page."""
-    return Html(f"<section><h2>{_whole(title)}</h2>\n{joined(parts)}</section>\n")
+    return filled("section", title=title, parts=parts)
 
 
 def page(title: str, lead: str, sections: Sequence[Html]) -> str:
     """Returns a whole file, to be written as UTF-8. lead: a line below the title."""
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f"<title>{_whole(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        f'<header><h1>{_whole(title)}</h1><p class="lead">{_whole(lead)}</p></header>\n'
-        f"<main>\n{joined(sections)}</main>\n</body>\n</html>\n"
-    )
+    return str(filled("page", title=title, lead=lead, sections=sections))
