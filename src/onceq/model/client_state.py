@@ -1,7 +1,25 @@
 """The states of a client, and of its last request, as tables.
 
-Pure. A call that the state does not list is an error without effect (spec C18).
-Source: BHM90 figures 1 and 7, BN09 4.3.
+A client is always in one of four states. It is Disconnected, or it has nothing outstanding
+(Connected), or its last request has no reply yet that it received (Req-Sent), or it has received
+that reply (Reply-Recvd). `TRANSITIONS` says which call is legal in which state, and where it leads;
+what is not listed is refused, without effect (spec C18).
+
+The state is stored nowhere, and so nothing that crashes can leave it wrong. A send leaves its rid
+with the queue manager, in the transaction that enqueues the request; a receive leaves the rid of
+its reply, in the transaction that hands it out. `resumed` compares the two. They are equal: the last
+reply was received. They differ: the last request is outstanding. There is none, or the session was
+ended in good order: Connected. A client may therefore be killed between any two instructions, and
+the next life that calls connect stands where the last one stood.
+
+REPLY_ARRIVED is no call of a client: it is what a receive may find, and why RECEIVE alone leads back
+to Req-Sent. With several requests outstanding, a client stays in Req-Sent until its last reply has
+come, so the calls for one of many have rows of their own (SEND_MORE, RERECEIVE_KEPT).
+
+Below are the answers to a second question, what became of the last request: A to E. The table that
+decides it is in `recovery.py`; `docs/states.md` draws both.
+
+Pure. Source: BHM90 figures 1 and 7, BN09 4.3.
 """
 
 from __future__ import annotations

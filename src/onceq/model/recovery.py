@@ -1,8 +1,24 @@
 """How a client finds out where its last request stands, as tables: states A to E.
 
-Pure. `TRANSITIONS` is the life of a request; `PLACES` and `LEDGER` say which state it is in, by
-what each variant of recovery can see. `decide` draws the conclusion for a clerk with a ledger, and
-for the bulk recovery of all clients. Source: BN09 4.3 (states A to D, figure 4.6), CSEP 9.2.
+A request passes through four transactions, and a crash may fall between any two of them: the client
+notes that it wants it (0), sends it (1), the server executes it (2), the client acts on the reply
+(3). So there are four places where it can have stopped: A before the send, B before the execution,
+C before the reply was acted on, D after all. What to do next differs in each, and a wrong guess
+loses the request or runs it twice. E is ours: the repository was restored to a time before
+something that the client knows to have happened. No rule can undo that, so a person decides.
+
+Two witnesses can be asked, and neither is enough. The repository knows only what it has committed:
+of a rid that it does not have, it cannot say whether it was never sent, or sent and lost. The
+client's ledger knows only what the client lived to write down: a send that committed just before a
+crash is missing there. `PLACES` is what the first witness says alone, `LEDGER` what both say
+together. A pair of what they can say is a row, and there is no row that two states could share:
+that is the reason to keep a ledger. Without either, an empty reply queue leaves A, B and D open
+(`CANNOT_TELL`).
+
+`TRANSITIONS` is the life of a request, against which tests hold the other two tables. `decide`
+draws the conclusion for a clerk with a ledger, and for the bulk recovery of all clients.
+
+Pure. Source: BN09 4.3 (states A to D, figure 4.6), CSEP 9.2.
 """
 
 from __future__ import annotations

@@ -1,5 +1,42 @@
 -- Small functions that all the others build on: the clock, ids, the epoch check.
 -- Tables: registrant (read), queue (read), life. Locks: the registrant's anchor, shared.
+--
+-- LANES. All elements of all queues are rows of one table, and a queue's rows stand in lanes. Within a lane
+-- the order is that of `turn`. What somebody looks for is always the beginning of one lane, so that one
+-- index, (queue_id, lane, turn), serves every look, and no plan for it can be a scan.
+--
+--   lane     who stands there                                  turn            leaves it when
+--   0 to 9   fresh: 9 - priority, so the urgent come first     its seq         it ends or is given back
+--            (a reply that waits for its client: always 0)
+--   10       due at a time: sent with not_before, or given     that time, in   it ends, or becomes a suspect
+--            back by whoever had claimed it                    microseconds
+--   11       suspect: something ended while it ran, and it     as in 10        it ends
+--            may have been the cause (G7); it runs alone
+--   12       held in an error queue: nobody claims it          as it was       an operator redrives it
+--   13       a reply that its client acknowledged, kept for    the order of    a later one is kept instead
+--            rereceive; everywhere else it is gone             acknowledging
+--
+-- An element does not leave its lane when it is claimed: `claimed_by` says so, and stands in no index, so
+-- that a claim is a HOT update. The price is that a look passes over what is claimed; the low-water
+-- marks (cursor.sql) keep it from passing over what has ended. A suspect never becomes fresh again: once
+-- doubted, it runs alone until it ends, as no success can clear it of having been the cause.
+--
+-- LOCK ORDER. A transaction takes its locks in this order, and so none waits for another in a circle:
+--
+--   1. the anchor of a registrant (advisory: oid of registrant, its id): shared by whatever acts in a life
+--      of it, exclusive where a life begins or ends. It is the fence of clients: who holds it exclusively
+--      knows that no ghost of the former life is between its check and its commit.
+--   2. a queue (advisory: oid of queue, hash of its name): shared by enqueues, exclusive in destroy_queue.
+--   3. slots of servers (advisory: oid of server, slot): held by a session as long as it lives. A free one
+--      is the evidence that the session ended. It is tried, never waited for.
+--   4. rows of server.
+--   5. elements by seq, or, where rows were named by rids, by rid. Claims skip what is locked instead of
+--      waiting.
+--   6. what the caller does itself: the tables of a handler, the user's rows in the order of their keys
+--      (spark_commit.sql).
+--
+-- The locks of sleepers (bell.sql) are outside of this order: nobody waits for them. Each file says at its
+-- top which of these it takes.
 
 -- The clock of the queue manager: the database's, unless a test session sets onceq_setting.now.
 create or replace function onceq.now() returns timestamptz

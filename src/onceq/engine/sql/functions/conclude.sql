@@ -1,6 +1,28 @@
 -- The end of an element: its reply, its history row, or its return to a lane.
 -- Tables: element, history, attempt (written), queue, registrant, server (read). Locks: the element's row, unless the
 -- caller holds it.
+--
+-- CHARGES. An execution that did not finish is an abort. Aborts are counted, as a request that kills its
+-- server each time must not be tried for ever: the n-th moves it to the error queue (Q4). But not each abort
+-- is the request's fault, and an innocent one must never end in an error queue (G7). So what an abort costs
+-- follows from the evidence of how it came about, and where there is doubt it costs nothing:
+--
+--   the handler raised, or broke the rules           charge        counted; the n-th fails it
+--   the handler gave it up (Reject)                  reject        fails now
+--   its process died, and ran nothing else           charge        seen by the supervisor, by a server of the
+--                                                                  same machine, or not seen again for 60 s
+--   its process died, and ran others too             suspect       not counted; each runs alone from now on,
+--                                                                  and then its own death tells
+--   the connection broke, the process lives          environment   not counted; a fault, if this server has
+--                                                                  finished others since the last abort
+--   the handler says so (Retry)                      retry         the same, always a fault
+--   the database went down while it was claimed      fell          a suspect; charged when the database fell
+--                                                                  n times in a row while it ran alone
+--   claimed, and never begun; stopped in good order  release       nothing at all
+--
+-- Faults have a bound too, the queue's retry_limit: past it the request runs alone, and is charged from then
+-- on. `return_element` is that table; the evidence is gathered in takeover.sql (`started_by`, `broken_by`)
+-- and by the server's faults. ADRs 4 and 18 have the reasons, and what remains possible.
 
 -- Concludes one element: removes it, and writes its reply, if it owes one, and its history row.
 -- If p_incarnation is given, only if that still claims it; otherwise the caller has locked its row.
