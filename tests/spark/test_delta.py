@@ -39,7 +39,8 @@ insert into {0}.attempt (ended_at, eid, charge) values (now(), gen_random_uuid()
 """
 CHILD = """
 import os, signal, sys
-from onceq.spark.pipelines import add_to_delta, delta
+from onceq.spark.archive import delta
+from onceq.spark.pipelines import add_to_delta
 
 def then_die(real):
     def called(*given, **named):

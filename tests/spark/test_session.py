@@ -167,7 +167,8 @@ def test_java_that_ends_at_once_is_an_environment_fault(tmp_path: Path) -> None:
     program = (
         "import pathlib, sys\n"
         "from onceq import errors\n"
-        "from onceq.spark import java, session\n"
+        "from onceq.spark import session\n"
+        "from onceq.spark.start import java\n"
         "bad = java.Java(home=pathlib.Path(sys.argv[1]), major=17, origin='PATH', wrapped=False)\n"
         "session.find_java = lambda environ: bad\n"
         "try:\n    session.build_session()\n"

@@ -7,10 +7,10 @@ what is not listed is refused, without effect (spec C18).
 
 The state is stored nowhere, and so nothing that crashes can leave it wrong. A send leaves its rid
 with the queue manager, in the transaction that enqueues the request; a receive leaves the rid of
-its reply, in the transaction that hands it out. `resumed` compares the two. They are equal: the last
-reply was received. They differ: the last request is outstanding. There is none, or the session was
-ended in good order: Connected. A client may therefore be killed between any two instructions, and
-the next life that calls connect stands where the last one stood.
+its reply, in the transaction that hands it out. `resumed` compares the two. They are equal: the
+last reply was received. They differ: the last request is outstanding. There is none, or the session
+was ended in good order: Connected. A client may therefore be killed between any two instructions,
+and the next life that calls connect stands where the last one stood.
 
 REPLY_ARRIVED is no call of a client: it is what a receive may find, and why RECEIVE alone leads back
 to Req-Sent. With several requests outstanding, a client stays in Req-Sent until its last reply has
