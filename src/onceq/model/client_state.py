@@ -12,9 +12,9 @@ last reply was received. They differ: the last request is outstanding. There is 
 was ended in good order: Connected. A client may therefore be killed between any two instructions,
 and the next life that calls connect stands where the last one stood.
 
-REPLY_ARRIVED is no call of a client: it is what a receive may find, and why RECEIVE alone leads back
-to Req-Sent. With several requests outstanding, a client stays in Req-Sent until its last reply has
-come, so the calls for one of many have rows of their own (SEND_MORE, RERECEIVE_KEPT).
+REPLY_ARRIVED is no call of a client: it is what a receive may find, and why RECEIVE alone leads
+back to Req-Sent. With several requests outstanding, a client stays in Req-Sent until its last reply
+has come, so the calls for one of many have rows of their own (SEND_MORE, RERECEIVE_KEPT).
 
 Below are the answers to a second question, what became of the last request: A to E. The table that
 decides it is in `recovery.py`; `docs/states.md` draws both.
