@@ -35,20 +35,21 @@ FAULTS = (*DEATHS, *LOSSES, "second life", "abandoned", "power cut")
 KEPT_FOR = {
     "Acknowledge": 0.5,
     "CountOutstanding": 0.1,
+    "ListAttempts": 0.5,
     "LookUp": 1.0,
+    "Peek": 0.1,
     "Receive": 0.02,
     "Redrive": 0.2,
 }
-"""Ops of `submit` and `collect`, and a redrive: a fault is kept for each, and how likely it hits.
-
-The others are spent by then.
-"""
+"""Ops for each of which a fault is kept, and how likely it hits. The others are spent by then."""
+LATE = frozenset(("ListAttempts", "Peek", "Redrive"))
+"""Those of an operator; the rest are of `submit` and `collect`."""
 USUALLY = 0.1
 CHANCES = {
     **dict.fromkeys(("Claim", "Survey", "ListQueues", "Receive"), 0.04),
     **dict.fromkeys(
         (
-            *("BeginWork", "FindRequests", "Identify", "ListAttempts"),
+            *("BeginWork", "FindRequests", "Identify"),
             *("Acknowledge", "ClaimEid", "CloseIncarnation", "Deregister", "DestroyQueue"),
             *(
                 "EnqueueMany",
@@ -262,7 +263,7 @@ class Misfortune(Cast):
         While that acknowledges what it wrote it is a power cut; else any.
         """
         name = type(plain(op)).__name__
-        if actor.machine is None and name != "Redrive":
+        if actor.machine is None and name not in LATE:
             return None
         if name not in self._kept or not self.world.likely(KEPT_FOR[name]):
             return None
