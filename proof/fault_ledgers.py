@@ -75,22 +75,25 @@ PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
 
 
 def _book(errand: Errand, ledger: Any, insert: str) -> None:
-    """Sends orders one after the other, and writes a row for each reply."""
+    """Sends orders one after the other, each in a life of its own; writes a row for each reply."""
     with errand.open() as qm:
         clerk = qm.clerk(CLIENT, _queue(), ledger=ledger)
         with contextlib.closing(clerk):
-            clerk.connect()
-            found = clerk.recover(policy="resubmit")
-            number = int(found.rid or 0)
-            if found.rid is not None and not isinstance(found, onceq.Done):
-                _process(clerk, insert)
-            while number < ORDERS:
-                number += 1
+            while (number := _begin(clerk, insert)) < ORDERS:
                 with contextlib.suppress(_Undone), clerk.transaction() as work:
                     work.connection.execute(insert, ("undone",))
                     raise _Undone
-                clerk.send(str(number), Order())
+                clerk.send(str(number + 1), Order())
                 _process(clerk, insert)
+
+
+def _begin(clerk: LedgerClerk[Any, Any, Any], insert: str) -> int:
+    """Begins a life, and ends what the former left; returns how many orders are done."""
+    clerk.connect()
+    found = clerk.recover(policy="resubmit")
+    if found.rid is not None and not isinstance(found, onceq.Done):
+        _process(clerk, insert)
+    return int(found.rid or 0)
 
 
 def _process(clerk: LedgerClerk[Any, Any, Any], insert: str) -> None:
