@@ -22,6 +22,7 @@ PAIRS = {
     "clerk/ledger/async_runner.py": "clerk/ledger/runner.py",
     "manager/async_queue_manager.py": "manager/queue_manager.py",
     "manager/async_registrations.py": "manager/registrations.py",
+    "manager/async_taker.py": "manager/taker.py",
 }
 """The written module of each pair, and the one that is made of it."""
 WORDS = (

@@ -19,6 +19,7 @@ from onceq.manager.queue_manager import QueueOperations
 from onceq.model import admin_ops, ops
 from onceq.model.element import Charge, RequestOutcome
 from onceq.model.queue import Queue
+from proof.simulator.functions import LineTaker
 from proof.simulator.participants import FLASH, HASTE, NOTES, QUEUE, Death, World, kind_of
 from proof.simulator.steps import Caller, CallerBegins, CallerWrites
 
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Generator
 
     from onceq.engine.perform.driver import PostgresDriver
-    from onceq.engine.wake.waiting import Pause
     from onceq.model.element import Element, RequestState
     from proof.simulator.functions import Line
 
@@ -60,15 +60,11 @@ class SimulatedQueueManager(QueueOperations):
 
     def __init__(self, line: Line, process: UUID) -> None:
         super().__init__(Located("", None), "onceq")
-        self._link = self._life_link = cast("Any", line)
-        self._process = process
+        self._link = cast("Any", line)
+        self._taker = LineTaker(line, process)
 
     def _caller(self, connection: CallerConnection) -> PostgresDriver:
         return cast("PostgresDriver", cast("object", connection))
-
-    def _wait(self, pause: Pause, op: ops.Wait) -> bool:
-        del pause  # the simulator has its own, and its time
-        return self._link.perform(op)
 
 
 @dataclass(slots=True)

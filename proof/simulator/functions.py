@@ -11,16 +11,21 @@ from __future__ import annotations
 
 import contextlib
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from greenlet import getcurrent, greenlet
 
+from onceq.engine.embedded.locate import Located
 from onceq.errors import OnceqError
+from onceq.manager.taker import Taker
 from onceq.model import ops
 from proof.simulator.steps import Renew
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
+    from uuid import UUID
+
+    from onceq.engine.wake.waiting import Pause
 
 T = TypeVar("T")
 
@@ -102,3 +107,17 @@ def as_program(line: Line, body: Callable[[], None]) -> ops.Program[None]:
             line.is_dead = True
             with contextlib.suppress(Killed):
                 function.throw(Killed())
+
+
+class LineTaker(Taker):
+    """What dequeues in callers' transactions, over a line."""
+
+    def __init__(self, line: Line, process: UUID) -> None:
+        super().__init__(Located("", None), "onceq")
+        self.link = cast("Any", line)
+        self.held.process = process
+
+    def wait(self, pause: Pause, op: ops.Wait) -> bool:
+        """Waits in the simulator's time."""
+        del pause  # the simulator has its own
+        return self.link.perform(op)

@@ -106,10 +106,12 @@ def test_a_dequeue_whose_queue_manager_died_does_not_commit(
     with psycopg.connect(conninfo) as connection:
         with onceq.open(conninfo, repository=repository) as dead:
             assert dead.dequeue("raw", connection=connection) is not None
-            dead._life_link.connection.close()  # as by its death; the caller's connection lives
+            dead._taker.link.connection.close()  # as by its death; the caller's connection lives
         with living(conninfo, repository) as life:
             wait_until(lambda: life.take_over() > 0)
-            life.driver.perform(ops.Judge(process=dead._process, verdict=ops.Verdict.ENDED))
+            life.driver.perform(
+                ops.Judge(process=dead._taker.held.process, verdict=ops.Verdict.ENDED)
+            )
             other = qm.dequeue("raw", timeout_s=10)
         assert other is not None
         with pytest.raises(psycopg.Error, match="no longer claimed"):
@@ -124,9 +126,9 @@ def test_a_dequeue_that_another_has_claimed_since_does_not_commit(
     with psycopg.connect(conninfo) as connection, living(conninfo, repository) as other:
         with onceq.open(conninfo, repository=repository) as dead:
             assert dead.dequeue("raw", connection=connection) is not None
-            dead._life_link.connection.close()
+            dead._taker.link.connection.close()
         wait_until(lambda: other.take_over() > 0)
-        other.driver.perform(ops.Judge(process=dead._process, verdict=ops.Verdict.ENDED))
+        other.driver.perform(ops.Judge(process=dead._taker.held.process, verdict=ops.Verdict.ENDED))
         wait_until(lambda: bool(other.claim("raw")))
         with pytest.raises(psycopg.Error, match="no longer claimed"):
             connection.commit()
@@ -202,7 +204,7 @@ def test_closing_a_manager_ends_the_waits_of_tasks(
             with pytest.raises(CannotConnect, match="is closed"):
                 await asyncio.wait_for(waiting, 10)
         async with own, await psycopg.AsyncConnection.connect(conninfo) as connection:
-            assert not own._closed.is_set()
+            assert not own._taker.closed.is_set()
             assert await own.dequeue("raw", timeout_s=0.1, connection=connection) is None
 
     asyncio.run(wait_and_close())

@@ -28,7 +28,7 @@ NOT_SIMULATED = {
         "Spark's claim groups have no reference in memory: tests/spark, the model, torture",
     ),
     **dict.fromkeys(
-        ["Act", "BeginReply", "SettleReply", "TakeReply"],
+        ["BeginReply", "SettleReply", "TakeReply"],
         "what a client does with a reply: tests/clerk, tests/crash/test_processing_kills.py",
     ),
     "ForgetClient": "no client of a schedule is gone for good: tests/conformance, tests/engine",

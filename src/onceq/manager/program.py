@@ -5,7 +5,7 @@ Run by QueueManager and AsyncQueueManager.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
@@ -15,9 +15,7 @@ from onceq import errors
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import (
-    Charge,
     EnqueueAttributes,
-    Fate,
     OldRequest,
     RequestOutcome,
     Search,
@@ -29,14 +27,6 @@ if TYPE_CHECKING:
     from onceq.model.queue import QueueInfo, QueueSettings
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """An element dequeued in a caller's transaction. xid: of that transaction."""
-
-    seq: int
-    xid: int
 
 
 def declare(queue: Queue[Any, Any]) -> ops.Program[bool]:
@@ -104,12 +94,15 @@ SETTLED = 3
 """After this many waits a dequeue waits longer: it asks when the next element is due."""
 
 
-def dequeue(op: ops.Dequeue, timeout_s: float | None) -> ops.Program[Element | None]:
+def dequeue(
+    op: ops.Dequeue, timeout_s: float | None, *, rings: bool = True
+) -> ops.Program[Element | None]:
     """Dequeues, waiting up to timeout_s for an element; None when none came.
 
-    A caller that waits for one certain element is not rung: it would swallow a ring for another.
+    rings: whoever waits may be rung. Not if it waits for one certain element: it would swallow a
+    ring for another.
     """
-    rings = op.eid is None
+    rings = rings and op.eid is None
     key = "dequeue" if rings else "claim"
     waits = 0
     try:
@@ -140,26 +133,6 @@ def claim(
         incarnation=incarnation, queue_id=info.queue_id, n=1, turn=turn, alone=True
     )
     return claimed[0] if claimed else None
-
-
-def give_back(take: ops.Take) -> ops.AbortElement:
-    """Returns the Op that gives back a claim which the caller's transaction did not take."""
-    return ops.AbortElement(
-        seq=take.seq, incarnation=take.incarnation, charge=Charge.RELEASE, code=None, error=None
-    )
-
-
-def settle_taken(taken: list[Taken], incarnation: int) -> ops.Program[list[Taken]]:
-    """Charges an abort to elements dequeued in transactions that ended without concluding them.
-
-    Returns those still in progress.
-    """
-    running: list[Taken] = []
-    for one in taken:
-        fate = yield from ops.AbortTaken(seq=one.seq, incarnation=incarnation, xid=one.xid)
-        if fate is Fate.RUNNING:
-            running.append(one)
-    return running
 
 
 def enqueue_op(

@@ -7,23 +7,14 @@ Q1 to Q6.
 
 from __future__ import annotations
 
-import contextlib
-import threading
-import uuid
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine.connect.connection import Link
-from onceq.engine.connect.links import CLOSED, Links
+from onceq.engine.connect.links import Links
 from onceq.engine.connect.unwrap import Callers
-from onceq.engine.perform.driver import this_process
-from onceq.engine.sessions import silence
-from onceq.engine.sessions.identity import own_identity
-from onceq.engine.wake.waiting import Pause
-from onceq.errors import CannotConnect, IllegalState, OnceqError, OperatingError
+from onceq.errors import IllegalState
 from onceq.manager import program
-from onceq.manager.closing import wait_closed
 from onceq.manager.registrations import RegistrationOperations
-from onceq.manager.taken_over import tell_taken
+from onceq.manager.taker import Taker
 from onceq.model import admin_ops, names, ops
 from onceq.model.queue import Queue, QueueInfo
 
@@ -55,13 +46,7 @@ class QueueOperations(RegistrationOperations):
         self.repository = names.check_repository(repository)
         self._link = Links(located, repository)
         self._callers = Callers(repository)
-        self._life_link = Link(located, repository)
-        self._life_turn = threading.Lock()
-        self._process = uuid.uuid4()
-        self._incarnation: ops.Incarnation | None = None
-        self._taken: list[program.Taken] = []
-        self._turn = 0
-        self._closed = threading.Event()
+        self._taker = Taker(located, repository)
 
     def connect(self, *, timeout_s: float | None = None) -> Self:
         """Connects, or connects again after a loss. CannotConnect, SchemaMissing, SchemaTooNew.
@@ -69,7 +54,7 @@ class QueueOperations(RegistrationOperations):
         timeout_s: when to give up; at least 2 s for a host that is silent.
         """
         self._link.connect(names.check_timeout(timeout_s))
-        self._closed.clear()
+        self._taker.closed.clear()
         return self
 
     # --- queues -----------------------------------------------------------------------------
@@ -159,54 +144,17 @@ class QueueOperations(RegistrationOperations):
         if connection is None:
             op = ops.Dequeue(queue=queue, eid=eid)
             return self._link.run(program.dequeue(op, timeout_s), timeout_s)
-        on = self._caller(connection)
-        pause, first = Pause(), True
-        patience = silence.waiting(timeout_s)
-        while (taken := self._take(on, queue, eid, patience)) is None:
-            wait = ops.Wait(key="claim", first=first, timeout_s=timeout_s)
-            if not self._wait(pause, wait):
-                return None
-            first = False
-        return taken
-
-    def _wait(self, pause: Pause, op: ops.Wait) -> bool:
-        """Waits a little, or until this is closed; False when the deadline has passed."""
-        return wait_closed(self._closed, pause, op)
-
-    def _take(
-        self,
-        on: PostgresDriver,
-        queue: str,
-        eid: UUID | None,
-        patience: silence.Patience | None,
-    ) -> Element | None:
-        """Claims an element and takes it in the caller's transaction; None if there is none now."""
-        with self._life_turn:
-            with self._life_link.bounded(patience):
-                life = self._live()
-                self._settle_taken()
-                self._turn = 1 - self._turn  # due elements first, or fresh ones
-                claim = program.claim(life.incarnation, queue, eid=eid, turn=self._turn)
-                element = self._life_link.run(claim)
-                if element is None:
-                    return None
-                take = ops.Take(seq=element.seq, incarnation=life.incarnation)
-                try:
-                    xid = on.perform(take)
-                except OnceqError:
-                    self._life_link.perform(program.give_back(take))
-                    raise
-                self._taken.append(program.Taken(element.seq, xid))
-        return element
+        return self._taker.dequeue(self._caller(connection), queue, eid, timeout_s)
 
     def reply(self, connection: Any, element: Element, body: bytes) -> None:
         """Gives the reply to an element that was dequeued in the transaction on `connection`."""
-        if self._incarnation is None:
+        life = self._taker.life
+        if life is None:
             raise IllegalState("nothing was dequeued in a transaction by this queue manager")
         self._on(connection).perform(
             ops.ReplyTaken(
                 seq=element.seq,
-                incarnation=self._incarnation.incarnation,
+                incarnation=life.incarnation,
                 reply=names.check_bytes("reply", body),
             )
         )
@@ -274,41 +222,9 @@ class QueueOperations(RegistrationOperations):
         with self._link.borrowed() as link:
             return self._callers.driver(connection, link.connection)
 
-    def _live(self) -> ops.Incarnation:
-        if self._closed.is_set():
-            raise CannotConnect(CLOSED)
-        self._life_link.reconnect()
-        life = self._incarnation
-        if life is None or life.backend_pid != self._life_link.connection.info.backend_pid:
-            host, pid = this_process()
-            former = None if life is None else life.incarnation
-            opening = ops.OpenIncarnation(
-                process=self._process, host=host, pid=pid, former=former, identity=own_identity()
-            )
-            life = self._life_link.perform(opening)
-            self._incarnation = life
-            self._life_link.run(program.take_over(self._process))
-            for one in self._life_link.perform(ops.ListTakenOver()):
-                tell_taken(one)
-            self._taken = []  # given back with the former life, charged as its end says (G7)
-        return life
-
-    def _settle_taken(self) -> None:
-        if self._incarnation is not None and self._taken:
-            settle = program.settle_taken(self._taken, self._incarnation.incarnation)
-            self._taken = self._life_link.run(settle)
-
     def close(self) -> None:
         """Closes the connection; returns what was dequeued in transactions that rolled back."""
-        self._closed.set()  # ends the waits
-        with self._life_turn:
-            life, self._incarnation = self._incarnation, None
-            with contextlib.suppress(OperatingError):  # a lost connection ended the incarnation
-                if life is not None:
-                    settle = program.settle_taken(self._taken, life.incarnation)
-                    self._taken = self._life_link.run(settle)
-                    self._life_link.perform(ops.CloseIncarnation(incarnation=life.incarnation))
-            self._life_link.close()
+        self._taker.close()
         self._link.close()
         self.located.close()
 

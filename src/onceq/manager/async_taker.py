@@ -1,0 +1,110 @@
+"""Dequeues in callers' own transactions: claimed by a life of the queue manager, taken there.
+
+Used by AsyncQueueManager. The claim is made on a connection of the queue manager's own, and lasts
+for as long as that lives; the caller's transaction takes the element, and its commit checks that
+it is still claimed. What such a transaction left, by a rollback or an end, is counted as an
+abort at the next dequeue, or when this is closed. Source: BHM90 4.2; spec Q3.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.async_links import CLOSED
+from onceq.engine.sessions import silence
+from onceq.engine.wake.waiting import Pause
+from onceq.errors import CannotConnect, OperatingError
+from onceq.manager import program, taking
+from onceq.manager.closing import async_wait_closed
+from onceq.model import ops
+from onceq.model.ops import RunsAsync
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from onceq.engine.embedded.locate import Located
+    from onceq.engine.perform.async_driver import AsyncPostgresDriver
+    from onceq.model.element import Element
+
+
+class AsyncTaker:
+    """The life of a queue manager that claims for its callers; for any number of tasks."""
+
+    def __init__(self, located: Located, repository: str) -> None:
+        self.link = AsyncLink(located, repository)
+        self.held = taking.Held()
+        self.closed = asyncio.Event()
+        self._turn = asyncio.Lock()
+
+    @property
+    def life(self) -> ops.Incarnation | None:
+        """The life that claims; None: nothing was dequeued in a transaction since this opened."""
+        return self.held.life
+
+    async def dequeue(
+        self, on: AsyncPostgresDriver, queue: str, eid: UUID | None, timeout_s: float | None
+    ) -> Element | None:
+        """Dequeues in the transaction of `on`; None when nothing came in time."""
+        on_both = AsyncOnBoth(self, on, silence.waiting(timeout_s))
+        op = ops.Dequeue(queue=queue, eid=eid)
+        return await on_both.run(program.dequeue(op, timeout_s, rings=False))
+
+    async def look(
+        self, on: AsyncPostgresDriver, op: ops.Dequeue, patience: silence.Patience | None
+    ) -> Element | None:
+        """Claims and takes what is there now. CannotConnect: this was closed."""
+        async with self._turn:
+            return await self._take(on, op, patience)
+
+    async def _take(
+        self, on: AsyncPostgresDriver, op: ops.Dequeue, patience: silence.Patience | None
+    ) -> Element | None:
+        if self.closed.is_set():
+            raise CannotConnect(CLOSED)
+        with self.link.bounded(patience):
+            await self.link.reconnect()
+            session = self.link.connection.info.backend_pid
+            return await AsyncOnBoth(self, on).run(taking.take(self.held, session, op))
+
+    async def wait(self, pause: Pause, op: ops.Wait) -> bool:
+        """Waits a little, or until this is closed; False when the deadline has passed."""
+        return await async_wait_closed(self.closed, pause, op)
+
+    async def close(self) -> None:
+        """Ends the waits; gives back what was dequeued in transactions that rolled back."""
+        self.closed.set()
+        async with self._turn:
+            with contextlib.suppress(OperatingError):  # a lost connection ended the life
+                if self.held.life is not None:
+                    await self.link.run(taking.end(self.held))
+            await self.link.close()
+
+
+class AsyncOnBoth(RunsAsync):
+    """Performs each Op where it belongs: the taking in the caller's transaction, all else here."""
+
+    def __init__(
+        self, taker: AsyncTaker, on: AsyncPostgresDriver, patience: silence.Patience | None = None
+    ) -> None:
+        self._taker = taker
+        self._on = on
+        self._patience = patience
+        self._pause = Pause()
+
+    async def perform(self, op: ops.Op[Any]) -> Any:
+        """Performs one Op; a dequeue is a look of the taker's."""
+        match op:
+            case ops.Dequeue():
+                return await self._taker.look(self._on, op, self._patience)
+            case ops.Wait():
+                return await self._taker.wait(self._pause, op)
+            case ops.Take():
+                return await self._on.perform(op)
+            case _:
+                return await self._taker.link.perform(op)
+
+    def _leave(self) -> None:
+        """Does nothing: no Program holds anything here."""
