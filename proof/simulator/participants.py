@@ -206,7 +206,7 @@ class ClientLife:
         self._session = Session(name=client.name, thread="", queue=QUEUE, window=1)
 
     def _record(self, kind: Callable[..., ev.Event], **fields: Any) -> None:
-        who = {"registrant": self._client.name, "epoch": self._session.epoch}
+        who = {"registrant": self._client.name, "epoch": self._session.who.epoch}
         self._world.record(kind, self._client.name, **who, **fields)
 
     def run(self) -> ops.Program[None]:

@@ -38,7 +38,7 @@ class WindowedLife:
         self._had: dict[str, Reply[bytes]] = {}
 
     def _record(self, kind: Callable[..., ev.Event], **fields: Any) -> None:
-        who = {"registrant": self._client.name, "epoch": self._session.epoch}
+        who = {"registrant": self._client.name, "epoch": self._session.who.epoch}
         self._world.record(kind, self._client.name, **who, **fields)
 
     def run(self) -> ops.Program[None]:
@@ -144,7 +144,7 @@ class WindowedLife:
             if found is None or found.state == "finished":
                 self._world.broken.append(("G4", rid, f"what is outstanding is at {found}"))
         (tags,) = yield from watching.threads(session)
-        if (tags.epoch, tags.r_rid) != (session.epoch, session.r_rid):
+        if (tags.epoch, tags.r_rid) != (session.who.epoch, session.r_rid):
             text = f"its thread's tags are {tags}, its session's {session}"
             self._world.broken.append(("G6", tags.r_rid, text))
         with contextlib.suppress(errors.QueueNotFound, errors.QueueStopped):

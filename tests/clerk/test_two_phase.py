@@ -167,7 +167,7 @@ def test_a_lost_ledger_database_is_in_doubt_until_the_next_connect(ground: Groun
 
 def test_a_database_that_prepares_nothing_is_refused() -> None:
     owner = Owner(repository="r", repository_id=uuid.uuid4(), registrant="ann", thread="")
-    take = ledger_ops.TakeLedger(owner=owner, registrant_id=1, epoch=1, life="1")
+    take = ledger_ops.TakeLedger(owner=owner, who=ops.Identity(registrant_id=1, epoch=1), life="1")
     taking = onceq.PostgresLedger("dbname=shop").answers().answer(take)
     asked = next(taking)
     assert isinstance(asked, ledger_ops.Statement)

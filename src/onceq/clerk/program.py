@@ -37,13 +37,13 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
             yield from ops.Posted()
     session.sure = False
     found = yield from ops.Connect(name=session.name, thread=session.thread, keep=session.keep)
-    session.registrant_id, session.epoch = found.registrant_id, found.epoch
+    session.who = found.who
     session.was, session.s_state = found.was, found.s_state
     session.s_rid, session.s_no = found.s_rid, found.s_no
     session.r_rid, session.ckpt = found.r_rid, found.ckpt
-    op = ops.Outstanding(registrant_id=found.registrant_id, epoch=found.epoch)
+    op = ops.Outstanding(who=found.who)
     waiting = yield from ask(session, op)
-    user = ops.LastUser(registrant_id=found.registrant_id, epoch=found.epoch, rid=found.s_rid)
+    user = ops.LastUser(who=found.who, rid=found.s_rid)
     session.user = yield from ask(session, user)
     kept = [one.rid for one in waiting if one.replied and one.rid == found.r_rid]
     session.received, session.seen = dict.fromkeys(kept), 0
@@ -140,8 +140,7 @@ def _send_op(
     own_transaction: bool,
 ) -> ops.Send:
     return ops.Send(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         queue=session.queue.name,
         rid=rid,
         body=body,
@@ -185,8 +184,7 @@ def send_many(
     answers = yield from perform(
         session,
         ops.SendMany(
-            registrant_id=session.registrant_id,
-            epoch=session.epoch,
+            who=session.who,
             queue=session.queue.name,
             rids=rids,
             bodies=bodies,
@@ -209,8 +207,7 @@ def disconnect(session: Session[Any, Any]) -> ops.Program[None]:
     yield from perform(
         session,
         ops.Disconnect(
-            registrant_id=session.registrant_id,
-            epoch=session.epoch,
+            who=session.who,
             received=list(session.received),
             r_rid=r_rid,
             ckpt=session.ckpt if r_rid == session.r_rid else None,
@@ -226,8 +223,7 @@ def cancel_last_request(session: Session[Any, Any], timeout_s: float) -> ops.Pro
     """Kills the last request: KILLED (its cancelled reply comes), TOO_LATE or NOT_FOUND (G8)."""
     check(session, Call.CANCEL)
     op = ops.CancelRequest(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid=session.s_rid or "",
         timeout_s=timeout_s,
     )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+NOBODY = ops.Identity(registrant_id=0, epoch=0)
+"""Who a session is before it connects."""
+
 RAISED: dict[RequestOutcome, type[errors.ReplyError]] = {
     RequestOutcome.FAILED: errors.RequestFailed,
     RequestOutcome.CANCELLED: errors.Cancelled,
@@ -94,8 +97,7 @@ class Session(Generic[T, R]):
     keep: int = 0
     state: ClientState = ClientState.DISCONNECTED
     was: str = "new"
-    registrant_id: int = 0
-    epoch: int = 0
+    who: ops.Identity = NOBODY
     s_rid: str | None = None
     s_no: int = 0
     s_state: str | None = None

@@ -43,8 +43,7 @@ def begin(
     begun = yield from perform(
         session,
         ops.BeginReply(
-            registrant_id=session.registrant_id,
-            epoch=session.epoch,
+            who=session.who,
             rid=reply.rid,
             s_rid=session.s_rid,
             s_no=session.s_no,
@@ -61,8 +60,7 @@ def begin(
 def take_op(session: Session[Any, Any], rid: str, ckpt: bytes | None) -> ops.TakeReply:
     """Returns the Op for the client's connection."""
     return ops.TakeReply(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid=rid,
         ckpt=ckpt,
         s_rid=session.s_rid,
@@ -100,8 +98,7 @@ def _settle_op(
     session: Session[Any, Any], rid: str, xid: int | None, *, counts: bool = True
 ) -> ops.SettleReply:
     return ops.SettleReply(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid=rid,
         xid=xid,
         counts=counts,

@@ -66,12 +66,12 @@ class Kept:
     @property
     def gid_prefix(self) -> str:
         """How the names of this client's prepared transactions begin."""
-        return f"onceq:{self.repository_hex}:{self.session.registrant_id}:"
+        return f"onceq:{self.repository_hex}:{self.session.who.registrant_id}:"
 
     def gid(self, unit: Unit) -> str:
         """Returns the name of a prepared transaction: it says what its outcome depends on."""
         kind, rid = (SENT, unit.request.rid) if unit.request else (PROCESSED, unit.done or "")
-        return f"{self.gid_prefix}{self.session.epoch}:{kind}:{rid_digest(rid)}"
+        return f"{self.gid_prefix}{self.session.who.epoch}:{kind}:{rid_digest(rid)}"
 
 
 def connect(kept: Kept, life: str) -> ops.Program[None]:
@@ -96,9 +96,7 @@ def _connect(kept: Kept, life: str) -> ops.Program[None]:
         registrant=session.name,
         thread=session.thread,
     )
-    take = ledger_ops.TakeLedger(
-        owner=owner, registrant_id=session.registrant_id, epoch=session.epoch, life=life
-    )
+    take = ledger_ops.TakeLedger(owner=owner, who=session.who, life=life)
     for number in range(1, TAKES_MAX + 1):
         yield from _end_prepared(kept)
         try:

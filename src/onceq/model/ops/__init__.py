@@ -8,7 +8,7 @@ Every Op is one round trip. The errors that an Op raises are in `onceq.errors`; 
 them into the Program at the yield.
 """
 
-from onceq.model.ops.base import Op, Program
+from onceq.model.ops.base import Identity, Op, Program
 from onceq.model.ops.clerk import (
     Acknowledge,
     Act,
@@ -133,6 +133,7 @@ __all__ = [
     "FindRequests",
     "Finish",
     "Finished",
+    "Identity",
     "Incarnation",
     "IsAlive",
     "Judge",
