@@ -195,8 +195,7 @@ def a_rid_is_one_request(place: Repository) -> None:
         return ops.Send(
             who=session.who,
             queue="orders",
-            rid="1",
-            body=body,
+            request=ops.Request(rid="1", body=body),
             send_no=2,
             ack=[],
         )
@@ -291,14 +290,14 @@ def a_client_has_a_transaction_of_its_own(place: Repository) -> None:
     client, session = client_of(place)
     sending: dict[str, Any] = {"own_transaction": False}
     client.perform(ops.BeginWork())
-    client.run(clerk.send(session, "1", b"1", {}, **sending))
+    client.run(clerk.send(session, ops.Request(rid="1", body=b"1"), **sending))
     client.perform(ops.Enqueue(queue="orders", body=b"beside", own_transaction=False))
     client.perform(ops.Rollback())
     same(len(where(client, "1")), 0)
     client.run(clerk.connect(session))
     same((session.s_rid, len(session.outstanding)), (None, 0))
     client.perform(ops.BeginWork())
-    client.run(clerk.send(session, "1", b"1", {}, **sending))
+    client.run(clerk.send(session, ops.Request(rid="1", body=b"1"), **sending))
     same(len(where(place.session(), "1")), 0)
     client.perform(ops.Commit())
     same(where(place.session(), "1"), {("queued", None)})

@@ -58,7 +58,7 @@ def an_end_user_comes_back(place: Repository) -> None:
     client, session = client_of(place)
     user = {"id": "ann 7", "checkpoint": "page 3"}
     kept = {KEY: user, "other": 1}
-    client.run(clerk.send(session, "1", b"1", {"properties": kept}))
+    client.run(clerk.send(session, ops.Request(rid="1", body=b"1", properties=kept)))
     execute(server, life, claim(server, life)[0])
     same(receive(client, session).end_user, EndUser("ann 7", "page 3"))
     for end in (receiving.acknowledge(session, ["1"], None), clerk.disconnect(session)):

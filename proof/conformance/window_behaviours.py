@@ -179,19 +179,19 @@ def a_one_way_send_is_a_send(place: Repository) -> None:
     life = live(server)
     client, session = client_of(place)
     for rid in "123":
-        client.run(clerk.send_one_way(session, rid, rid.encode(), {}))
+        client.run(clerk.send_one_way(session, ops.Request(rid=rid, body=rid.encode())))
         same((session.s_rid, list(session.outstanding)), (rid, [rid]))
         client.run(recover(session, None, acknowledged=False))
         execute(server, life, claim(server, life)[0])
         same(receive(client, session).rid, rid)
-    client.run(clerk.send_one_way(session, "1", b"1", {}))
+    client.run(clerk.send_one_way(session, ops.Request(rid="1", body=b"1")))
     same(client.run(receiving.rereceive(session, "3")).rid, "3")
     same((session.gone, list(session.received)), (["1"], ["3"]))
     client.run(clerk.connect(session))
     same((session.s_rid, list(session.outstanding)), ("3", ["3"]))
     receive(client, session)
     server.perform(ops.AlterQueue(queue="orders", enqueue_started=False))
-    client.run(clerk.send_one_way(session, "4", b"4", {}))
+    client.run(clerk.send_one_way(session, ops.Request(rid="4", body=b"4")))
     try:
         receive(client, session)
     except errors.QueueStopped:

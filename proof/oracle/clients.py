@@ -230,8 +230,9 @@ def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
 
 def _is_changing(state: State, tx: Transaction, op: ops.Send) -> bool:
     """Whether an open transaction is changing what has this rid: the insert waits for its end."""
+    sent = (op.who.registrant_id, op.request.rid)
     return any(
-        (one.registrant_id, one.rid) == (op.who.registrant_id, op.rid) and one.role in CLIENT_ROLES
+        (one.registrant_id, one.rid) == sent and one.role in CLIENT_ROLES
         for one in state.elements.changing(tx)
     )
 
@@ -241,19 +242,20 @@ def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None
 
     Blocked: a transaction that may conclude it has not ended.
     """
-    there = [row for row in own_rows(state, tx, op.who.registrant_id) if row.rid == op.rid]
+    me, rid = op.who.registrant_id, op.request.rid
+    there = [row for row in own_rows(state, tx, me) if row.rid == rid]
     ended: list[ElementRow] = [
         row.element
         for row in state.history.seen(tx)
-        if row.element.registrant_id == op.who.registrant_id and row.element.rid == op.rid
+        if row.element.registrant_id == me and row.element.rid == rid
     ]
     if not ended and _is_changing(state, tx, op):
         raise Blocked
     known = there[0] if there and there[0].role == "request" else next(iter(ended), None)
     if known is None:
         return None
-    if known.body != op.body:
-        raise RidReused(f"rid {op.rid!r} was sent before with other content")
+    if known.body != op.request.body:
+        raise RidReused(f"rid {rid!r} was sent before with other content")
     if not there:
         return ops.Sent(eid=known.eid, state="done")
     return ops.Sent(eid=known.eid, state="queued" if known is there[0] else "replied")
@@ -262,11 +264,12 @@ def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None
 def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
     """Answers Send."""
     check_epoch(state, tx, op.who)
-    queue = open_queue(state, tx, op.queue, op.body)
+    request = op.request
+    queue = open_queue(state, tx, op.queue, request.body)
     before = _sent_before(state, tx, op)
     if before is not None:
         return before
-    check_priority(op.priority)
+    check_priority(request.priority)
     _free_replies(state, tx, op.who.registrant_id, op.ack, keep=op.keep)
     who = state.registrants.get(tx, op.who.registrant_id)
     eid = state.new_eid()
@@ -275,21 +278,21 @@ def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
     row = ElementRow(
         seq=seq,
         eid=eid,
-        rid=op.rid,
-        body=op.body,
+        rid=request.rid,
+        body=request.body,
         role="request",
         queue_id=queue.queue_id,
         reply_queue_id=None if who is None else who.reply_queue_id,
         registrant_id=op.who.registrant_id,
         send_no=op.send_no,
         ack_rid=op.ack[-1] if op.ack else None,
-        lane=lane_of(op.priority, op.not_before),
-        priority=op.priority,
+        lane=lane_of(request.priority, request.not_before),
+        priority=request.priority,
         enqueued_at=state.now(),
-        not_before=op.not_before,
-        expires_at=op.expires_at,
+        not_before=request.not_before,
+        expires_at=request.expires_at,
         content_type=op.content_type,
-        properties=op.properties,
+        properties=request.properties,
         life=life,
     )
     state.elements.put(tx, seq, row)
@@ -305,8 +308,7 @@ def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]
             ops.Send(
                 who=op.who,
                 queue=op.queue,
-                rid=rid,
-                body=body,
+                request=ops.Request(rid=rid, body=body),
                 send_no=op.send_no + number,
                 ack=[] if number else op.ack,
                 content_type=op.content_type,

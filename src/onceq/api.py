@@ -10,9 +10,9 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from onceq.clerk.async_clerk import AsyncClerk
-from onceq.clerk.calls import ClerkOptions
 from onceq.clerk.clerk import Clerk
 from onceq.clerk.ledger import AsyncLedgerClerk, Ledger, LedgerClerk
+from onceq.clerk.session import ClerkOptions
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import locate

@@ -170,16 +170,14 @@ class OracleMachine(RuleBasedStateMachine):
         if client is None:
             return
         last, ack = client["last"], list(client["received"])
+        request = ops.Request(rid=rid, body=body, expires_at=self.when(ends), priority=priority)
         answer = self.heard(
             self.give(
                 ops.Send,
                 queue=queue,
-                rid=rid,
-                body=body,
+                request=request,
                 send_no=last["s_no"] + 1,
                 ack=ack,
-                expires_at=self.when(ends),
-                priority=priority,
                 keep=priority % 3,
                 **client["who"],
             )

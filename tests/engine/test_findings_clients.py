@@ -40,8 +40,7 @@ def send_op(life: ops.Connection, rid: str, body: bytes = b"x") -> ops.Send:
     return ops.Send(
         who=life.who,
         queue="raw",
-        rid=rid,
-        body=body,
+        request=ops.Request(rid=rid, body=body),
         send_no=life.s_no + 1,
         ack=[],
     )

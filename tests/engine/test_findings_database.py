@@ -298,8 +298,7 @@ def _ways(connected: ops.Connection) -> dict[str, list[ops.Op[Any]]]:
     send = ops.Send(
         who=connected.who,
         queue="raw",
-        rid="1",
-        body=b"x",
+        request=ops.Request(rid="1", body=b"x"),
         send_no=1,
         ack=[],
     )

@@ -30,8 +30,7 @@ def send_one(life: ops.Connection) -> ops.Send:
     return ops.Send(
         who=life.who,
         queue="raw",
-        rid="1",
-        body=b"x",
+        request=ops.Request(rid="1", body=b"x"),
         send_no=1,
         ack=[],
     )

@@ -100,8 +100,9 @@ class Client:
 
     def _send(self, rid: str) -> None:
         self._sent += 1
-        request: dict[str, Any] = {"rid": rid, "body": b"x", "send_no": self._sent, "ack": []}
-        self._driver.perform(ops.Send(who=self._who, queue=RAW.name, **request))
+        request = ops.Request(rid=rid, body=b"x")
+        sending: dict[str, Any] = {"queue": RAW.name, "send_no": self._sent, "ack": []}
+        self._driver.perform(ops.Send(who=self._who, request=request, **sending))
 
     def receive(self) -> None:
         which: dict[str, Any] = {"rid": "1", "skip": [], "limit": 1, "ckpt": b"c"}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from onceq.engine.connect.async_connection import AsyncLink
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
-    from onceq.model.element import KillAnswer, SendAttributes
+    from onceq.model.element import KillAnswer, RequestAttributes
     from onceq.model.ops import Program
     from onceq.model.queue import Queue
 
@@ -95,7 +95,7 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
         request: T,
         *,
         timeout_s: float | None = None,
-        **attributes: Unpack[SendAttributes],
+        **attributes: Unpack[RequestAttributes],
     ) -> None:
         """Notes a request in the ledger, then sends it; see Clerk.send."""
         send = program.send(self.kept, self.request(rid, request, attributes))
@@ -104,9 +104,10 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
     async def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """Returns the reply. It comes again after a crash, until it is `done`."""
         program.ready(self.kept)
-        receive = whole.beside(self.kept, self._receive(None, timeout_s, None, 1))
-        replies = await self._perform(receive, waiting(timeout_s))
-        return replies[0]
+        wait_s = names.check_timeout(timeout_s)
+        receive = receiving.receive(self._session, ckpt=None, rid=None, limit=1, timeout_s=wait_s)
+        (reply,) = await self._perform(whole.beside(self.kept, receive), waiting(wait_s))
+        return reply
 
     async def done(self, reply: Reply[R]) -> None:
         """Notes in the ledger that a reply was processed. The next send notes it too."""
@@ -151,8 +152,10 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        cancel = whole.beside(self.kept, self._cancel(timeout_s))
-        return await self._perform(cancel, waiting(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
+        longest_s = names.TIMEOUT_S_MAX if wait_s is None else wait_s
+        cancel = clerk_program.cancel_last_request(self._session, longest_s)
+        return await self._perform(whole.beside(self.kept, cancel), waiting(wait_s))
 
     async def disconnect(self) -> None:
         """Ends the session; see Clerk.disconnect. The ledger stays as it is."""

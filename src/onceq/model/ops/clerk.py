@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from onceq.model.client_state import ClientState
 from onceq.model.element import Element, EndUser, Fate, KillAnswer, Whereabouts
 from onceq.model.ops.base import Identity, Integer, Op, SmallInt
@@ -72,6 +74,17 @@ class Sent:
     state: str
 
 
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as its client sends it: what it is called, what it says, and SendAttributes."""
+
+    rid: str
+    body: bytes
+    priority: SmallInt = 4
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    properties: Mapping[str, Any] | None = None
+
+
 class Send(Op[Sent], changes="a request goes in, and the replies that it acknowledges go"):
     """Sends a request; removes the replies whose rids are in `ack` (the last one: received last).
 
@@ -82,15 +95,10 @@ class Send(Op[Sent], changes="a request goes in, and the replies that it acknowl
 
     who: Identity
     queue: str
-    rid: str
-    body: bytes
+    request: Request
     send_no: int
     ack: list[str]
-    priority: SmallInt = 4
-    not_before: datetime | None = None
-    expires_at: datetime | None = None
     content_type: str | None = None
-    properties: Mapping[str, Any] | None = None
     own_transaction: bool = True
     sleep: bool = False
     keep: Integer = 0
