@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onceq.clerk import program as clerk_program
 from onceq.clerk import receiving
 from onceq.clerk.ledger import program, recovery, whole
-from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.work import LedgerCalls, Work, still
+from onceq.clerk.session import session_of
 from onceq.engine.sessions.silence import waiting, within
 from onceq.model import names
 
@@ -24,10 +24,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onceq.clerk.ledger.kind import Ledger
+    from onceq.clerk.ledger.async_runner import AsyncLedgerLink
     from onceq.clerk.ledger.recovery import Policy
-    from onceq.clerk.session import Reply
-    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.clerk.session import ClerkOptions, Reply
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes
@@ -49,18 +48,13 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
 
     def __init__(
         self,
-        link: AsyncLink,
+        link: AsyncLedgerLink,
         name: str,
         queue: Queue[T, R],
-        ledger: Ledger[Any, C],
-        *,
-        repository: str,
-        thread: str = "",
+        **options: Unpack[ClerkOptions],
     ) -> None:
-        super().__init__(
-            name, queue, ledger, asyncio.current_task, repository=repository, thread=thread
-        )
-        self._link = AsyncLedgerLink(link, ledger)
+        super().__init__(session_of(name, queue, options), link, asyncio.current_task)
+        self._link = link
 
     async def _perform(self, call: Program[A], patience: Patience | None = None) -> A:
         with self._alone, self._link.bounded(patience):

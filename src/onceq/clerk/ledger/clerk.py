@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onceq.clerk import program as clerk_program
 from onceq.clerk import receiving
 from onceq.clerk.ledger import program, recovery, whole
-from onceq.clerk.ledger.runner import LedgerLink
 from onceq.clerk.ledger.work import LedgerCalls, Work, still
+from onceq.clerk.session import session_of
 from onceq.engine.sessions.silence import waiting, within
 from onceq.model import names
 
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onceq.clerk.ledger.kind import Ledger
     from onceq.clerk.ledger.recovery import Policy
-    from onceq.clerk.session import Reply
-    from onceq.engine.connect.connection import Link
+    from onceq.clerk.ledger.runner import LedgerLink
+    from onceq.clerk.session import ClerkOptions, Reply
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes
@@ -50,18 +49,13 @@ class LedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
 
     def __init__(
         self,
-        link: Link,
+        link: LedgerLink,
         name: str,
         queue: Queue[T, R],
-        ledger: Ledger[C, Any],
-        *,
-        repository: str,
-        thread: str = "",
+        **options: Unpack[ClerkOptions],
     ) -> None:
-        super().__init__(
-            name, queue, ledger, threading.get_ident, repository=repository, thread=thread
-        )
-        self._link = LedgerLink(link, ledger)
+        super().__init__(session_of(name, queue, options), link, threading.get_ident)
+        self._link = link
 
     def _perform(self, call: Program[A], patience: Patience | None = None) -> A:
         with self._alone, self._link.bounded(patience):

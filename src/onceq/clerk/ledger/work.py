@@ -6,14 +6,12 @@ Used by `LedgerClerk` and `AsyncLedgerClerk`.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onceq.clerk import program as clerk_program
 from onceq.clerk.alone import Alone
 from onceq.clerk.ledger import program, recovery
-from onceq.clerk.ledger.kind import check_ledger
 from onceq.clerk.ledger.program import Kept, Unit
-from onceq.clerk.session import session_of
 from onceq.clerk.shown import Shown
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import names
@@ -22,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Unpack
 
-    from onceq.clerk.ledger.kind import Ledger
+    from onceq.clerk.ledger.async_runner import AsyncLedgerLink
     from onceq.clerk.ledger.recovery import Policy
-    from onceq.clerk.session import Reply
+    from onceq.clerk.ledger.runner import LedgerLink
+    from onceq.clerk.session import Reply, Session
     from onceq.model.element import RequestAttributes
     from onceq.model.ops import Request
-    from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,18 +61,15 @@ class LedgerCalls(Shown[T, R]):
 
     def __init__(
         self,
-        name: str,
-        queue: Queue[T, R],
-        ledger: Ledger[Any, Any],
+        session: Session[T, R],
+        link: LedgerLink | AsyncLedgerLink,
         who: Callable[[], object],
-        *,
-        repository: str,
-        thread: str,
     ) -> None:
-        check_ledger(f"the clerk of client {name!r}", ledger)
-        super().__init__(session_of(name, queue, {"thread": thread}))
+        names.check_range("window, with a ledger,", session.window, 1, 1)
+        names.check_range("keep, with a ledger,", session.keep, 0, 0)
+        super().__init__(session)
         self._alone = Alone(who)
-        self.kept = Kept(session=self._session, joint=ledger.joint, repository=repository)
+        self.kept = Kept(session=session, joint=link.joint, repository=link.repository)
 
     def request(self, rid: str, request: T, attributes: RequestAttributes) -> Request:
         """Returns a request to be sent. InvalidName, InvalidValue, TooLarge."""
