@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from msgspec.structs import replace
+
 from onceq import errors
 from onceq.clerk import program as clerk
 from onceq.clerk import receiving
@@ -143,10 +145,10 @@ def operations_are_tagged(place: Repository) -> None:
     """The registration tells kind, tag, eid and copy of the last, and fences the former life."""
     connection = declared(place)
     (first,) = connection.perform(ops.Register(queue="orders", name="clerk"))
-    who: dict[str, Any] = {"registrant_id": first.registrant_id, "epoch": first.epoch}
-    eid = connection.perform(ops.EnqueueTagged(queue="orders", body=b"1", tag=b"t", **who))
+    who = first.who
+    eid = connection.perform(ops.EnqueueTagged(queue="orders", body=b"1", tag=b"t", who=who))
     connection.perform(ops.Dequeue(queue="orders"))
-    copy = connection.perform(ops.ReadLast(queue="orders", **who))
+    copy = connection.perform(ops.ReadLast(queue="orders", who=who))
     same(copy, ops.LastOperation(kind="enqueue", eid=eid, tag=b"t", body=b"1"))
     (again,) = connection.perform(ops.Register(queue="orders", name="clerk"))
     same((again.kind, again.eid, again.tag), ("enqueue", eid, b"t"))
@@ -155,14 +157,14 @@ def operations_are_tagged(place: Repository) -> None:
         f"(epoch {again.epoch}; this one is {first.epoch}): nothing happened: use that one, or "
         "connect() again, which fences it"
     )
-    enqueue = ops.EnqueueTagged(queue="orders", body=b"2", **who)
+    enqueue = ops.EnqueueTagged(queue="orders", body=b"2", who=who)
     refuses(connection, errors.Fenced, enqueue, says)
-    refuses(connection, errors.Fenced, ops.ReadLast(queue="orders", **who), says)
-    lost = ops.ReadLast(queue="orders", registrant_id=0, epoch=1)
+    refuses(connection, errors.Fenced, ops.ReadLast(queue="orders", who=who), says)
+    lost = ops.ReadLast(queue="orders", who=ops.Identity(registrant_id=0, epoch=1))
     refuses(connection, errors.Fenced, lost, "this client has connected again elsewhere")
     thread, *_ = connection.perform(ops.Register(queue="orders", name="clerk", thread="2"))
-    late = {"registrant_id": thread.registrant_id, "epoch": thread.epoch + 1}
-    refuses(connection, errors.Fenced, ops.Outstanding(**late), 'client "clerk", thread "2", has')
+    late = replace(thread.who, epoch=thread.epoch + 1)
+    refuses(connection, errors.Fenced, ops.Outstanding(who=late), 'client "clerk", thread "2", has')
 
 
 def a_request_gets_its_reply(place: Repository) -> None:
@@ -189,26 +191,24 @@ def a_rid_is_one_request(place: Repository) -> None:
     client, session = client_of(place)
     first = send(client, session, "1")
 
-    def again(body: bytes, epoch: int) -> ops.Send:
+    def again(body: bytes) -> ops.Send:
         return ops.Send(
-            registrant_id=session.registrant_id,
-            epoch=epoch,
+            who=session.who,
             queue="orders",
-            rid="1",
-            body=body,
+            request=ops.Request(rid="1", body=body),
             send_no=2,
             ack=[],
         )
 
-    same(client.perform(again(b"1", session.epoch)).state, "queued")
-    refuses(client, errors.RidReused, again(b"other", session.epoch))
+    same(client.perform(again(b"1")).state, "queued")
+    refuses(client, errors.RidReused, again(b"other"))
     execute(server, life, claim(server, life)[0])
-    same(client.perform(again(b"1", session.epoch)), ops.Sent(eid=first.eid, state="replied"))
+    same(client.perform(again(b"1")), ops.Sent(eid=first.eid, state="replied"))
     receive(client, session)
     client.run(clerk.disconnect(session))
     client.run(clerk.connect(session))
-    same(client.perform(again(b"1", session.epoch)), ops.Sent(eid=first.eid, state="done"))
-    refuses(client, errors.RidReused, again(b"other", session.epoch))
+    same(client.perform(again(b"1")), ops.Sent(eid=first.eid, state="done"))
+    refuses(client, errors.RidReused, again(b"other"))
 
 
 def a_new_life_fences_the_former(place: Repository) -> None:
@@ -216,21 +216,21 @@ def a_new_life_fences_the_former(place: Repository) -> None:
     declared(place)
     client, session = client_of(place)
     send(client, session, "1")
-    who: dict[str, Any] = {"registrant_id": session.registrant_id, "epoch": session.epoch}
+    who = session.who
     other, following = client_of(place)
-    same((following.s_rid, following.epoch > session.epoch), ("1", True))
+    same((following.s_rid, following.who.epoch > session.who.epoch), ("1", True))
     last: dict[str, Any] = {"s_rid": "1", "s_no": 1}
-    refuses(client, errors.Fenced, ops.Receive(skip=[], **last, **who))
-    refuses(client, errors.Fenced, ops.Acknowledge(rids=["1"], ckpt=None, **last, **who))
-    refuses(client, errors.Fenced, ops.Outstanding(**who))
-    refuses(client, errors.Fenced, ops.CancelRequest(rid="1", **who))
-    gone = ops.Disconnect(received=[], r_rid=None, ckpt=None, **last, **who)
+    refuses(client, errors.Fenced, ops.Receive(skip=[], **last, who=who))
+    refuses(client, errors.Fenced, ops.Acknowledge(rids=["1"], ckpt=None, **last, who=who))
+    refuses(client, errors.Fenced, ops.Outstanding(who=who))
+    refuses(client, errors.Fenced, ops.CancelRequest(rid="1", who=who))
+    gone = ops.Disconnect(received=[], r_rid=None, ckpt=None, **last, who=who)
     refuses(client, errors.Fenced, gone)
     same([one.rid for one in other.perform(_outstanding(following))], ["1"])
 
 
 def _outstanding(session: Session[Any, Any]) -> ops.Outstanding:
-    return ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
+    return ops.Outstanding(who=session.who)
 
 
 def a_disconnect_leaves_a_tombstone(place: Repository) -> None:
@@ -259,7 +259,7 @@ def many_requests_are_outstanding(place: Repository) -> None:
     same(client.run(receiving.acknowledge(session, ["1"], b"c")), 1)
     waiting = [(one.rid, one.replied) for one in client.perform(_outstanding(session))]
     same(waiting, [("2", True), ("3", False)])
-    count = ops.CountOutstanding(registrant_id=session.registrant_id, epoch=session.epoch)
+    count = ops.CountOutstanding(who=session.who)
     same(client.perform(count), 2)
     client_of(place)
     refuses(client, errors.Fenced, count)
@@ -290,14 +290,14 @@ def a_client_has_a_transaction_of_its_own(place: Repository) -> None:
     client, session = client_of(place)
     sending: dict[str, Any] = {"own_transaction": False}
     client.perform(ops.BeginWork())
-    client.run(clerk.send(session, "1", b"1", {}, **sending))
+    client.run(clerk.send(session, ops.Request(rid="1", body=b"1"), **sending))
     client.perform(ops.Enqueue(queue="orders", body=b"beside", own_transaction=False))
     client.perform(ops.Rollback())
     same(len(where(client, "1")), 0)
     client.run(clerk.connect(session))
     same((session.s_rid, len(session.outstanding)), (None, 0))
     client.perform(ops.BeginWork())
-    client.run(clerk.send(session, "1", b"1", {}, **sending))
+    client.run(clerk.send(session, ops.Request(rid="1", body=b"1"), **sending))
     same(len(where(place.session(), "1")), 0)
     client.perform(ops.Commit())
     same(where(place.session(), "1"), {("queued", None)})

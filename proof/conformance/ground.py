@@ -116,7 +116,7 @@ def client_of(
 
 def send(connection: Connection, session: Session[Any, Any], rid: str) -> ops.Sent:
     """Sends a request whose body is its rid."""
-    return connection.run(clerk.send(session, rid, rid.encode(), {}))
+    return connection.run(clerk.send(session, ops.Request(rid=rid, body=rid.encode())))
 
 
 def receive(

@@ -58,7 +58,7 @@ def an_end_user_comes_back(place: Repository) -> None:
     client, session = client_of(place)
     user = {"id": "ann 7", "checkpoint": "page 3"}
     kept = {KEY: user, "other": 1}
-    client.run(clerk.send(session, "1", b"1", {"properties": kept}))
+    client.run(clerk.send(session, ops.Request(rid="1", body=b"1", properties=kept)))
     execute(server, life, claim(server, life)[0])
     same(receive(client, session).end_user, EndUser("ann 7", "page 3"))
     for end in (receiving.acknowledge(session, ["1"], None), clerk.disconnect(session)):
@@ -75,15 +75,12 @@ def an_end_user_comes_back(place: Repository) -> None:
 
 
 def _begin(session: Session[Any, Any]) -> ops.BeginReply:
-    return ops.BeginReply(
-        registrant_id=session.registrant_id, epoch=session.epoch, rid="1", s_rid="1", s_no=1
-    )
+    return ops.BeginReply(who=session.who, rid="1", s_rid="1", s_no=1)
 
 
 def _take(session: Session[Any, Any]) -> ops.TakeReply:
     return ops.TakeReply(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid="1",
         ckpt=b"c",
         s_rid="1",
@@ -93,8 +90,7 @@ def _take(session: Session[Any, Any]) -> ops.TakeReply:
 
 def _settle(session: Session[Any, Any], xid: int | None, *, counts: bool = True) -> ops.SettleReply:
     return ops.SettleReply(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid="1",
         xid=xid,
         counts=counts,
@@ -149,7 +145,7 @@ def a_reply_that_keeps_aborting_is_held(place: Repository) -> None:
     client.run(clerk.connect(session))
     same((session.s_rid, session.r_rid, len(session.outstanding)), ("1", "1", 0))
     (held,) = client.perform(ops.LookUp(rid="1", state="held"))
-    same(held.queue, f"reply-{session.registrant_id}.error")
+    same(held.queue, f"reply-{session.who.registrant_id}.error")
     same(client.perform(ops.Redrive(eid=held.eid)), (held.eid, "1"))
     refuses(client, errors.Fenced, _begin(session))
     client.run(clerk.connect(session))

@@ -46,12 +46,7 @@ def the_last_replies_are_kept(place: Repository) -> None:
     same(client.run(receiving.rereceive(session, "3")), replies["3"])
     same(client.run(receiving.acknowledge(session, ["4"], None)), 1)
     same([rid for rid in "123456" if _is_kept(client, session, rid)], ["2", "4", "5"])
-    waiting = [
-        (one.rid, one.replied)
-        for one in client.perform(
-            ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
-        )
-    ]
+    waiting = [(one.rid, one.replied) for one in client.perform(ops.Outstanding(who=session.who))]
     same(waiting, [("5", True)])
     same(client.perform(ops.LookUp(rid="4", state="kept"))[0].role, "reply")
     same(send(client, session, "2").state, "done")
@@ -92,8 +87,7 @@ def a_late_reply_is_found_behind_those_handed_out(place: Repository) -> None:
     for rid in "123":
         send(client, session, rid)
         execute(server, life, claim(server, life)[0])
-    who: dict[str, Any] = {"registrant_id": session.registrant_id, "epoch": session.epoch}
-    look: dict[str, Any] = {"s_rid": "3", "s_no": 3, "limit": 9, **who}
+    look: dict[str, Any] = {"s_rid": "3", "s_no": 3, "limit": 9, "who": session.who}
     found = client.perform(ops.Receive(skip=[], **look))
     same([one.rid for one in found], ["1", "2", "3"])
     behind = client.perform(ops.Receive(skip=[], after=found[1].seq, **look))
@@ -116,10 +110,8 @@ def threads_have_tags_of_their_own(place: Repository) -> None:
     same([(tags.r_rid, tags.ckpt) for tags in array], [("1", b"ckpt"), (None, None)])
     same([tags.outstanding for tags in array], [0, 1])
     _, again = client_of(place, thread="a")
-    old = {"registrant_id": first.registrant_id, "epoch": first.epoch}
-    refuses(one, errors.Fenced, ops.Threads(name="till-7", **old))
-    now = {"registrant_id": again.registrant_id, "epoch": again.epoch}
-    same(len(two.perform(ops.Threads(name="till-7", **now))), 2)
+    refuses(one, errors.Fenced, ops.Threads(name="till-7", who=first.who))
+    same(len(two.perform(ops.Threads(name="till-7", who=again.who))), 2)
     execute(server, life, claim(server, life)[0])
     same(receive(two, second).rid, "1")
 
@@ -135,8 +127,7 @@ def a_request_is_found_where_it_is(place: Repository) -> None:
     client, session = client_of(place)
 
     def now(rid: str) -> tuple[Any, ...] | None:
-        who: dict[str, Any] = {"registrant_id": session.registrant_id, "epoch": session.epoch}
-        found = client.perform(ops.WhereIs(rid=rid, **who))
+        found = client.perform(ops.WhereIs(rid=rid, who=session.who))
         if found is None:
             return None
         return (found.state, found.server_pid is not None, found.outcome, found.attempts)
@@ -161,10 +152,10 @@ def a_late_request_is_alerted_once(place: Repository) -> None:
     client, session = client_of(place, window=3)
     for rid in "12":
         send(client, session, rid)
-    who: dict[str, Any] = {"registrant_id": session.registrant_id, "epoch": session.epoch}
+    who = session.who
 
     def alert(rid: str | None = None) -> list[str]:
-        late = ops.AlertLate(rid=rid, late_s=10.0, queue="alerts", **who)
+        late = ops.AlertLate(rid=rid, late_s=10.0, queue="alerts", who=who)
         told = client.perform(late)
         return sorted(told)
 
@@ -179,7 +170,7 @@ def a_late_request_is_alerted_once(place: Repository) -> None:
     execute(server, life, claim(server, life)[0])
     same(alert(), ["3"])
     place.advance(-22)
-    refuses(client, errors.QueueNotFound, ops.AlertLate(rid=None, late_s=1.0, queue="no", **who))
+    refuses(client, errors.QueueNotFound, ops.AlertLate(rid=None, late_s=1.0, queue="no", who=who))
 
 
 def a_one_way_send_is_a_send(place: Repository) -> None:
@@ -188,19 +179,19 @@ def a_one_way_send_is_a_send(place: Repository) -> None:
     life = live(server)
     client, session = client_of(place)
     for rid in "123":
-        client.run(clerk.send_one_way(session, rid, rid.encode(), {}))
+        client.run(clerk.send_one_way(session, ops.Request(rid=rid, body=rid.encode())))
         same((session.s_rid, list(session.outstanding)), (rid, [rid]))
         client.run(recover(session, None, acknowledged=False))
         execute(server, life, claim(server, life)[0])
         same(receive(client, session).rid, rid)
-    client.run(clerk.send_one_way(session, "1", b"1", {}))
+    client.run(clerk.send_one_way(session, ops.Request(rid="1", body=b"1")))
     same(client.run(receiving.rereceive(session, "3")).rid, "3")
     same((session.gone, list(session.received)), (["1"], ["3"]))
     client.run(clerk.connect(session))
     same((session.s_rid, list(session.outstanding)), ("3", ["3"]))
     receive(client, session)
     server.perform(ops.AlterQueue(queue="orders", enqueue_started=False))
-    client.run(clerk.send_one_way(session, "4", b"4", {}))
+    client.run(clerk.send_one_way(session, ops.Request(rid="4", body=b"4")))
     try:
         receive(client, session)
     except errors.QueueStopped:
@@ -229,8 +220,8 @@ def a_client_that_is_forgotten_leaves_a_tombstone(place: Repository) -> None:
     (after,) = operator.perform(admin_ops.ListClients(name="till-7"))
     same((after.state, after.requests, after.replies, after.waits), ("disconnected", 0, 0, False))
     same(operator.perform(admin_ops.ForgetClient(name="nobody")), [])
-    old = {"registrant_id": session.registrant_id, "epoch": session.epoch}
-    refuses(client, errors.Fenced, ops.Outstanding(**old))
+    old = session.who
+    refuses(client, errors.Fenced, ops.Outstanding(who=old))
     again, renewed = client_of(place)
     same((renewed.was, renewed.s_rid, renewed.r_rid), ("disconnected", "3", "1"))
     same((renewed.ckpt, len(renewed.outstanding)), (None, 0))
@@ -247,16 +238,12 @@ def a_registrant_is_forgotten_with_its_registrations(place: Repository) -> None:
     operator = place.session()
     (one,) = operator.perform(ops.Register(queue="orders", name="device"))
     operator.perform(ops.Register(queue="orders", name="device", thread="t"))
-    operator.perform(
-        ops.EnqueueTagged(
-            registrant_id=one.registrant_id, epoch=one.epoch, queue="orders", body=b"", tag=b"t"
-        )
-    )
+    operator.perform(ops.EnqueueTagged(who=one.who, queue="orders", body=b"", tag=b"t"))
     forget = admin_ops.ForgetClient(name="device", thread="", forced=True)
     (gone,) = operator.perform(forget)
     same((gone.registrations, gone.cancelled), (1, 0))
-    old = {"registrant_id": one.registrant_id, "epoch": one.epoch}
-    refuses(operator, errors.Fenced, ops.ReadLast(queue="orders", **old))
+    old = one.who
+    refuses(operator, errors.Fenced, ops.ReadLast(queue="orders", who=old))
     states = [one.state for one in operator.perform(admin_ops.ListClients(name="device"))]
     same(states, ["disconnected", "connected"])
     anew = operator.perform(ops.Register(queue="orders", name="device"))[0]

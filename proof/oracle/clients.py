@@ -104,8 +104,8 @@ def session_tags(state: State, tx: Transaction, who: RegistrantRow) -> dict[str,
 
 def threads(state: State, tx: Transaction, op: ops.Threads) -> list[ops.ThreadTags]:
     """Answers Threads."""
-    if op.registrant_id is not None:
-        check_epoch(state, tx, op.registrant_id, op.epoch or 0)
+    if op.who is not None:
+        check_epoch(state, tx, op.who)
     found = [row for row in state.registrants.seen(tx) if row.name == op.name]
     answer: list[ops.ThreadTags] = []
     for who in sorted(found, key=lambda row: row.thread):
@@ -127,8 +127,8 @@ def threads(state: State, tx: Transaction, op: ops.Threads) -> list[ops.ThreadTa
 
 def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.OutstandingRequest]:
     """Answers Outstanding."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    rows = sorted(own_rows(state, tx, op.registrant_id), key=lambda row: row.send_no or 0)
+    check_epoch(state, tx, op.who)
+    rows = sorted(own_rows(state, tx, op.who.registrant_id), key=lambda row: row.send_no or 0)
     return [
         ops.OutstandingRequest(
             rid=row.rid, send_no=row.send_no or 0, replied=row.role == "reply", eid=row.eid
@@ -139,8 +139,8 @@ def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.
 
 def count_outstanding(state: State, tx: Transaction, op: ops.CountOutstanding) -> int:
     """Answers CountOutstanding."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    return len(own_rows(state, tx, op.registrant_id))
+    check_epoch(state, tx, op.who)
+    return len(own_rows(state, tx, op.who.registrant_id))
 
 
 def _user(state: State, tx: Transaction, registrant_id: int, rid: str | None) -> EndUser | None:
@@ -155,8 +155,8 @@ def _user(state: State, tx: Transaction, registrant_id: int, rid: str | None) ->
 
 def last_user(state: State, tx: Transaction, op: ops.LastUser) -> EndUser | None:
     """Answers LastUser."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    return None if op.rid is None else _user(state, tx, op.registrant_id, op.rid)
+    check_epoch(state, tx, op.who)
+    return None if op.rid is None else _user(state, tx, op.who.registrant_id, op.rid)
 
 
 def record_receive(
@@ -212,16 +212,16 @@ def _trim_kept(state: State, tx: Transaction, registrant_id: int, keep: int) -> 
 
 def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
     """Answers Disconnect: leaves a tombstone (finding 3)."""
-    state.lock(tx, "registrant", op.registrant_id, exclusive=True)
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+    state.lock(tx, "registrant", op.who.registrant_id, exclusive=True)
+    check_epoch(state, tx, op.who)
     received = (op.r_rid, None, op.ckpt)
-    record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
-    _free_replies(state, tx, op.registrant_id, op.received, keep=0)
-    _trim_kept(state, tx, op.registrant_id, 0)
-    left = own_rows(state, tx, op.registrant_id)
+    record_receive(state, tx, op.who.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    _free_replies(state, tx, op.who.registrant_id, op.received, keep=0)
+    _trim_kept(state, tx, op.who.registrant_id, 0)
+    left = own_rows(state, tx, op.who.registrant_id)
     if left:
         raise IllegalState(f"request {left[0].rid!r} is still outstanding")
-    who = state.registrants.get(tx, op.registrant_id)
+    who = state.registrants.get(tx, op.who.registrant_id)
     if who is not None:
         ended = replace(who, state="disconnected", epoch=who.epoch + 1)
         state.registrants.put(tx, who.registrant_id, ended)
@@ -230,8 +230,9 @@ def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
 
 def _is_changing(state: State, tx: Transaction, op: ops.Send) -> bool:
     """Whether an open transaction is changing what has this rid: the insert waits for its end."""
+    sent = (op.who.registrant_id, op.request.rid)
     return any(
-        (one.registrant_id, one.rid) == (op.registrant_id, op.rid) and one.role in CLIENT_ROLES
+        (one.registrant_id, one.rid) == sent and one.role in CLIENT_ROLES
         for one in state.elements.changing(tx)
     )
 
@@ -241,19 +242,20 @@ def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None
 
     Blocked: a transaction that may conclude it has not ended.
     """
-    there = [row for row in own_rows(state, tx, op.registrant_id) if row.rid == op.rid]
+    me, rid = op.who.registrant_id, op.request.rid
+    there = [row for row in own_rows(state, tx, me) if row.rid == rid]
     ended: list[ElementRow] = [
         row.element
         for row in state.history.seen(tx)
-        if row.element.registrant_id == op.registrant_id and row.element.rid == op.rid
+        if row.element.registrant_id == me and row.element.rid == rid
     ]
     if not ended and _is_changing(state, tx, op):
         raise Blocked
     known = there[0] if there and there[0].role == "request" else next(iter(ended), None)
     if known is None:
         return None
-    if known.body != op.body:
-        raise RidReused(f"rid {op.rid!r} was sent before with other content")
+    if known.body != op.request.body:
+        raise RidReused(f"rid {rid!r} was sent before with other content")
     if not there:
         return ops.Sent(eid=known.eid, state="done")
     return ops.Sent(eid=known.eid, state="queued" if known is there[0] else "replied")
@@ -261,35 +263,36 @@ def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None
 
 def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
     """Answers Send."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    queue = open_queue(state, tx, op.queue, op.body)
+    check_epoch(state, tx, op.who)
+    request = op.request
+    queue = open_queue(state, tx, op.queue, request.body)
     before = _sent_before(state, tx, op)
     if before is not None:
         return before
-    check_priority(op.priority)
-    _free_replies(state, tx, op.registrant_id, op.ack, keep=op.keep)
-    who = state.registrants.get(tx, op.registrant_id)
+    check_priority(request.priority)
+    _free_replies(state, tx, op.who.registrant_id, op.ack, keep=op.keep)
+    who = state.registrants.get(tx, op.who.registrant_id)
     eid = state.new_eid()
     life = None if queue.settings.durable else state.current_life(tx)
     seq = state.elements.new_key()
     row = ElementRow(
         seq=seq,
         eid=eid,
-        rid=op.rid,
-        body=op.body,
+        rid=request.rid,
+        body=request.body,
         role="request",
         queue_id=queue.queue_id,
         reply_queue_id=None if who is None else who.reply_queue_id,
-        registrant_id=op.registrant_id,
+        registrant_id=op.who.registrant_id,
         send_no=op.send_no,
         ack_rid=op.ack[-1] if op.ack else None,
-        lane=lane_of(op.priority, op.not_before),
-        priority=op.priority,
+        lane=lane_of(request.priority, request.not_before),
+        priority=request.priority,
         enqueued_at=state.now(),
-        not_before=op.not_before,
-        expires_at=op.expires_at,
+        not_before=request.not_before,
+        expires_at=request.expires_at,
         content_type=op.content_type,
-        properties=op.properties,
+        properties=request.properties,
         life=life,
     )
     state.elements.put(tx, seq, row)
@@ -303,11 +306,9 @@ def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]
             state,
             tx,
             ops.Send(
-                registrant_id=op.registrant_id,
-                epoch=op.epoch,
+                who=op.who,
                 queue=op.queue,
-                rid=rid,
-                body=body,
+                request=ops.Request(rid=rid, body=body),
                 send_no=op.send_no + number,
                 ack=[] if number else op.ack,
                 content_type=op.content_type,
@@ -320,11 +321,11 @@ def send_many(state: State, tx: Transaction, op: ops.SendMany) -> list[ops.Sent]
 
 def next_expiry(state: State, tx: Transaction, op: ops.NextExpiry) -> float | None:
     """Answers NextExpiry."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+    check_epoch(state, tx, op.who)
     now = state.now()
     left = [
         (row.expires_at - now).total_seconds()
-        for row in own_rows(state, tx, op.registrant_id)
+        for row in own_rows(state, tx, op.who.registrant_id)
         if row.expires_at is not None and row.claimed_by is None and row.role == "request"
     ]
     return min(left, default=None)
@@ -341,12 +342,13 @@ def _expire_requests(state: State, tx: Transaction, registrant_id: int) -> None:
 
 def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]:
     if op.rid is not None:
-        own = own_rows(state, tx, op.registrant_id) + kept_replies(state, tx, op.registrant_id)
+        me = op.who.registrant_id
+        own = own_rows(state, tx, me) + kept_replies(state, tx, me)
         named = [row for row in own if row.rid == op.rid and row.role == "reply"]
         return [row for row in named if row.rid not in op.skip]
     replies = [
         row
-        for row in own_rows(state, tx, op.registrant_id)
+        for row in own_rows(state, tx, op.who.registrant_id)
         if row.role == "reply" and row.rid not in op.skip and row.seq > op.after
     ]
     return sorted(replies, key=lambda row: row.seq)
@@ -354,44 +356,45 @@ def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]
 
 def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
     """Answers Receive. An expired request gets its reply if there is no other reply."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+    check_epoch(state, tx, op.who)
     replies = _replies(state, tx, op)
     if not replies:
-        _expire_requests(state, tx, op.registrant_id)
+        _expire_requests(state, tx, op.who.registrant_id)
         replies = _replies(state, tx, op)
     for row in replies[: op.limit]:
         if op.ckpt is not None:
-            received = (row.rid, row.eid, op.ckpt)
-            record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+            received, sent = (row.rid, row.eid, op.ckpt), (op.s_rid, op.s_no)
+            record_receive(state, tx, op.who.registrant_id, received=received, sent=sent)
     return [to_element(row) for row in replies[: op.limit]]
 
 
 def acknowledge(state: State, tx: Transaction, op: ops.Acknowledge) -> int:
     """Answers Acknowledge."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    who = state.registrants.get(tx, op.registrant_id)
-    found = last(state, tx, op.registrant_id, who.reply_queue_id if who else None)
+    check_epoch(state, tx, op.who)
+    me = op.who.registrant_id
+    who = state.registrants.get(tx, me)
+    found = last(state, tx, me, who.reply_queue_id if who else None)
     received: tuple[str | None, UUID | None, bytes | None] = (op.rids[-1], None, op.ckpt)
     if op.ckpt is None and found is not None and found[1].tag is not None:
-        replies = [row.rid for row in own_rows(state, tx, op.registrant_id) if row.role == "reply"]
+        replies = [row.rid for row in own_rows(state, tx, me) if row.role == "reply"]
         if found[1].rid in replies:
             received = (found[1].rid, None, found[1].tag)
-    record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
-    return _free_replies(state, tx, op.registrant_id, op.rids, keep=op.keep)
+    record_receive(state, tx, me, received=received, sent=(op.s_rid, op.s_no))
+    return _free_replies(state, tx, me, op.rids, keep=op.keep)
 
 
 def cancel_request(state: State, tx: Transaction, op: ops.CancelRequest) -> KillAnswer:
     """Answers CancelRequest."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+    check_epoch(state, tx, op.who)
     there = [
         row.eid
-        for row in own_rows(state, tx, op.registrant_id)
+        for row in own_rows(state, tx, op.who.registrant_id)
         if row.rid == op.rid and row.role == "request"
     ]
     ended = [
         (row.finished_at, row.element.eid)
         for row in state.history.seen(tx)
-        if row.element.rid == op.rid and row.element.registrant_id == op.registrant_id
+        if row.element.rid == op.rid and row.element.registrant_id == op.who.registrant_id
     ]
     eid = there[0] if there else max(ended)[1] if ended else None
     return queues.kill_eid(state, tx, eid)

@@ -182,16 +182,16 @@ def list_attempts(state: State, tx: Transaction, op: ops.ListAttempts) -> list[A
 
 def where_is(state: State, tx: Transaction, op: ops.WhereIs) -> Whereabouts | None:
     """Answers WhereIs. When an execution began is never known here."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+    check_epoch(state, tx, op.who)
     own = [
         row
         for row in state.elements.seen(tx)
-        if (row.registrant_id, row.rid) == (op.registrant_id, op.rid) and row.lane != KEPT_LANE
+        if (row.registrant_id, row.rid) == (op.who.registrant_id, op.rid) and row.lane != KEPT_LANE
     ]
     ended = [
         row
         for row in state.history.seen(tx)
-        if (row.element.registrant_id, row.element.rid) == (op.registrant_id, op.rid)
+        if (row.element.registrant_id, row.element.rid) == (op.who.registrant_id, op.rid)
     ]
     request = [row for row in own if row.role == "request"]
     if not request and not ended:

@@ -214,12 +214,12 @@ def enqueue_many(state: State, tx: Transaction, op: ops.EnqueueMany) -> list[UUI
 
 def alert_late(state: State, tx: Transaction, op: ops.AlertLate) -> list[str]:
     """Answers AlertLate: once for each request, told apart by eid."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+    check_epoch(state, tx, op.who)
     open_queue(state, tx, op.queue, b"")
     late = state.now() - timedelta(seconds=op.late_s)
     alerted: list[str] = []
     for row in state.elements.seen(tx):
-        own = row.registrant_id == op.registrant_id and op.rid in {None, row.rid}
+        own = row.registrant_id == op.who.registrant_id and op.rid in {None, row.rid}
         if row.role != "request" or not own or row.enqueued_at > late:
             continue
         known = [one.correlation_id for one in state.elements.seen(tx) if one.role == "datagram"]

@@ -70,7 +70,7 @@ def register(state: State, tx: Transaction, op: ops.Register) -> list[ops.Regist
         who = replace(who, epoch=who.epoch + 1, state="connected", connected_at=state.now())
         state.registrants.put(tx, who.registrant_id, who)
     else:
-        check_epoch(state, tx, who.registrant_id, op.epoch)
+        check_epoch(state, tx, ops.Identity(registrant_id=who.registrant_id, epoch=op.epoch))
     if last(state, tx, who.registrant_id, queue.queue_id) is None:
         row = RegistrationRow(
             registrant_id=who.registrant_id, queue_id=queue.queue_id, stable=op.stable
@@ -100,9 +100,9 @@ def _registered(
 def deregister(state: State, tx: Transaction, op: ops.Deregister) -> bool:
     """Answers Deregister."""
     queue = find_queue(state, tx, op.queue)
-    state.lock(tx, "registrant", op.registrant_id, exclusive=True)
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    found = last(state, tx, op.registrant_id, queue.queue_id)
+    state.lock(tx, "registrant", op.who.registrant_id, exclusive=True)
+    check_epoch(state, tx, op.who)
+    found = last(state, tx, op.who.registrant_id, queue.queue_id)
     if found is not None:
         state.registrations.put(tx, found[0], None)
     return found is not None
@@ -129,10 +129,10 @@ def _record_operation(state: State, tx: Transaction, row: RegistrationRow) -> No
 
 def enqueue_tagged(state: State, tx: Transaction, op: ops.EnqueueTagged) -> UUID:
     """Answers EnqueueTagged."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
+    check_epoch(state, tx, op.who)
     eid = queues.enqueue(state, tx, ops.Enqueue(queue=op.queue, body=op.body))
     row = RegistrationRow(
-        registrant_id=op.registrant_id,
+        registrant_id=op.who.registrant_id,
         queue_id=find_queue(state, tx, op.queue).queue_id,
         kind="enqueue",
         eid=eid,
@@ -147,8 +147,8 @@ def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
     """Answers Dequeue."""
     queue = find_queue(state, tx, op.queue)
     mine = state.next_incarnation()
-    if op.registrant_id is not None:
-        check_epoch(state, tx, op.registrant_id, op.epoch or 0)
+    if op.who is not None:
+        check_epoch(state, tx, op.who)
     row: ElementRow | None = None
     if op.eid is None:
         turn = servers.Turn(queue.queue_id, 1, mine, alone=True)
@@ -162,9 +162,9 @@ def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
         raise IllegalState(f"element {row.eid} owes a reply")
     state.elements.put(tx, row.seq, None)
     conclude(state, tx, row, "dequeued")
-    if op.registrant_id is not None:
+    if op.who is not None:
         done = RegistrationRow(
-            registrant_id=op.registrant_id,
+            registrant_id=op.who.registrant_id,
             queue_id=queue.queue_id,
             kind="dequeue",
             eid=row.eid,
@@ -178,8 +178,8 @@ def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
 def read_last(state: State, tx: Transaction, op: ops.ReadLast) -> ops.LastOperation | None:
     """Answers ReadLast."""
     queue = find_queue(state, tx, op.queue)
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    found = last(state, tx, op.registrant_id, queue.queue_id)
+    check_epoch(state, tx, op.who)
+    found = last(state, tx, op.who.registrant_id, queue.queue_id)
     if found is None:
         return None
     row = found[1]

@@ -40,8 +40,8 @@ def _reply(state: State, tx: Transaction, registrant_id: int, rid: str) -> Eleme
 
 def begin_reply(state: State, tx: Transaction, op: ops.BeginReply) -> bool:
     """Answers BeginReply."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    row = _reply(state, tx, op.registrant_id, op.rid)
+    check_epoch(state, tx, op.who)
+    row = _reply(state, tx, op.who.registrant_id, op.rid)
     if row is None:
         raise IllegalState(f"there is no reply to {op.rid!r}")
     if row.claimed_by == _run(state):
@@ -54,12 +54,12 @@ def begin_reply(state: State, tx: Transaction, op: ops.BeginReply) -> bool:
 
 def take_reply(state: State, tx: Transaction, op: ops.TakeReply) -> int:
     """Answers TakeReply."""
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    row = _reply(state, tx, op.registrant_id, op.rid)
+    check_epoch(state, tx, op.who)
+    row = _reply(state, tx, op.who.registrant_id, op.rid)
     if row is None or row.claimed_by is None:
         raise IllegalState(f"nobody has begun to process a reply to {op.rid!r}")
     received = (row.rid, row.eid, op.ckpt)
-    record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    record_receive(state, tx, op.who.registrant_id, received=received, sent=(op.s_rid, op.s_no))
     state.elements.put(tx, row.seq, None)
     return tx.xid
 
@@ -68,8 +68,8 @@ def settle_reply(state: State, tx: Transaction, op: ops.SettleReply) -> Fate:
     """Answers SettleReply."""
     if op.xid in state.running:
         return Fate.RUNNING
-    check_epoch(state, tx, op.registrant_id, op.epoch)
-    row = _reply(state, tx, op.registrant_id, op.rid)
+    check_epoch(state, tx, op.who)
+    row = _reply(state, tx, op.who.registrant_id, op.rid)
     if row is None:
         return Fate.LOST
     if op.counts:

@@ -11,14 +11,7 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from onceq.errors import (
-    Fenced,
-    IllegalState,
-    InvalidValue,
-    QueueNotFound,
-    QueueStopped,
-    TooLarge,
-)
+from onceq.errors import Fenced, IllegalState, InvalidValue, QueueNotFound, QueueStopped, TooLarge
 from onceq.model import end_user
 from onceq.model.element import Charge, Element, Fate, RequestOutcome
 from onceq.model.names import PRIORITY_MAX
@@ -46,6 +39,8 @@ from proof.oracle.rows import (
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
+
+    from onceq.model.ops import Identity
 
 FAULTS_MAX = 1001
 """No more are counted: no queue leaves so many uncharged."""
@@ -120,12 +115,12 @@ class State:
         return self.life
 
 
-def check_epoch(state: State, tx: Transaction, registrant_id: int, epoch: int) -> None:
+def check_epoch(state: State, tx: Transaction, asks: Identity) -> None:
     """Refuses an epoch that is over. Raises Fenced, Blocked."""
-    state.lock(tx, "registrant", registrant_id, exclusive=False)
-    who = state.registrants.get(tx, registrant_id)
-    if who is None or who.epoch != epoch:
-        raise Fenced(fenced_text(who, epoch))
+    state.lock(tx, "registrant", asks.registrant_id, exclusive=False)
+    who = state.registrants.get(tx, asks.registrant_id)
+    if who is None or who.epoch != asks.epoch:
+        raise Fenced(fenced_text(who, asks.epoch))
 
 
 def find_queue(state: State, tx: Transaction, name: str) -> QueueRow:

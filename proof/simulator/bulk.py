@@ -98,7 +98,7 @@ class BulkLine(Line):
             if isinstance(op, ops.SendMany):
                 unknown = error.outcome is errors.Outcome.UNKNOWN
                 for rid in op.rids:
-                    self._record(ev.SendFailed, op.epoch, rid=rid, unknown=unknown)
+                    self._record(ev.SendFailed, op.who.epoch, rid=rid, unknown=unknown)
             raise
         self._after(op, answer)
         return answer
@@ -107,9 +107,9 @@ class BulkLine(Line):
         if isinstance(op, ops.SendMany):
             for rid, body in zip(op.rids, op.bodies, strict=True):
                 expects = EXPECTS[kind_of(body)]
-                self._record(ev.SendBegun, op.epoch, rid=rid, expects=expects, alone=False)
+                self._record(ev.SendBegun, op.who.epoch, rid=rid, expects=expects, alone=False)
         elif isinstance(op, ops.Acknowledge):
-            self._record(ev.ReceiveBegun, op.epoch)
+            self._record(ev.ReceiveBegun, op.who.epoch)
 
     def _after(self, op: ops.Op[Any], answer: Any) -> None:
         match op:
@@ -119,11 +119,11 @@ class BulkLine(Line):
                 self._record(ev.Connected, answer.epoch, was=answer.was, **shown)
             case ops.SendMany():
                 for rid, sent in zip(op.rids, answer, strict=True):
-                    self._record(ev.SendOk, op.epoch, rid=rid, state=sent.state)
+                    self._record(ev.SendOk, op.who.epoch, rid=rid, state=sent.state)
                     self._world.known[rid] = sent.eid
             case ops.Receive():
                 for element in answer:
-                    self._received(op.epoch, element)
+                    self._received(op.who.epoch, element)
             case _:
                 pass
 

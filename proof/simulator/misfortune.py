@@ -205,13 +205,13 @@ class Misfortune(Cast):
             self._epochs[answer.registrant_id] = answer.epoch
         elif isinstance(inner, ops.Register):
             self._epochs[answer[0].registrant_id] = answer[0].epoch
-        elif hasattr(kind, "epoch"):
+        elif getattr(inner, "who", None) is not None:
             self._judge_epoch(inner)
         return answer
 
     def _judge_epoch(self, op: Any) -> None:
         """Notes that an Op of an epoch that is over has taken effect."""
-        if op.epoch is not None and op.epoch < self._epochs.get(op.registrant_id, 0):
+        if op.who.epoch < self._epochs.get(op.who.registrant_id, 0):
             text = f"{type(op).__name__} of an old epoch took effect"
             self.world.broken.append(("G6", getattr(op, "rid", None), text))
 

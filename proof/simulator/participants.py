@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import replace
 
 from onceq import errors
 from onceq.clerk import program as clerk
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Callable
 
-    from onceq.model.element import Element, SendAttributes
+    from onceq.model.element import Element
     from proof.oracle.memory import MemoryClock, MemoryDriver
 
 ABORT_LIMIT = 5
@@ -206,7 +207,7 @@ class ClientLife:
         self._session = Session(name=client.name, thread="", queue=QUEUE, window=1)
 
     def _record(self, kind: Callable[..., ev.Event], **fields: Any) -> None:
-        who = {"registrant": self._client.name, "epoch": self._session.epoch}
+        who = {"registrant": self._client.name, "epoch": self._session.who.epoch}
         self._world.record(kind, self._client.name, **who, **fields)
 
     def run(self) -> ops.Program[None]:
@@ -241,14 +242,14 @@ class ClientLife:
 
     def _request(self, rid: str, kind: str) -> ops.Program[None]:
         self._record(ev.SendBegun, rid=rid, expects=EXPECTS[kind])
-        attributes: SendAttributes = {}
+        request = ops.Request(rid=rid, body=kind.encode())
         if kind == "hasty":
-            attributes = {"expires_at": self._world.clock.time + HASTE}
+            request = replace(request, expires_at=self._world.clock.time + HASTE)
         elif self._world.likely(0.15):
             later = timedelta(seconds=self._world.chance.choice((0.01, 3.0, 86_400.0)))
-            attributes = {"not_before": self._world.clock.time + later, "priority": 9}
+            request = replace(request, not_before=self._world.clock.time + later, priority=9)
         try:
-            sent = yield from clerk.send(self._session, rid, kind.encode(), attributes)
+            sent = yield from clerk.send(self._session, request)
         except errors.OnceqError as error:
             self._record(ev.SendFailed, rid=rid, unknown=error.outcome is errors.Outcome.UNKNOWN)
             raise

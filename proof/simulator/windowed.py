@@ -11,13 +11,13 @@ from onceq.clerk import receiving, watching
 from onceq.clerk.recovery import recover
 from onceq.clerk.session import Reply, Session
 from onceq.history import events as ev
+from onceq.model import ops
 from proof.simulator.callers import SCRATCH
 from proof.simulator.participants import EXPECTS, QUEUE, Client, World, reply_event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.model import ops
 
 WINDOW = 3
 
@@ -38,7 +38,7 @@ class WindowedLife:
         self._had: dict[str, Reply[bytes]] = {}
 
     def _record(self, kind: Callable[..., ev.Event], **fields: Any) -> None:
-        who = {"registrant": self._client.name, "epoch": self._session.epoch}
+        who = {"registrant": self._client.name, "epoch": self._session.who.epoch}
         self._world.record(kind, self._client.name, **who, **fields)
 
     def run(self) -> ops.Program[None]:
@@ -82,13 +82,13 @@ class WindowedLife:
     def _send(self, plan: list[tuple[str, str]]) -> ops.Program[None]:
         for rid, kind in plan:
             self._record(ev.SendBegun, rid=rid, expects=EXPECTS[kind], alone=False)
-        bodies = [kind.encode() for _, kind in plan]
+        pairs = [(rid, kind.encode()) for rid, kind in plan]
         try:
             if len(plan) == 1:
-                answers = [(yield from clerk.send(self._session, plan[0][0], bodies[0], {}))]
+                request = ops.Request(rid=pairs[0][0], body=pairs[0][1])
+                answers = [(yield from clerk.send(self._session, request))]
             else:
-                rids = [rid for rid, _ in plan]
-                answers = yield from clerk.send_many(self._session, rids, bodies)
+                answers = yield from clerk.send_many(self._session, pairs)
         except errors.OnceqError as error:
             unknown = error.outcome is errors.Outcome.UNKNOWN
             for rid, _ in plan:
@@ -144,7 +144,7 @@ class WindowedLife:
             if found is None or found.state == "finished":
                 self._world.broken.append(("G4", rid, f"what is outstanding is at {found}"))
         (tags,) = yield from watching.threads(session)
-        if (tags.epoch, tags.r_rid) != (session.epoch, session.r_rid):
+        if (tags.epoch, tags.r_rid) != (session.who.epoch, session.r_rid):
             text = f"its thread's tags are {tags}, its session's {session}"
             self._world.broken.append(("G6", tags.r_rid, text))
         with contextlib.suppress(errors.QueueNotFound, errors.QueueStopped):

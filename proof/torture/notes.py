@@ -45,8 +45,7 @@ def _send(living: Living, link: Link) -> None:
         number += 1
         body = msgspec.json.encode(order(living.chance, ODD, f"{name}.{number}"))
         op = EnqueueTagged(
-            registrant_id=handle.registrant_id,
-            epoch=handle.epoch,
+            who=handle.who,
             queue=NOTES.name,
             body=body,
             tag=str(number).encode(),

@@ -10,9 +10,12 @@ import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from onceq.clerk.async_clerk import AsyncClerk
-from onceq.clerk.calls import ClerkOptions
 from onceq.clerk.clerk import Clerk
 from onceq.clerk.ledger import AsyncLedgerClerk, Ledger, LedgerClerk
+from onceq.clerk.ledger.async_runner import AsyncLedgerLink
+from onceq.clerk.ledger.kind import check_ledger
+from onceq.clerk.ledger.runner import LedgerLink
+from onceq.clerk.session import ClerkOptions
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import locate
@@ -21,7 +24,7 @@ from onceq.engine.wake.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
-from onceq.model.names import check_keywords, check_range, check_repository
+from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -64,13 +67,12 @@ class QueueManager(QueueOperations):
         options: thread, window and keep, described in ClerkOptions. ledger: the client's own
         record; with it the client has one request at a time (C4), and no window and keep.
         """
-        link = Link(self.located, self.repository, wakes=Wakes(), whose=_whose(registrant))
-        if ledger is not None:
-            thread = _alone(options)
-            return LedgerClerk(
-                link, registrant, queue, ledger, repository=self.repository, thread=thread
-            )
-        return Clerk(link, registrant, queue, **options)
+        whose = _whose(registrant)
+        link = Link(self.located, self.repository, wakes=Wakes(), whose=whose)
+        if ledger is None:
+            return Clerk(link, registrant, queue, **options)
+        check_ledger(whose, ledger)
+        return LedgerClerk(LedgerLink(link, ledger), registrant, queue, **options)
 
 
 class AsyncQueueManager(AsyncQueueOperations):
@@ -93,26 +95,17 @@ class AsyncQueueManager(AsyncQueueOperations):
         **options: Unpack[ClerkOptions],
     ) -> AsyncClerk[T, R] | AsyncLedgerClerk[T, R, C]:
         """See QueueManager.clerk; `async with` connects it."""
-        link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=_whose(registrant))
-        if ledger is not None:
-            thread = _alone(options)
-            return AsyncLedgerClerk(
-                link, registrant, queue, ledger, repository=self.repository, thread=thread
-            )
-        return AsyncClerk(link, registrant, queue, **options)
+        whose = _whose(registrant)
+        link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=whose)
+        if ledger is None:
+            return AsyncClerk(link, registrant, queue, **options)
+        check_ledger(whose, ledger)
+        return AsyncLedgerClerk(AsyncLedgerLink(link, ledger), registrant, queue, **options)
 
 
 def _whose(registrant: str) -> str:
     """Returns whose connection it is, for error messages about it."""
     return f"the clerk of client {registrant!r}"
-
-
-def _alone(options: ClerkOptions) -> str:
-    """Returns the thread of a client with a ledger: one request at a time, no reply kept."""
-    check_keywords("a clerk with a ledger", options, ClerkOptions)
-    check_range("window, with a ledger,", options.get("window", 1), 1, 1)
-    check_range("keep, with a ledger,", options.get("keep", 0), 0, 0)
-    return options.get("thread", "")
 
 
 def _prepare(url: str | None, repository: str) -> Located:

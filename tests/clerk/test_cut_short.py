@@ -20,6 +20,7 @@ import onceq
 from onceq.errors import ConnectionLost, IllegalState
 from onceq.model.ledger_ops import RollbackLedger
 from tests.clerk.ledgers import LEDGERS, Ground, ground, other_postgresql
+from tests.clerk.links import async_struck, struck, struck_by
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
@@ -57,21 +58,13 @@ class _Cut:
         if is_here:
             raise _CutShort
 
-    def around(self, perform: Callable[[Op[Any]], Any]) -> Callable[[Op[Any]], Any]:
-        def performing(op: Op[Any]) -> Any:
-            with self.strike():
-                return perform(op)
+    def around(self, perform: Callable[[Op[Any]], Any], op: Op[Any]) -> Any:
+        with self.strike():
+            return perform(op)
 
-        return performing
-
-    def around_async(
-        self, perform: Callable[[Op[Any]], Awaitable[Any]]
-    ) -> Callable[[Op[Any]], Awaitable[Any]]:
-        async def performing(op: Op[Any]) -> Any:
-            with self.strike():
-                return await perform(op)
-
-        return performing
+    async def around_async(self, perform: Callable[[Op[Any]], Awaitable[Any]], op: Op[Any]) -> Any:
+        with self.strike():
+            return await perform(op)
 
 
 @dataclass(frozen=True)
@@ -118,16 +111,18 @@ def _after_the_cut(clerk: Any) -> list[Callable[[], Any]]:
 
 
 def _cut_block(client: _Client, cut: _Cut) -> None:
-    with client.ground.qm.clerk(client.name, RAW, ledger=client.ledger) as clerk:
+    clerk, link = struck(client.ground.qm, client.ledger, client.name)
+    with clerk:
         clerk.recover()
         with clerk.transaction() as work:
             work.connection.execute("create table if not exists notes (text text)")
-        link = clerk._link
-        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_CutShort):
-            patch.setattr(link, "perform", cut.around(link.perform))
-            with clerk.transaction() as work:
-                work.connection.execute(f"insert into notes values ('{client.name}')")
-                work.send("1", b"x")
+        with (
+            struck_by(link, cut.around),
+            contextlib.suppress(_CutShort),
+            clerk.transaction() as work,
+        ):
+            work.connection.execute(f"insert into notes values ('{client.name}')")
+            work.send("1", b"x")
         if cut.seen >= cut.at:
             for call in _after_the_cut(clerk):
                 with pytest.raises(IllegalState, match="connect"):
@@ -140,15 +135,15 @@ async def _cut_block_async(client: _Client, cut: _Cut) -> None:
     url, repository = client.ground.url, client.ground.qm.repository
     async with (
         onceq.open_async(url, repository=repository) as qm,
-        qm.clerk(client.name, RAW, ledger=client.ledger) as clerk,
+        contextlib.AsyncExitStack() as until,
     ):
+        clerk, link = async_struck(qm, client.ledger, client.name)
+        await until.enter_async_context(clerk)
         await clerk.recover()
         async with clerk.transaction() as work:
             created = work.connection.execute("create table if not exists notes (text text)")
             await created if asyncio.iscoroutine(created) else None
-        link = clerk._link
-        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(_CutShort):
-            patch.setattr(link, "perform", cut.around_async(link.perform))
+        with struck_by(link, cut.around_async), contextlib.suppress(_CutShort):
             async with clerk.transaction() as work:
                 noted = work.connection.execute(f"insert into notes values ('{client.name}')")
                 await noted if asyncio.iscoroutine(noted) else None
@@ -265,22 +260,13 @@ def test_an_interrupt_whose_rollback_fails_is_still_one_and_its_block_is_joined_
     ground: Ground, kind: str
 ) -> None:
     client = _Client(ground, kind, f"r{kind.partition(' ')[0]}")
-    with ground.qm.clerk(client.name, RAW, ledger=client.ledger) as clerk:
+    clerk, link = struck(ground.qm, client.ledger, client.name)
+    with clerk:
         clerk.recover()
         with clerk.transaction() as work:
             work.connection.execute("create table if not exists notes (text text)")
-        link: Any = clerk._link
-        perform = link.perform
-
-        def failing(op: Op[Any]) -> Any:
-            if isinstance(op, RollbackLedger):
-                raise ConnectionLost("another command is already in progress")
-            return perform(op)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(link, "perform", failing)
-            with pytest.raises(_CutShort) as caught:
-                _cut_in_block(clerk, client.name)
+        with struck_by(link, _no_rollback), pytest.raises(_CutShort) as caught:
+            _cut_in_block(clerk, client.name)
         assert "could not be rolled back" in caught.value.__notes__[0]
         for call in _after_the_cut(clerk):
             with pytest.raises(IllegalState, match="connect"):
@@ -288,6 +274,12 @@ def test_an_interrupt_whose_rollback_fails_is_still_one_and_its_block_is_joined_
         clerk.connect()
         clerk.recover(policy="discard")
     assert not client.has_noted()
+
+
+def _no_rollback(perform: Callable[[Op[Any]], Any], op: Op[Any]) -> Any:
+    if isinstance(op, RollbackLedger):
+        raise ConnectionLost("another command is already in progress")
+    return perform(op)
 
 
 def _cut_in_block(clerk: Any, name: str) -> None:

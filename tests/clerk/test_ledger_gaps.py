@@ -8,9 +8,11 @@ import pytest
 
 import onceq
 from onceq.model import ledger_ops, ops
+from tests.clerk.links import struck
 from tests.lives import living
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 RAW = onceq.Queue("raw", bytes, bytes)
@@ -20,18 +22,16 @@ class _Died(BaseException):
     """The client's process has ended."""
 
 
-def _dying_after(clerk: onceq.LedgerClerk[bytes, bytes, Any], at: type[Any]) -> None:
+def _dying_after(at: type[Any]) -> Callable[[Callable[[ops.Op[Any]], Any], ops.Op[Any]], Any]:
     """Lets a client die after the next Op of this kind."""
-    link = clerk._link
-    perform = link.perform
 
-    def performing(op: ops.Op[Any]) -> Any:
+    def performing(perform: Callable[[ops.Op[Any]], Any], op: ops.Op[Any]) -> Any:
         answer = perform(op)
         if isinstance(op, at):
             raise _Died
         return answer
 
-    link.perform = performing  # type: ignore[method-assign] # a death
+    return performing
 
 
 @pytest.fixture
@@ -43,9 +43,10 @@ def ledger(qm: onceq.QueueManager, tmp_path: Path) -> onceq.SqliteLedger:
 def test_a_send_whose_note_was_lost_was_sent(
     qm: onceq.QueueManager, ledger: onceq.SqliteLedger
 ) -> None:
-    with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+    clerk, link = struck(qm, ledger)
+    with clerk:
         clerk.recover()
-        _dying_after(clerk, ops.Send)
+        link.strike = _dying_after(ops.Send)
         with pytest.raises(_Died):
             clerk.send("1", b"x")
     with qm.clerk("ann", RAW, ledger=ledger) as clerk:
@@ -59,9 +60,10 @@ def test_a_send_whose_note_was_lost_was_sent(
 def test_a_request_that_was_noted_and_not_sent_is_a(
     qm: onceq.QueueManager, ledger: onceq.SqliteLedger
 ) -> None:
-    with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+    clerk, link = struck(qm, ledger)
+    with clerk:
         clerk.recover()
-        _dying_after(clerk, ledger_ops.CommitLedger)
+        link.strike = _dying_after(ledger_ops.CommitLedger)
         with pytest.raises(_Died):
             clerk.send("1", b"x", priority=8, properties={"till": 7})
     with qm.clerk("ann", RAW, ledger=ledger) as clerk:
@@ -77,12 +79,13 @@ def test_a_request_that_was_noted_and_not_sent_is_a(
 def test_a_reply_that_was_processed_does_not_come_again(
     qm: onceq.QueueManager, ledger: onceq.SqliteLedger
 ) -> None:
+    clerk, link = struck(qm, ledger)
     with living(qm.located.conninfo, qm.repository) as life:
-        with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+        with clerk:
             clerk.recover()
             clerk.send("1", b"x")
             life.run(life.claim_one("raw"), b"reply")
-            _dying_after(clerk, ledger_ops.CommitLedger)
+            link.strike = _dying_after(ledger_ops.CommitLedger)
             reply = clerk.receive(timeout_s=30)
             with pytest.raises(_Died):
                 clerk.done(reply)
@@ -97,13 +100,14 @@ def test_a_reply_that_was_processed_does_not_come_again_after_a_discard(
     qm: onceq.QueueManager, ledger: onceq.SqliteLedger
 ) -> None:
     """The next request was noted, not sent, and given up; then the client died once more."""
+    clerk, link = struck(qm, ledger)
     with living(qm.located.conninfo, qm.repository) as life:
-        with qm.clerk("ann", RAW, ledger=ledger) as clerk:
+        with clerk:
             clerk.recover()
             clerk.send("1", b"x")
             life.run(life.claim_one("raw"), b"reply")
             clerk.done(clerk.receive(timeout_s=30))
-            _dying_after(clerk, ledger_ops.CommitLedger)
+            link.strike = _dying_after(ledger_ops.CommitLedger)
             with pytest.raises(_Died):
                 clerk.send("2", b"y")
         with qm.clerk("ann", RAW, ledger=ledger) as clerk:

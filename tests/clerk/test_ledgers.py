@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +11,7 @@ import onceq
 from onceq.errors import Fenced, IllegalState, InvalidValue, QueueStopped, RidReused
 from onceq.model.ledger_ops import WriteLedger
 from tests.clerk.ledgers import Ground, ground, ledger, other_postgresql
+from tests.clerk.links import struck, struck_by
 from tests.lives import living
 
 if TYPE_CHECKING:
@@ -352,13 +352,11 @@ def test_what_was_cut_short_is_not_committed_by_the_next_connect(
     ground: Ground, ledger: Ledger[Any, Any]
 ) -> None:
     """By a cancellation, or Ctrl-C, after which the same clerk begins a new life."""
-    with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:
+    clerk, link = struck(ground.qm, ledger)
+    with clerk:
         clerk.recover()
-        perform = clerk._link.perform
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(clerk._link, "perform", partial(_stopping_before, perform))
-            with pytest.raises(_Stopped):
-                _work(clerk)
+        with struck_by(link, _stopping_before), pytest.raises(_Stopped):
+            _work(clerk)
         clerk.connect()
         clerk.recover(policy="discard")
         _work(clerk)

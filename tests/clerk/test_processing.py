@@ -93,7 +93,7 @@ class Shop:
         self.process(driver, session)
         for first in range(int(session.s_rid or 0) + 1, REQUESTS + 1, self.window):
             for number in range(first, min(first + self.window, REQUESTS + 1)):
-                driver.run(program.send(session, str(number), b"", {}))
+                driver.run(program.send(session, ops.Request(rid=str(number), body=b"")))
             self.process(driver, session)
 
     def process(self, driver: MemoryDriver, session: Session[Any, Any]) -> None:
@@ -169,7 +169,7 @@ def test_an_exception_of_the_handler_is_settled_as_a_death_is(name: str, *, afte
     driver = MemoryDriver(shop.oracle, shop.clock)
     session = Session(name="till", thread="", queue=ORDERS, window=1)
     driver.run(program.connect(session))
-    driver.run(program.send(session, "1", b"", {}))
+    driver.run(program.send(session, ops.Request(rid="1", body=b"")))
     shop.printer.jams_after, shop.printer.jams_before = int(after), int(not after)
     with pytest.raises(Jam):
         shop.process(driver, session)
@@ -196,7 +196,7 @@ def test_a_device_that_is_used_meanwhile_is_read_late() -> None:
     driver = MemoryDriver(shop.oracle, shop.clock)
     session = Session(name="till", thread="", queue=ORDERS, window=1)
     driver.run(program.connect(session))
-    driver.run(program.send(session, "1", b"", {}))
+    driver.run(program.send(session, ops.Request(rid="1", body=b"")))
     serve = shop.serve
 
     def others_print_meanwhile() -> None:
@@ -219,7 +219,7 @@ def test_a_device_that_cannot_be_read_late_leaves_the_reply_outstanding(window: 
     driver = MemoryDriver(shop.oracle, shop.clock)
     session = Session(name="till", thread="", queue=ORDERS, window=window)
     driver.run(program.connect(session))
-    driver.run(program.send(session, "1", b"", {}))
+    driver.run(program.send(session, ops.Request(rid="1", body=b"")))
     policy, shop.policy = shop.policy, onceq.ReplyPolicy.test(Offline(), late=True)
     with pytest.raises(Jam):
         shop.process(driver, session)

@@ -13,6 +13,7 @@ from onceq.errors import LedgerRefused, OperatingError, Outcome, QueueStopped
 from onceq.model import ledger_ops, ops
 from onceq.model.ledger import Owner
 from tests.clerk.ledgers import Ground, ground, other_postgresql
+from tests.clerk.links import struck, struck_by
 from tests.lives import living
 
 if TYPE_CHECKING:
@@ -27,12 +28,10 @@ class _Died(BaseException):
     """The client's process has ended."""
 
 
-def _dying(clerk: onceq.LedgerClerk[bytes, bytes, Any], at: type[Any], *, when: str) -> None:
+def _dying(at: type[Any], when: str) -> Callable[[Callable[[ops.Op[Any]], Any], ops.Op[Any]], Any]:
     """Lets a client die before or after an Op, leaving its connections to be closed."""
-    link = clerk._link
-    perform = link.perform
 
-    def performing(op: ops.Op[Any]) -> Any:
+    def performing(perform: Callable[[ops.Op[Any]], Any], op: ops.Op[Any]) -> Any:
         if isinstance(op, at) and when == "before":
             raise _Died
         answer = perform(op)
@@ -40,7 +39,7 @@ def _dying(clerk: onceq.LedgerClerk[bytes, bytes, Any], at: type[Any], *, when: 
             raise _Died
         return answer
 
-    link.perform = performing  # type: ignore[method-assign] # a death
+    return performing
 
 
 def _notes(ground: Ground) -> list[str]:
@@ -116,10 +115,9 @@ def _die(
     act: Callable[[onceq.LedgerClerk[bytes, bytes, Any]], None],
     death: tuple[type[Any], str],
 ) -> None:
-    clerk = ground.qm.clerk("ann", RAW, ledger=ledger).connect()
-    clerk.recover()
-    _dying(clerk, death[0], when=death[1])
-    with pytest.raises(_Died):
+    clerk, link = struck(ground.qm, ledger)
+    clerk.connect().recover()
+    with struck_by(link, _dying(*death)), pytest.raises(_Died):
         act(clerk)
     (waiting,) = ledger.in_doubt() or (None,)
     ended = death == (ledger_ops.EndPrepared, "after")
@@ -144,21 +142,18 @@ def test_a_refused_send_undoes_what_was_prepared(ground: Ground) -> None:
 def test_a_lost_ledger_database_is_in_doubt_until_the_next_connect(ground: Ground) -> None:
     ledger = onceq.PostgresLedger(ground.other)
     _begin(ground, ledger)
-    with ground.qm.clerk("ann", RAW, ledger=ledger) as clerk:
+    clerk, link = struck(ground.qm, ledger)
+
+    def losing(perform: Callable[[ops.Op[Any]], Any], op: ops.Op[Any]) -> Any:
+        if isinstance(op, ledger_ops.EndPrepared):
+            link.executor.connection.close()
+        return perform(op)
+
+    with clerk:
         clerk.recover()
-        own = clerk._link.executor.connection
-        perform = clerk._link.perform
-
-        def performing(op: ops.Op[Any]) -> Any:
-            if isinstance(op, ledger_ops.EndPrepared):
-                own.close()
-            return perform(op)
-
-        clerk._link.perform = performing  # type: ignore[method-assign] # a lost connection
-        with pytest.raises(OperatingError) as raised:
+        with struck_by(link, losing), pytest.raises(OperatingError) as raised:
             _sending(clerk)
         assert raised.value.outcome is Outcome.UNKNOWN
-        clerk._link.perform = perform  # type: ignore[method-assign] # as it was
         assert len(ledger.in_doubt()) == 1
         clerk.connect()
         assert isinstance(clerk.recover(), onceq.Submitted)
@@ -167,7 +162,7 @@ def test_a_lost_ledger_database_is_in_doubt_until_the_next_connect(ground: Groun
 
 def test_a_database_that_prepares_nothing_is_refused() -> None:
     owner = Owner(repository="r", repository_id=uuid.uuid4(), registrant="ann", thread="")
-    take = ledger_ops.TakeLedger(owner=owner, registrant_id=1, epoch=1, life="1")
+    take = ledger_ops.TakeLedger(owner=owner, who=ops.Identity(registrant_id=1, epoch=1), life="1")
     taking = onceq.PostgresLedger("dbname=shop").answers().answer(take)
     asked = next(taking)
     assert isinstance(asked, ledger_ops.Statement)

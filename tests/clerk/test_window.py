@@ -196,7 +196,7 @@ class Race:
 
     def _live(self, clerk: Clerk[bytes, bytes]) -> None:
         clerk.connect()  # which the other may fence before it has returned
-        epoch = clerk._session.epoch  # pyright: ignore[reportPrivateUsage] # a clerk tells nobody else its epoch
+        epoch = clerk._session.who.epoch  # pyright: ignore[reportPrivateUsage] # a clerk tells nobody else its epoch
         self.connects.append((time.monotonic(), epoch))
         for _ in range(4):
             self._some(clerk, epoch)

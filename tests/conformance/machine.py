@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from onceq.model import ops
 from onceq.model.element import Charge
 from onceq.model.queue import QueueSettings
-from tests.conformance.twins import BLOCKED, SURVEYED, Failed, Ref, Twin, Twins
+from tests.conformance.twins import BLOCKED, SURVEYED, Failed, Ref, Twin, Twins, who_in
 
 if TYPE_CHECKING:
     from tests.conformance.drivers import PostgresRepository
@@ -135,7 +135,7 @@ class OracleMachine(RuleBasedStateMachine):
             self.give(ops.Register, queue=queue, name=name, thread=thread, stable=stable)
         )
         for one in (answer or [])[:1]:
-            self.handles.append(_who(one))
+            self.handles.append(who_in(one))
 
     def handle(self, pick: int) -> dict[str, Any]:
         return self.handles[-1 - pick % len(self.handles)]
@@ -157,7 +157,7 @@ class OracleMachine(RuleBasedStateMachine):
         answer = self.heard(self.give(ops.Connect, name=name))
         if answer is not None:
             last = {"s_rid": answer["s_rid"], "s_no": answer["s_no"].sides[0]}
-            self.clients.append({"who": _who(answer), "last": last, "received": []})
+            self.clients.append({"who": who_in(answer), "last": last, "received": []})
 
     def client(self, pick: int) -> dict[str, Any] | None:
         return self.clients[-1 - min(pick % 5, len(self.clients) - 1)] if self.clients else None
@@ -170,16 +170,14 @@ class OracleMachine(RuleBasedStateMachine):
         if client is None:
             return
         last, ack = client["last"], list(client["received"])
+        request = ops.Request(rid=rid, body=body, expires_at=self.when(ends), priority=priority)
         answer = self.heard(
             self.give(
                 ops.Send,
                 queue=queue,
-                rid=rid,
-                body=body,
+                request=request,
                 send_no=last["s_no"] + 1,
                 ack=ack,
-                expires_at=self.when(ends),
-                priority=priority,
                 keep=priority % 3,
                 **client["who"],
             )
@@ -393,7 +391,3 @@ class OracleMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.everything_is_where_it_is()
-
-
-def _who(one: dict[str, Any]) -> dict[str, Any]:
-    return {"registrant_id": one["registrant_id"], "epoch": one["epoch"].sides[0]}

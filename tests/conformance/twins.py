@@ -222,3 +222,10 @@ def _paired(given: Any, wanted: Any) -> Any:
     if isinstance(given, tuple):
         return tuple(_paired(one, other) for one, other in zip(given, wanted, strict=True))
     return Ref((given, wanted)) if isinstance(given, (UUID, int)) else given
+
+
+def who_in(answer: dict[str, Any]) -> dict[str, Ref]:
+    """Returns who asks from now on, as a field of Ops: a registrant and its epoch, of each side."""
+    sides = zip(answer["registrant_id"].sides, answer["epoch"].sides, strict=True)
+    theirs, ours = (ops.Identity(registrant_id=number, epoch=epoch) for number, epoch in sides)
+    return {"who": Ref((theirs, ours))}

@@ -122,7 +122,7 @@ def test_a_body_is_kept_to_the_byte_or_refused(
     fuzz_qm: onceq.QueueManager, body: bytes, key: str, value: str
 ) -> None:
     with fuzz_qm.clerk("fuzzed", RAW) as clerk:
-        rid = f"{clerk._session.epoch}"
+        rid = f"{clerk._session.who.epoch}"
         try:
             clerk.send(rid, body, properties={key: value})
         except TooLarge:

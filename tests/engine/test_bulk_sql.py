@@ -127,7 +127,7 @@ def test_a_row_has_what_its_columns_say(
 
 
 def _outstanding(life: ops.Connection) -> ops.Outstanding:
-    return ops.Outstanding(registrant_id=life.registrant_id, epoch=life.epoch)
+    return ops.Outstanding(who=life.who)
 
 
 def test_the_next_life_counts_on(

@@ -38,11 +38,9 @@ SHARED_LOCK = (
 
 def send_op(life: ops.Connection, rid: str, body: bytes = b"x") -> ops.Send:
     return ops.Send(
-        registrant_id=life.registrant_id,
-        epoch=life.epoch,
+        who=life.who,
         queue="raw",
-        rid=rid,
-        body=body,
+        request=ops.Request(rid=rid, body=body),
         send_no=life.s_no + 1,
         ack=[],
     )
@@ -128,7 +126,7 @@ def test_1_whatever_else_is_tagged_reads_the_epoch_after_the_lock(
         life = old.perform(ops.Connect(name="till"))
         new.connection.execute("begin")
         new.perform(ops.Connect(name="till"))
-        outstanding = ops.Outstanding(registrant_id=life.registrant_id, epoch=life.epoch)
+        outstanding = ops.Outstanding(who=life.who)
         asking = Background(lambda: old.perform(outstanding))
         wait_blocked(conninfo, f"{repository}.outstanding", asking)
         new.perform(ops.Commit())
@@ -236,8 +234,7 @@ def test_the_last_receive_is_read_by_a_later_statement_than_the_lock(
         life = ghost.perform(ops.Connect(name="till"))
         ghost.connection.execute("begin")
         receive = ops.Receive(
-            registrant_id=life.registrant_id,
-            epoch=life.epoch,
+            who=life.who,
             skip=["1"],
             ckpt=b"two",
             s_rid=life.s_rid,

@@ -296,11 +296,9 @@ def test_9_a_doubt_is_never_resolved_by_a_read_alone(
 
 def _ways(connected: ops.Connection) -> dict[str, list[ops.Op[Any]]]:
     send = ops.Send(
-        registrant_id=connected.registrant_id,
-        epoch=connected.epoch,
+        who=connected.who,
         queue="raw",
-        rid="1",
-        body=b"x",
+        request=ops.Request(rid="1", body=b"x"),
         send_no=1,
         ack=[],
     )

@@ -117,11 +117,13 @@ def test_nothing_is_enqueued_into_the_replies_of_a_client(
                 with pytest.raises(IllegalState, match="replies to a client"):
                     attempt()
                 own.rollback()
+        who = ops.Identity(registrant_id=1, epoch=1)
+        forged = ops.EnqueueTagged(who=who, queue="reply-1", body=b"")
         with (
             driving(conninfo, repository) as driver,
             pytest.raises(IllegalState, match="replies to a client"),
         ):
-            driver.perform(ops.EnqueueTagged(registrant_id=1, epoch=1, queue="reply-1", body=b""))
+            driver.perform(forged)
         assert scalar(conninfo, f"select count(*) from {repository}.element") == 1
         with pytest.raises(ReceiveTimeout):
             clerk.receive(timeout_s=0)

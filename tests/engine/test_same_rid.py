@@ -28,11 +28,9 @@ CHECKS = {
 
 def send_one(life: ops.Connection) -> ops.Send:
     return ops.Send(
-        registrant_id=life.registrant_id,
-        epoch=life.epoch,
+        who=life.who,
         queue="raw",
-        rid="1",
-        body=b"x",
+        request=ops.Request(rid="1", body=b"x"),
         send_no=1,
         ack=[],
     )
@@ -40,8 +38,7 @@ def send_one(life: ops.Connection) -> ops.Send:
 
 def send_many(life: ops.Connection) -> ops.SendMany:
     return ops.SendMany(
-        registrant_id=life.registrant_id,
-        epoch=life.epoch,
+        who=life.who,
         queue="raw",
         rids=["1"],
         bodies=[b"x"],
@@ -78,8 +75,7 @@ def test_a_rid_that_ends_while_it_is_sent_again(  # its fixtures and parameters
                 server.run(server.claim_one("raw"))
             driver.perform(
                 ops.Acknowledge(
-                    registrant_id=life.registrant_id,
-                    epoch=life.epoch,
+                    who=life.who,
                     rids=["1"],
                     ckpt=None,
                     s_rid="1",

@@ -23,6 +23,7 @@ from onceq.engine.wake import exchange
 from onceq.engine.wake.bell import DEAF_S, DRAIN_MAX, Ringer
 from onceq.engine.wake.waiting import Wakes
 from onceq.errors import ReceiveTimeout
+from onceq.model import ops
 from onceq.server.program import SURVEY_EVERY_S
 from proof.harness.ledger import Order, make_ledger
 from proof.harness.orders import recorded
@@ -184,7 +185,7 @@ def sleeping_clerk(conninfo: str, repository: str) -> tuple[Link, Wakes, Any]:
     link.reconnect()
     session: Session[bytes, bytes] = Session(name="till", thread="", queue=RAW, window=1)
     link.run(program.connect(session))
-    link.run(program.send(session, "1", b"x", {}))
+    link.run(program.send(session, ops.Request(rid="1", body=b"x")))
     return link, wakes, session
 
 
@@ -203,7 +204,7 @@ def test_a_clerk_that_sleeps_is_rung_and_wakes(
         assert sleepers(conninfo, repository, "registrant_pkey") == 0
         if wakes.rung:
             break
-        link.run(program.send(session, str(number), b"x", {}))
+        link.run(program.send(session, ops.Request(rid=str(number), body=b"x")))
     assert wakes.rung == 1
     link.close()
 

@@ -87,9 +87,10 @@ def register_without_lock(state: State, tx: Transaction, op: ops.Register) -> li
 
 
 def tag_of_any_epoch(state: State, tx: Transaction, op: ops.EnqueueTagged) -> UUID:
-    row = state.registrants.get(tx, op.registrant_id)
+    row = state.registrants.get(tx, op.who.registrant_id)
     assert row is not None
-    return registrations.enqueue_tagged(state, tx, replace(op, epoch=row.epoch))
+    who = replace(op.who, epoch=row.epoch)
+    return registrations.enqueue_tagged(state, tx, replace(op, who=who))
 
 
 def untagged(state: State, tx: Transaction, op: ops.EnqueueTagged) -> UUID:
@@ -99,7 +100,7 @@ def untagged(state: State, tx: Transaction, op: ops.EnqueueTagged) -> UUID:
 
 def acknowledge_all(state: State, tx: Transaction, op: ops.Acknowledge) -> int:
     """It frees replies too that the client has not seen."""
-    who = [row for row in state.elements.seen(tx) if row.registrant_id == op.registrant_id]
+    who = [row for row in state.elements.seen(tx) if row.registrant_id == op.who.registrant_id]
     for row in who:
         if row.role == "reply" and row.rid not in op.rids:
             state.elements.put(tx, row.seq, None)

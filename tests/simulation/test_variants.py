@@ -121,7 +121,7 @@ def kill_row_only(state: State, tx: Transaction, op: ops.Kill) -> KillAnswer:
 def disconnect_without_tombstone(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
     """The next connect looks new, and rid 1 is sent again (finding 3)."""
     clients.disconnect(state, tx, op)
-    row = state.registrants.get(tx, op.registrant_id)
+    row = state.registrants.get(tx, op.who.registrant_id)
     assert row is not None
     state.registrants.put(tx, row.registrant_id, replace(row, state="new"))
     return True
@@ -139,9 +139,9 @@ def receive_without_checkpoint(state: State, tx: Transaction, op: ops.Receive) -
 
 
 def send_of_any_epoch(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
-    row = state.registrants.get(tx, op.registrant_id)
+    row = state.registrants.get(tx, op.who.registrant_id)
     assert row is not None
-    return clients.send(state, tx, replace(op, epoch=row.epoch))
+    return clients.send(state, tx, replace(op, who=replace(op.who, epoch=row.epoch)))
 
 
 def receive_of_another(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:

@@ -42,8 +42,7 @@ class Repository:
         ]
         self.driver.perform(
             ops.SendMany(
-                registrant_id=self.client.registrant_id,
-                epoch=self.client.epoch,
+                who=self.client.who,
                 queue=QUEUE,
                 rids=rids,
                 bodies=bodies,

@@ -86,11 +86,11 @@ class Client:
         self.situation = situation
         self._driver = driver
         self._sent = 0
-        self._who: dict[str, Any] = {}
+        self._who = ops.Identity(registrant_id=0, epoch=0)
 
     def connect(self) -> None:
         life = self._driver.perform(ops.Connect(name=self.name))
-        self._who = {"registrant_id": life.registrant_id, "epoch": life.epoch}
+        self._who = life.who
 
     def send_1(self) -> None:
         self._send("1")
@@ -100,21 +100,22 @@ class Client:
 
     def _send(self, rid: str) -> None:
         self._sent += 1
-        request: dict[str, Any] = {"rid": rid, "body": b"x", "send_no": self._sent, "ack": []}
-        self._driver.perform(ops.Send(**self._who, queue=RAW.name, **request))
+        request = ops.Request(rid=rid, body=b"x")
+        sending: dict[str, Any] = {"queue": RAW.name, "send_no": self._sent, "ack": []}
+        self._driver.perform(ops.Send(who=self._who, request=request, **sending))
 
     def receive(self) -> None:
         which: dict[str, Any] = {"rid": "1", "skip": [], "limit": 1, "ckpt": b"c"}
-        op = ops.Receive(**self._who, s_rid="1", s_no=self._sent, **which)
+        op = ops.Receive(who=self._who, s_rid="1", s_no=self._sent, **which)
         assert self._driver.perform(op)
 
     def acknowledge(self) -> None:
-        op = ops.Acknowledge(**self._who, rids=["1"], ckpt=b"d", s_rid="1", s_no=self._sent)
+        op = ops.Acknowledge(who=self._who, rids=["1"], ckpt=b"d", s_rid="1", s_no=self._sent)
         assert self._driver.perform(op) == 1
 
     def end(self) -> None:
         last: dict[str, Any] = {"r_rid": "1", "ckpt": b"d", "s_rid": "1", "s_no": self._sent}
-        self._driver.perform(ops.Disconnect(**self._who, received=[], **last))
+        self._driver.perform(ops.Disconnect(who=self._who, received=[], **last))
 
 
 def serve_all(url: str, repository: str) -> None:

@@ -70,9 +70,7 @@ def test_what_the_client_sees_is_as_from_a_native_server(
     eid = repository.eids()[rid]
     life.commit(life.stage(life.plan(life.claim())))
     client = repository.client
-    receive = ops.Receive(
-        registrant_id=client.registrant_id, epoch=client.epoch, s_rid=rid, s_no=1, skip=[]
-    )
+    receive = ops.Receive(who=client.who, s_rid=rid, s_no=1, skip=[])
     (reply,) = repository.driver.perform(receive)
     assert (reply.rid, reply.body, reply.correlation_id) == (rid, b"ok", str(eid))
 

@@ -50,8 +50,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
 
 def send(repository: Repository, bodies: dict[str, bytes], first: int, content_type: str) -> None:
     op = ops.SendMany(
-        registrant_id=repository.client.registrant_id,
-        epoch=repository.client.epoch,
+        who=repository.client.who,
         queue=QUEUE,
         rids=list(bodies),
         bodies=list(bodies.values()),

@@ -10,26 +10,37 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.clerk import program, transactions
-from onceq.clerk.calls import Calls
-from onceq.clerk.late import async_waits_on
+from onceq.clerk import (
+    processing,
+    program,
+    receiving,
+    recovery,
+    streaming,
+    transactions,
+    watching,
+)
+from onceq.clerk.alone import Alone
+from onceq.clerk.late import async_waits_on, check_on_timeout
+from onceq.clerk.policy import check_policy
+from onceq.clerk.session import WINDOW_MAX, session_of
+from onceq.clerk.shown import Shown
 from onceq.engine.connect.unwrap import AsyncCallers
+from onceq.engine.sessions.session import in_transaction, is_broken
 from onceq.engine.sessions.silence import waiting, within
-from onceq.errors import OnceqError, ReceiveTimeout
-from onceq.model.names import check_timeout
+from onceq.errors import IllegalState, OnceqError, ReceiveTimeout
+from onceq.model import names
+from onceq.model.arguments import check_function
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onceq.clerk import recovery
-    from onceq.clerk.calls import ClerkOptions
     from onceq.clerk.late import AsyncOnTimeout
     from onceq.clerk.policy import Processed, ReplyPolicy
-    from onceq.clerk.session import Reply
-    from onceq.clerk.streaming import Stream
+    from onceq.clerk.session import ClerkOptions, Reply
     from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.engine.perform.async_driver import AsyncPostgresDriver
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
@@ -41,7 +52,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 
-class AsyncClerk(Calls[T, R]):
+class AsyncClerk(Shown[T, R]):
     """A client's session with a repository.
 
     One call at a time: another of the program's tasks is refused, and changes nothing. Every
@@ -56,9 +67,12 @@ class AsyncClerk(Calls[T, R]):
     def __init__(
         self, link: AsyncLink, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> None:
-        super().__init__(name, queue, asyncio.current_task, **options)
+        super().__init__(session_of(name, queue, options))
         self._link = link
+        self._alone = Alone(asyncio.current_task)
         self._callers = AsyncCallers(link.repository)
+        self._caller: AsyncPostgresDriver | None = None
+        self._is_taking = False
 
     async def connect(self, *, timeout_s: float | None = None) -> Self:
         """Begins a new life, on a new connection if the old one broke; fences the former life.
@@ -68,19 +82,34 @@ class AsyncClerk(Calls[T, R]):
         """
         with self._alone:
             self._refuse_open()
-            with self._link.bounded(within(check_timeout(timeout_s))):
+            with self._link.bounded(within(names.check_timeout(timeout_s))):
                 await self._link.reconnect()
                 await self._link.run(program.connect(self._session))
             self._is_taking = False
         return self
 
+    def _refuse_open(self) -> None:
+        """Refuses to wait for this client's own transaction: it would wait for ever.
+
+        It also refuses if a receive in it was cut short, which may have taken the reply.
+        """
+        has_taken = self._is_taking or self._session.taken is not None
+        if not has_taken or self._caller is None:
+            return
+        connection = self._caller.connection
+        if in_transaction(connection) and not is_broken(connection):
+            raise IllegalState("a reply was received in a transaction that is still open: end it")
+
     async def _run(self, call: Program[A], patience: Patience | None = None) -> A:
-        with self._alone, self._link.bounded(patience):
-            return await self._link.run(call)
+        """Runs a Program, once it is known what became of the reply that was taken last."""
+        with self._alone:
+            if self._session.taken is not None:
+                await self._link.run(transactions.settle_taken(self._session), patience)
+            return await self._link.run(call, patience)
 
     async def disconnect(self) -> None:
         """Ends the session. IllegalState while a request is outstanding. Source: BHM90 3."""
-        await self._run(self._settled(program.disconnect(self._session)))
+        await self._run(program.disconnect(self._session))
 
     async def send(
         self,
@@ -97,8 +126,9 @@ class AsyncClerk(Calls[T, R]):
         acknowledges the previous reply (C17). Raises QueueNotFound, QueueStopped, TooLarge,
         InvalidValue: nothing happened.
         """
-        patience = within(check_timeout(timeout_s))
-        return await self._run(self._send(rid, request, attributes), patience)
+        patience = within(names.check_timeout(timeout_s))
+        sent = program.request_of(self._session.queue, rid, request, attributes)
+        return await self._run(program.send(self._session, sent), patience)
 
     async def send_one_way(
         self, rid: str, request: T, **attributes: Unpack[RequestAttributes]
@@ -111,11 +141,13 @@ class AsyncClerk(Calls[T, R]):
         `connect` shows whether the request arrived. The next call of this clerk first reads the
         answer. Source: BHM90 5.
         """
-        await self._run(self._send_one_way(rid, request, attributes))
+        sent = program.request_of(self._session.queue, rid, request, attributes)
+        await self._run(program.send_one_way(self._session, sent))
 
     async def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
         """Sends (rid, request) pairs in one transaction: either all become stable, or none."""
-        return await self._run(self._send_many(requests))
+        pairs = list(program.pairs_of(self._session.queue, requests))
+        return await self._run(program.send_many(self._session, pairs))
 
     async def receive(
         self,
@@ -136,14 +168,13 @@ class AsyncClerk(Calls[T, R]):
         on_timeout: called when no reply came in time; it may use this clerk, and returns True to
         wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
         """
-        self._check_on_timeout(on_timeout)
+        check_on_timeout(on_timeout, may_await=self._awaits)
         while True:
             try:
                 if connection is not None:
                     with self._alone:
                         return await self._receive_in(connection, checkpoint, timeout_s, rid)
-                receive = self._receive(checkpoint, timeout_s, rid, 1)
-                replies = await self._run(receive, waiting(timeout_s))
+                replies = await self._receive(1, checkpoint, timeout_s, rid)
                 return replies[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or not await async_waits_on(on_timeout, late):
@@ -154,17 +185,19 @@ class AsyncClerk(Calls[T, R]):
     ) -> Reply[R]:
         """Receives a reply in the transaction of the caller's connection."""
         caller = await self._callers.driver(connection, self._link.connection)
-        reply = await self._run(self._begin(rid, timeout_s), waiting(timeout_s))
-        take = self._take(reply.rid, checkpoint)
+        ckpt, wait_s = names.check_tag(checkpoint, "checkpoint"), names.check_timeout(timeout_s)
+        begin = transactions.begin(self._session, names.check_rid(rid), wait_s)
+        reply = await self._link.run(begin, waiting(wait_s))
+        take = transactions.take_op(self._session, reply.rid, ckpt)
         self._session.sure = False  # if this is cut short, the next life must look
         self._caller, self._is_taking = caller, True
         try:
             xid = await caller.perform(take)
         except OnceqError:
             self._session.sure, self._is_taking = True, False
-            await self._run(transactions.give_back(self._session, reply.rid))
+            await self._link.run(transactions.give_back(self._session, reply.rid))
             raise
-        self._session.taken = (reply.rid, xid, checkpoint)
+        self._session.taken = (reply.rid, xid, ckpt)
         self._session.sure, self._is_taking = True, False
         return reply
 
@@ -172,7 +205,18 @@ class AsyncClerk(Calls[T, R]):
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
         """Returns the replies that are waiting, at least one and at most `limit` (C6)."""
-        receive = self._receive(checkpoint, timeout_s, None, limit)
+        return await self._receive(limit, checkpoint, timeout_s, None)
+
+    async def _receive(
+        self, limit: int, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
+    ) -> list[Reply[R]]:
+        receive = receiving.receive(
+            self._session,
+            ckpt=names.check_tag(checkpoint, "checkpoint"),
+            rid=names.check_rid(rid),
+            limit=names.check_range("limit", limit, 1, WINDOW_MAX),
+            timeout_s=names.check_timeout(timeout_s),
+        )
         return await self._run(receive, waiting(timeout_s))
 
     def stream(
@@ -192,18 +236,20 @@ class AsyncClerk(Calls[T, R]):
         read whenever there is room; reading may block. timeout_s, on_timeout: as for `receive`, for
         each wait. After ReceiveTimeout or any other error, stream again from `last_sent` on.
         """
-        self._check_on_timeout(on_timeout)
-        return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
+        check_on_timeout(on_timeout, may_await=self._awaits)
+        pairs = program.pairs_of(self._session.queue, requests)
+        stream = streaming.Stream(self._session, pairs, names.check_timeout(timeout_s))
+        return self._streamed(stream, timeout_s, on_timeout)
 
     async def _streamed(
         self,
-        stream: Stream[R],
+        stream: streaming.Stream[R],
         timeout_s: float | None,
         on_timeout: AsyncOnTimeout | None,
     ) -> AsyncIterator[Reply[R]]:
         while True:
             try:
-                replies = await self._run(self._step(stream), waiting(timeout_s))
+                replies = await self._run(stream.step(), waiting(timeout_s))
             except ReceiveTimeout as late:
                 if on_timeout is None or not await async_waits_on(on_timeout, late):
                     raise
@@ -219,7 +265,7 @@ class AsyncClerk(Calls[T, R]):
         rid: that reply instead, if it is received but not acknowledged, or one of the last `keep`
         acknowledged ones. ReplyGone: it is no longer kept.
         """
-        return await self._run(self._rereceive(rid))
+        return await self._run(receiving.rereceive(self._session, names.check_rid(rid)))
 
     async def transceive(
         self,
@@ -230,7 +276,8 @@ class AsyncClerk(Calls[T, R]):
         timeout_s: float | None = None,
     ) -> Reply[R]:
         """Sends a request and receives its reply."""
-        await self._run(self._send(rid, request, {}), waiting(check_timeout(timeout_s)))
+        sent = program.request_of(self._session.queue, rid, request, {})
+        await self._run(program.send(self._session, sent), waiting(names.check_timeout(timeout_s)))
         return await self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     async def process(
@@ -248,16 +295,21 @@ class AsyncClerk(Calls[T, R]):
         handler raises, ReceiveTimeout or ReplyGone; call it again. With asyncio the handler, the
         device and whoever is asked may be awaitable. Source: BHM90 3, CSEP 9.2.
         """
-        process = self._process(handler, policy, timeout_s)
-        return await self._run(process, waiting(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
+        chosen = check_policy(policy, may_await=self._awaits)
+        check_function("the handler of `process`", handler, may_await=self._awaits)
+        process = processing.process(self._session, handler, chosen, wait_s)
+        return await self._run(process, waiting(wait_s))
 
     async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded (C6)."""
-        return await self._run(self._acknowledge(rids, checkpoint))
+        chosen = [names.check_id("rid", rid) for rid in names.check_each("rids", rids)]
+        ckpt = names.check_tag(checkpoint, "checkpoint")
+        return await self._run(receiving.acknowledge(self._session, chosen, ckpt))
 
     async def where(self, rid: str | None = None) -> Whereabouts | None:
         """Returns where a request is; without rid, the last one. None: it was never sent (C9)."""
-        return await self._run(self._where(rid))
+        return await self._run(watching.where(self._session, names.check_rid(rid)))
 
     async def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
         """Enqueues an alert for each request (or just `rid`) without a reply after late_s (C9).
@@ -266,15 +318,21 @@ class AsyncClerk(Calls[T, R]):
         history is kept. The alert is JSON with client, thread, rid, eid, queue and sent_at. Returns
         the rids that this call alerted. QueueNotFound, QueueStopped.
         """
-        return await self._run(self._alert_late(queue, late_s, rid))
+        names.check_queue(queue)
+        names.check_seconds("late_s", late_s)
+        alert = watching.alert_late(self._session, queue, late_s, names.check_rid(rid))
+        return await self._run(alert)
 
     async def threads(self) -> list[ThreadTags]:
         """Returns the tags of every thread of this client, by thread; it fences nobody (C7)."""
-        return await self._run(self._threads())
+        return await self._run(watching.threads(self._session))
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills the last request (G8). DeadlineExceeded: nothing happened. Source: BHM90 7."""
-        return await self._run(self._cancel(timeout_s), waiting(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
+        longest_s = names.TIMEOUT_S_MAX if wait_s is None else wait_s
+        cancel = program.cancel_last_request(self._session, longest_s)
+        return await self._run(cancel, waiting(wait_s))
 
     async def recover(
         self,
@@ -289,7 +347,11 @@ class AsyncClerk(Calls[T, R]):
         that this send returned. by: what may be looked at; the "reply queue" alone cannot tell
         A, B and D apart, and "history" needs the rid. Source: BN09 4.3.
         """
-        return await self._run(self._recover(rid, acknowledged=acknowledged, by=by))
+        names.check_rid(rid)
+        names.check_flag("acknowledged", acknowledged)
+        names.check_choice("by", by, recovery.BASES)
+        found = recovery.recover(self._session, rid, acknowledged=acknowledged, by=by)
+        return await self._run(found)
 
     async def close(self) -> None:
         """Closes the connection; the session stays. Idempotent."""

@@ -11,26 +11,37 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.clerk import program, transactions
-from onceq.clerk.calls import Calls
-from onceq.clerk.late import waits_on
+from onceq.clerk import (
+    processing,
+    program,
+    receiving,
+    recovery,
+    streaming,
+    transactions,
+    watching,
+)
+from onceq.clerk.alone import Alone
+from onceq.clerk.late import check_on_timeout, waits_on
+from onceq.clerk.policy import check_policy
+from onceq.clerk.session import WINDOW_MAX, session_of
+from onceq.clerk.shown import Shown
 from onceq.engine.connect.unwrap import Callers
+from onceq.engine.sessions.session import in_transaction, is_broken
 from onceq.engine.sessions.silence import waiting, within
-from onceq.errors import OnceqError, ReceiveTimeout
-from onceq.model.names import check_timeout
+from onceq.errors import IllegalState, OnceqError, ReceiveTimeout
+from onceq.model import names
+from onceq.model.arguments import check_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onceq.clerk import recovery
-    from onceq.clerk.calls import ClerkOptions
     from onceq.clerk.late import OnTimeout
     from onceq.clerk.policy import Processed, ReplyPolicy
-    from onceq.clerk.session import Reply
-    from onceq.clerk.streaming import Stream
+    from onceq.clerk.session import ClerkOptions, Reply
     from onceq.engine.connect.connection import Link
+    from onceq.engine.perform.driver import PostgresDriver
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
@@ -42,7 +53,7 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 
-class Clerk(Calls[T, R]):
+class Clerk(Shown[T, R]):
     """A client's session with a repository.
 
     One call at a time: another of the program's threads is refused, and changes nothing. Every
@@ -57,9 +68,12 @@ class Clerk(Calls[T, R]):
     def __init__(
         self, link: Link, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> None:
-        super().__init__(name, queue, threading.get_ident, **options)
+        super().__init__(session_of(name, queue, options))
         self._link = link
+        self._alone = Alone(threading.get_ident)
         self._callers = Callers(link.repository)
+        self._caller: PostgresDriver | None = None
+        self._is_taking = False
 
     def connect(self, *, timeout_s: float | None = None) -> Self:
         """Begins a new life, on a new connection if the old one broke; fences the former life.
@@ -69,19 +83,34 @@ class Clerk(Calls[T, R]):
         """
         with self._alone:
             self._refuse_open()
-            with self._link.bounded(within(check_timeout(timeout_s))):
+            with self._link.bounded(within(names.check_timeout(timeout_s))):
                 self._link.reconnect()
                 self._link.run(program.connect(self._session))
             self._is_taking = False
         return self
 
+    def _refuse_open(self) -> None:
+        """Refuses to wait for this client's own transaction: it would wait for ever.
+
+        It also refuses if a receive in it was cut short, which may have taken the reply.
+        """
+        has_taken = self._is_taking or self._session.taken is not None
+        if not has_taken or self._caller is None:
+            return
+        connection = self._caller.connection
+        if in_transaction(connection) and not is_broken(connection):
+            raise IllegalState("a reply was received in a transaction that is still open: end it")
+
     def _run(self, call: Program[A], patience: Patience | None = None) -> A:
-        with self._alone, self._link.bounded(patience):
-            return self._link.run(call)
+        """Runs a Program, once it is known what became of the reply that was taken last."""
+        with self._alone:
+            if self._session.taken is not None:
+                self._link.run(transactions.settle_taken(self._session), patience)
+            return self._link.run(call, patience)
 
     def disconnect(self) -> None:
         """Ends the session. IllegalState while a request is outstanding. Source: BHM90 3."""
-        self._run(self._settled(program.disconnect(self._session)))
+        self._run(program.disconnect(self._session))
 
     def send(
         self,
@@ -98,8 +127,9 @@ class Clerk(Calls[T, R]):
         acknowledges the previous reply (C17). Raises QueueNotFound, QueueStopped, TooLarge,
         InvalidValue: nothing happened.
         """
-        patience = within(check_timeout(timeout_s))
-        return self._run(self._send(rid, request, attributes), patience)
+        patience = within(names.check_timeout(timeout_s))
+        sent = program.request_of(self._session.queue, rid, request, attributes)
+        return self._run(program.send(self._session, sent), patience)
 
     def send_one_way(self, rid: str, request: T, **attributes: Unpack[RequestAttributes]) -> None:
         """Sends a request without waiting until it is stable (C2).
@@ -110,11 +140,13 @@ class Clerk(Calls[T, R]):
         `connect` shows whether the request arrived. The next call of this clerk first reads the
         answer. Source: BHM90 5.
         """
-        self._run(self._send_one_way(rid, request, attributes))
+        sent = program.request_of(self._session.queue, rid, request, attributes)
+        self._run(program.send_one_way(self._session, sent))
 
     def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
         """Sends (rid, request) pairs in one transaction: either all become stable, or none."""
-        return self._run(self._send_many(requests))
+        pairs = list(program.pairs_of(self._session.queue, requests))
+        return self._run(program.send_many(self._session, pairs))
 
     def receive(
         self,
@@ -135,14 +167,13 @@ class Clerk(Calls[T, R]):
         on_timeout: called when no reply came in time; it may use this clerk, and returns True to
         wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
         """
-        self._check_on_timeout(on_timeout)
+        check_on_timeout(on_timeout, may_await=self._awaits)
         while True:
             try:
                 if connection is not None:
                     with self._alone:
                         return self._receive_in(connection, checkpoint, timeout_s, rid)
-                receive = self._receive(checkpoint, timeout_s, rid, 1)
-                replies = self._run(receive, waiting(timeout_s))
+                replies = self._receive(1, checkpoint, timeout_s, rid)
                 return replies[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or not waits_on(on_timeout, late):
@@ -153,17 +184,19 @@ class Clerk(Calls[T, R]):
     ) -> Reply[R]:
         """Receives a reply in the transaction of the caller's connection."""
         caller = self._callers.driver(connection, self._link.connection)
-        reply = self._run(self._begin(rid, timeout_s), waiting(timeout_s))
-        take = self._take(reply.rid, checkpoint)
+        ckpt, wait_s = names.check_tag(checkpoint, "checkpoint"), names.check_timeout(timeout_s)
+        begin = transactions.begin(self._session, names.check_rid(rid), wait_s)
+        reply = self._link.run(begin, waiting(wait_s))
+        take = transactions.take_op(self._session, reply.rid, ckpt)
         self._session.sure = False  # if this is cut short, the next life must look
         self._caller, self._is_taking = caller, True
         try:
             xid = caller.perform(take)
         except OnceqError:
             self._session.sure, self._is_taking = True, False
-            self._run(transactions.give_back(self._session, reply.rid))
+            self._link.run(transactions.give_back(self._session, reply.rid))
             raise
-        self._session.taken = (reply.rid, xid, checkpoint)
+        self._session.taken = (reply.rid, xid, ckpt)
         self._session.sure, self._is_taking = True, False
         return reply
 
@@ -171,7 +204,18 @@ class Clerk(Calls[T, R]):
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
         """Returns the replies that are waiting, at least one and at most `limit` (C6)."""
-        receive = self._receive(checkpoint, timeout_s, None, limit)
+        return self._receive(limit, checkpoint, timeout_s, None)
+
+    def _receive(
+        self, limit: int, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
+    ) -> list[Reply[R]]:
+        receive = receiving.receive(
+            self._session,
+            ckpt=names.check_tag(checkpoint, "checkpoint"),
+            rid=names.check_rid(rid),
+            limit=names.check_range("limit", limit, 1, WINDOW_MAX),
+            timeout_s=names.check_timeout(timeout_s),
+        )
         return self._run(receive, waiting(timeout_s))
 
     def stream(
@@ -191,18 +235,20 @@ class Clerk(Calls[T, R]):
         read whenever there is room; reading may block. timeout_s, on_timeout: as for `receive`, for
         each wait. After ReceiveTimeout or any other error, stream again from `last_sent` on.
         """
-        self._check_on_timeout(on_timeout)
-        return self._streamed(self._stream(requests, timeout_s), timeout_s, on_timeout)
+        check_on_timeout(on_timeout, may_await=self._awaits)
+        pairs = program.pairs_of(self._session.queue, requests)
+        stream = streaming.Stream(self._session, pairs, names.check_timeout(timeout_s))
+        return self._streamed(stream, timeout_s, on_timeout)
 
     def _streamed(
         self,
-        stream: Stream[R],
+        stream: streaming.Stream[R],
         timeout_s: float | None,
         on_timeout: OnTimeout | None,
     ) -> Iterator[Reply[R]]:
         while True:
             try:
-                replies = self._run(self._step(stream), waiting(timeout_s))
+                replies = self._run(stream.step(), waiting(timeout_s))
             except ReceiveTimeout as late:
                 if on_timeout is None or not waits_on(on_timeout, late):
                     raise
@@ -218,7 +264,7 @@ class Clerk(Calls[T, R]):
         rid: that reply instead, if it is received but not acknowledged, or one of the last `keep`
         acknowledged ones. ReplyGone: it is no longer kept.
         """
-        return self._run(self._rereceive(rid))
+        return self._run(receiving.rereceive(self._session, names.check_rid(rid)))
 
     def transceive(
         self,
@@ -229,7 +275,8 @@ class Clerk(Calls[T, R]):
         timeout_s: float | None = None,
     ) -> Reply[R]:
         """Sends a request and receives its reply."""
-        self._run(self._send(rid, request, {}), waiting(check_timeout(timeout_s)))
+        sent = program.request_of(self._session.queue, rid, request, {})
+        self._run(program.send(self._session, sent), waiting(names.check_timeout(timeout_s)))
         return self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     def process(
@@ -247,16 +294,21 @@ class Clerk(Calls[T, R]):
         handler raises, ReceiveTimeout or ReplyGone; call it again. With asyncio the handler, the
         device and whoever is asked may be awaitable. Source: BHM90 3, CSEP 9.2.
         """
-        process = self._process(handler, policy, timeout_s)
-        return self._run(process, waiting(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
+        chosen = check_policy(policy, may_await=self._awaits)
+        check_function("the handler of `process`", handler, may_await=self._awaits)
+        process = processing.process(self._session, handler, chosen, wait_s)
+        return self._run(process, waiting(wait_s))
 
     def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded (C6)."""
-        return self._run(self._acknowledge(rids, checkpoint))
+        chosen = [names.check_id("rid", rid) for rid in names.check_each("rids", rids)]
+        ckpt = names.check_tag(checkpoint, "checkpoint")
+        return self._run(receiving.acknowledge(self._session, chosen, ckpt))
 
     def where(self, rid: str | None = None) -> Whereabouts | None:
         """Returns where a request is; without rid, the last one. None: it was never sent (C9)."""
-        return self._run(self._where(rid))
+        return self._run(watching.where(self._session, names.check_rid(rid)))
 
     def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:
         """Enqueues an alert for each request (or just `rid`) without a reply after late_s (C9).
@@ -265,15 +317,21 @@ class Clerk(Calls[T, R]):
         history is kept. The alert is JSON with client, thread, rid, eid, queue and sent_at. Returns
         the rids that this call alerted. QueueNotFound, QueueStopped.
         """
-        return self._run(self._alert_late(queue, late_s, rid))
+        names.check_queue(queue)
+        names.check_seconds("late_s", late_s)
+        alert = watching.alert_late(self._session, queue, late_s, names.check_rid(rid))
+        return self._run(alert)
 
     def threads(self) -> list[ThreadTags]:
         """Returns the tags of every thread of this client, by thread; it fences nobody (C7)."""
-        return self._run(self._threads())
+        return self._run(watching.threads(self._session))
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """Kills the last request (G8). DeadlineExceeded: nothing happened. Source: BHM90 7."""
-        return self._run(self._cancel(timeout_s), waiting(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
+        longest_s = names.TIMEOUT_S_MAX if wait_s is None else wait_s
+        cancel = program.cancel_last_request(self._session, longest_s)
+        return self._run(cancel, waiting(wait_s))
 
     def recover(
         self,
@@ -288,7 +346,11 @@ class Clerk(Calls[T, R]):
         that this send returned. by: what may be looked at; the "reply queue" alone cannot tell
         A, B and D apart, and "history" needs the rid. Source: BN09 4.3.
         """
-        return self._run(self._recover(rid, acknowledged=acknowledged, by=by))
+        names.check_rid(rid)
+        names.check_flag("acknowledged", acknowledged)
+        names.check_choice("by", by, recovery.BASES)
+        found = recovery.recover(self._session, rid, acknowledged=acknowledged, by=by)
+        return self._run(found)
 
     def close(self) -> None:
         """Closes the connection; the session stays. Idempotent."""

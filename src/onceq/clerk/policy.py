@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onceq.errors import InvalidValue
 from onceq.model import names, ops
+from onceq.model.arguments import check_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,8 +168,10 @@ def _callable(kind: str, value: object) -> Callable[..., Any]:
     return value
 
 
-def check_policy(value: object) -> ReplyPolicy:
-    """Returns a policy, or raises InvalidValue."""
+def check_policy(value: object, *, may_await: bool) -> ReplyPolicy:
+    """Returns a policy, or raises InvalidValue. may_await: what it asks may be async."""
     if not isinstance(value, ReplyPolicy) or value.name not in RULES:
         raise InvalidValue(f"a policy is a ReplyPolicy, not {type(value).__name__}")
+    if value.act is not None:
+        check_function(f"`act` of policy {value.name!r}", value.act, may_await=may_await)
     return value

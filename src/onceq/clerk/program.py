@@ -12,15 +12,17 @@ from uuid import UUID
 
 from onceq import errors
 from onceq.clerk.session import Posted, Session, ask, check, perform, settle
-from onceq.model import client_state, ops
+from onceq.model import client_state, names, ops
 from onceq.model.client_state import Call, ClientState
-from onceq.model.end_user import end_user_in
+from onceq.model.element import RequestAttributes
+from onceq.model.end_user import attributes_of, end_user_in
 from onceq.model.queue import content_type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from onceq.model.element import KillAnswer, SendAttributes
+    from onceq.model.element import KillAnswer
+    from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -37,13 +39,13 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
             yield from ops.Posted()
     session.sure = False
     found = yield from ops.Connect(name=session.name, thread=session.thread, keep=session.keep)
-    session.registrant_id, session.epoch = found.registrant_id, found.epoch
+    session.who = found.who
     session.was, session.s_state = found.was, found.s_state
     session.s_rid, session.s_no = found.s_rid, found.s_no
     session.r_rid, session.ckpt = found.r_rid, found.ckpt
-    op = ops.Outstanding(registrant_id=found.registrant_id, epoch=found.epoch)
+    op = ops.Outstanding(who=found.who)
     waiting = yield from ask(session, op)
-    user = ops.LastUser(registrant_id=found.registrant_id, epoch=found.epoch, rid=found.s_rid)
+    user = ops.LastUser(who=found.who, rid=found.s_rid)
     session.user = yield from ask(session, user)
     kept = [one.rid for one in waiting if one.replied and one.rid == found.r_rid]
     session.received, session.seen = dict.fromkeys(kept), 0
@@ -60,6 +62,27 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     session.unsettled = session.handed_out_last
     session.taken = None
     session.sure, session.fenced = True, None
+
+
+def request_of(queue: Queue[T, Any], rid: str, value: T, given: RequestAttributes) -> ops.Request:
+    """Returns a request to be sent. InvalidName, InvalidValue, TooLarge: nothing happened."""
+    names.check_id("rid", rid)
+    body = queue.encode_request(value)
+    if not given:
+        return ops.Request(rid=rid, body=body)
+    names.check_keywords("send", given, RequestAttributes)
+    attributes = attributes_of(given)
+    names.check_attributes(attributes)
+    return ops.Request(rid=rid, body=body, **attributes)
+
+
+def pairs_of(
+    queue: Queue[T, Any], requests: Iterable[tuple[str, T]]
+) -> Iterator[tuple[str, bytes]]:
+    """Returns an iterator over requests as (rid, body), each checked when its turn comes."""
+    given = names.check_iterator("requests", requests)
+    pairs = (names.check_pair("request", one) for one in given)
+    return ((names.check_id("rid", rid), queue.encode_request(value)) for rid, value in pairs)
 
 
 def _acknowledged(session: Session[Any, Any]) -> list[str]:
@@ -87,77 +110,58 @@ def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops
             session.beyond.pop(rid, None)
 
 
-def in_window(session: Session[Any, Any]) -> int:
-    """Returns how many requests count against the window; with a window of 1, a send frees one."""
-    return len(session.outstanding) + (len(session.received) if session.window > 1 else 0)
-
-
 def _may_send(session: Session[Any, Any], count: int) -> ClientState:
     call = Call.SEND
     if session.window > 1 and session.state is ClientState.REQ_SENT:
         call = Call.SEND_MORE
     following = check(session, call)
-    waiting = in_window(session)
+    waiting = session.in_window
     if waiting + count > session.window:
         raise errors.WindowFull(
             f"{waiting} requests are outstanding and the window is {session.window}: "
             "receive and acknowledge some first, or let `stream` do it",
-            room=max(0, session.window - waiting),
+            room=session.room,
         )
     return following
 
 
 def send(
-    session: Session[T, R],
-    rid: str,
-    body: bytes,
-    attributes: SendAttributes,
-    *,
-    own_transaction: bool = True,
+    session: Session[T, R], request: ops.Request, *, own_transaction: bool = True
 ) -> ops.Program[ops.Sent]:
     """Sends a request; when it returns, request and rid are stable (G6).
 
     own_transaction: False if it joins another transaction, and is stable when that commits.
     """
     following = _may_send(session, 1)
-    yield from settle(session)
-    op = _send_op(session, rid, body, attributes, own_transaction=own_transaction)
+    if session.posted is not None:
+        yield from settle(session)
+    op = _send_op(session, request, own_transaction=own_transaction)
     answer = yield from perform(session, op)
     session.rings = session.window == 1 and answer.state == "new"
     session.asleep = session.asleep or session.rings
-    _sent(session, [rid], [answer])
-    session.user = end_user_in(attributes.get("properties"))
+    _sent(session, [request.rid], [answer])
+    session.user = end_user_in(request.properties)
     session.state = following
     return answer
 
 
 def _send_op(
-    session: Session[Any, Any],
-    rid: str,
-    body: bytes,
-    attributes: SendAttributes,
-    *,
-    own_transaction: bool,
+    session: Session[Any, Any], request: ops.Request, *, own_transaction: bool
 ) -> ops.Send:
     return ops.Send(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         queue=session.queue.name,
-        rid=rid,
-        body=body,
+        request=request,
         send_no=session.s_no + 1,
         ack=_acknowledged(session),
-        keep=session.keep,
         content_type=content_type_of(session.queue.request_type),
         own_transaction=own_transaction,
         sleep=session.window == 1 and not session.asleep,
-        **attributes,
+        keep=session.keep,
     )
 
 
-def send_one_way(
-    session: Session[T, R], rid: str, body: bytes, attributes: SendAttributes
-) -> ops.Program[None]:
+def send_one_way(session: Session[T, R], request: ops.Request) -> ops.Program[None]:
     """Gives a request to the connection; the next call tells whether it is stable (C2).
 
     Source: BHM90 5.
@@ -165,37 +169,35 @@ def send_one_way(
     following = _may_send(session, 1)
     yield from settle(session)
     # Nobody rings before the answer is read: the transaction itself notifies sleepers.
-    op = _send_op(session, rid, body, attributes, own_transaction=False)
-    posted = Posted(rid, dict(session.received), session.r_rid, session.ckpt)
+    op = _send_op(session, request, own_transaction=False)
+    posted = Posted(request.rid, dict(session.received), session.r_rid, session.ckpt)
     yield from perform(session, ops.Post(send=op))
     session.posted = posted
     session.rings = session.window == 1
     session.asleep = session.asleep or session.rings
-    _sent(session, [rid], [ops.Sent(eid=NOT_KNOWN, state="new")])
-    session.user = end_user_in(attributes.get("properties"))
+    _sent(session, [request.rid], [ops.Sent(eid=NOT_KNOWN, state="new")])
+    session.user = end_user_in(request.properties)
     session.state = following
 
 
 def send_many(
-    session: Session[T, R], rids: list[str], bodies: list[bytes]
+    session: Session[T, R], pairs: Sequence[tuple[str, bytes]]
 ) -> ops.Program[list[ops.Sent]]:
-    """Sends many requests in one transaction: all are stable when it returns, or none."""
-    following = _may_send(session, len(rids))
+    """Sends (rid, body) pairs in one transaction: all are stable when it returns, or none."""
+    following = _may_send(session, len(pairs))
     yield from settle(session)
-    answers = yield from perform(
-        session,
-        ops.SendMany(
-            registrant_id=session.registrant_id,
-            epoch=session.epoch,
-            queue=session.queue.name,
-            rids=rids,
-            bodies=bodies,
-            send_no=session.s_no + 1,
-            ack=_acknowledged(session),
-            keep=session.keep,
-            content_type=content_type_of(session.queue.request_type),
-        ),
+    rids = [rid for rid, _ in pairs]
+    op = ops.SendMany(
+        who=session.who,
+        queue=session.queue.name,
+        rids=rids,
+        bodies=[body for _, body in pairs],
+        send_no=session.s_no + 1,
+        ack=_acknowledged(session),
+        keep=session.keep,
+        content_type=content_type_of(session.queue.request_type),
     )
+    answers = yield from perform(session, op)
     _sent(session, rids, answers)
     session.user = None
     session.state = following
@@ -209,8 +211,7 @@ def disconnect(session: Session[Any, Any]) -> ops.Program[None]:
     yield from perform(
         session,
         ops.Disconnect(
-            registrant_id=session.registrant_id,
-            epoch=session.epoch,
+            who=session.who,
             received=list(session.received),
             r_rid=r_rid,
             ckpt=session.ckpt if r_rid == session.r_rid else None,
@@ -226,8 +227,7 @@ def cancel_last_request(session: Session[Any, Any], timeout_s: float) -> ops.Pro
     """Kills the last request: KILLED (its cancelled reply comes), TOO_LATE or NOT_FOUND (G8)."""
     check(session, Call.CANCEL)
     op = ops.CancelRequest(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid=session.s_rid or "",
         timeout_s=timeout_s,
     )

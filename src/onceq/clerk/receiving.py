@@ -79,7 +79,7 @@ def receive(
 
 def _until_expiry(session: Session[Any, Any]) -> ops.Program[float | None]:
     """Returns in how many seconds the next request expires; the next look then makes its reply."""
-    op = ops.NextExpiry(registrant_id=session.registrant_id, epoch=session.epoch)
+    op = ops.NextExpiry(who=session.who)
     left_s = yield from perform(session, op)
     return None if left_s is None else max(left_s, EXPIRY_LEAST_S)
 
@@ -87,8 +87,7 @@ def _until_expiry(session: Session[Any, Any]) -> ops.Program[float | None]:
 def receive_op(session: Session[Any, Any], **fields: Any) -> ops.Receive:
     """Returns the Op that looks for the replies of a session."""
     return ops.Receive(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         s_rid=session.s_rid,
         s_no=session.s_no,
         **fields,
@@ -211,8 +210,7 @@ def acknowledge(
     removed = yield from perform(
         session,
         ops.Acknowledge(
-            registrant_id=session.registrant_id,
-            epoch=session.epoch,
+            who=session.who,
             rids=rids,
             ckpt=ckpt,
             s_rid=session.s_rid,

@@ -36,7 +36,7 @@ def recover(
     rid: the request that the client last meant to send, if it knows. acknowledged: it knows
     that the send returned.
     """
-    op = ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
+    op = ops.Outstanding(who=session.who)
     waiting = yield from ask(session, op)
     if by == "reply queue":
         letter, why, rid = _reply_queue(waiting, rid)

@@ -6,23 +6,28 @@ Used by the clerk's Programs. Only they change a session, each after the answer 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
 
 from onceq import errors
-from onceq.model import client_state, ops
+from onceq.model import client_state, names, ops
+from onceq.model.arguments import check_kind
 from onceq.model.client_state import ClientState
 from onceq.model.element import RequestOutcome, attempts_of
 from onceq.model.end_user import end_user_in
+from onceq.model.queue import Queue
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model.client_state import Call
     from onceq.model.element import Element, EndUser
-    from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+WINDOW_MAX: Final = 100_000
+NOBODY: Final = ops.Identity(registrant_id=0, epoch=0)
+"""Who a session is before it connects."""
 
 RAISED: dict[RequestOutcome, type[errors.ReplyError]] = {
     RequestOutcome.FAILED: errors.RequestFailed,
@@ -94,8 +99,7 @@ class Session(Generic[T, R]):
     keep: int = 0
     state: ClientState = ClientState.DISCONNECTED
     was: str = "new"
-    registrant_id: int = 0
-    epoch: int = 0
+    who: ops.Identity = NOBODY
     s_rid: str | None = None
     s_no: int = 0
     s_state: str | None = None
@@ -120,6 +124,47 @@ class Session(Generic[T, R]):
         """The rid of the last reply handed out, among those not acknowledged."""
         return next(reversed(self.received), None)
 
+    @property
+    def in_window(self) -> int:
+        """How many requests count against the window; with a window of 1, a send frees one."""
+        return len(self.outstanding) + (len(self.received) if self.window > 1 else 0)
+
+    @property
+    def room(self) -> int:
+        """How many more requests the window takes."""
+        return max(0, self.window - self.in_window)
+
+
+class ClerkOptions(TypedDict, total=False):
+    """How a clerk is made, as keywords.
+
+    thread: of the client (C7); each has a session of its own. window: how many requests may be
+    outstanding or not acknowledged, 1 to 100,000, 1 by default (C6). keep: how many of the last
+    acknowledged replies stay for `rereceive` by rid, 0 to 100,000, none by default.
+    """
+
+    thread: str
+    window: int
+    keep: int
+
+
+def session_of(name: str, queue: Queue[T, R], options: ClerkOptions) -> Session[T, R]:
+    """Returns the session of a client that has not connected. InvalidName, InvalidValue."""
+    names.check_id("registrant", name)
+    where = f"the clerk of client {name!r}"
+    check_kind(Queue, where, queue)
+    names.check_keywords(where, options, ClerkOptions)
+    thread = options.get("thread", "")
+    if thread != "":
+        names.check_id("thread", thread)
+    return Session(
+        name=name,
+        thread=thread,
+        queue=queue,
+        window=names.check_range("window", options.get("window", 1), 1, WINDOW_MAX),
+        keep=names.check_range("keep", options.get("keep", 0), 0, WINDOW_MAX),
+    )
+
 
 def settle(session: Session[Any, Any]) -> ops.Program[None]:
     """Reads the answer to a one-way send, if one is under way; raises what the send raises.
@@ -130,7 +175,7 @@ def settle(session: Session[Any, Any]) -> ops.Program[None]:
         return
     posted, session.posted = session.posted, None
     session.sure = False
-    answer = yield from _noted(session, ops.Posted())
+    answer = yield from ask(session, ops.Posted())
     if answer.state != "new":  # as after a send, only later: nothing was acknowledged
         session.received, session.asleep = posted.received, False
         session.r_rid, session.ckpt = posted.r_rid, posted.ckpt
@@ -143,26 +188,27 @@ def settle(session: Session[Any, Any]) -> ops.Program[None]:
 
 def ask(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
     """Performs an operation after what is under way; notes if a newer life has fenced this one."""
-    yield from settle(session)
-    return (yield from _noted(session, op))
-
-
-def _noted(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
+    if session.posted is not None:
+        yield from settle(session)
     try:
-        return (yield from op)
+        answer: T = yield op
     except errors.Fenced as error:
         session.fenced = error
         raise
+    return answer
 
 
 def perform(session: Session[Any, Any], op: ops.Op[T]) -> ops.Program[T]:
     """Performs an operation that changes something; notes if its effect is unknown."""
-    yield from settle(session)
+    if session.posted is not None:
+        yield from settle(session)
     session.sure = False
     try:
-        answer = yield from _noted(session, op)
+        answer: T = yield op
     except errors.OnceqError as error:
         session.sure = error.outcome is errors.Outcome.NOTHING_HAPPENED
+        if isinstance(error, errors.Fenced):
+            session.fenced = error
         raise
     session.sure = True
     return answer

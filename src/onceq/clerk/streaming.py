@@ -61,7 +61,7 @@ class Stream(Generic[R]):
                 return []
             if not session.outstanding:
                 continue
-            more = sent > 0 and self._room() > 0
+            more = sent > 0 and session.room > 0
             try:
                 return (
                     yield from receiving.receive(
@@ -86,9 +86,6 @@ class Stream(Generic[R]):
             session.state = ClientState.REQ_SENT
         self._is_begun = True
 
-    def _room(self) -> int:
-        return self._session.window - program.in_window(self._session)
-
     def _acknowledge(self, *, everything: bool) -> ops.Program[None]:
         """Half a window at a time: each costs a commit. With a window of 1 the next send does."""
         session = self._session
@@ -103,13 +100,12 @@ class Stream(Generic[R]):
         A rid that a former life got done and acknowledged no longer has a reply.
         """
         session = self._session
-        room = self._room() if session.window > 1 or not session.outstanding else 0
+        room = session.room if session.window > 1 or not session.outstanding else 0
         count = 0 if self._is_over else min(room, SENT_AT_ONCE)
         some = list(itertools.islice(self._requests, count))
         self._is_over = self._is_over or len(some) < count
         if some:
-            rids, bodies = [rid for rid, _ in some], [body for _, body in some]
-            yield from program.send_many(session, rids, bodies)
+            yield from program.send_many(session, some)
             session.gone = []
             receiving.arrived(session)
         return len(some)

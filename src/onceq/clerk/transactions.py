@@ -18,15 +18,7 @@ from onceq.model.element import Fate
 if TYPE_CHECKING:
     from onceq.clerk.session import Reply, Session
 
-A = TypeVar("A")
 R = TypeVar("R")
-
-
-def settled(session: Session[Any, Any], then: ops.Program[A]) -> ops.Program[A]:
-    """Settles the reply that was taken, if there is one, and runs a Program."""
-    if session.taken is not None:
-        yield from _settle(session)
-    return (yield from then)
 
 
 def begin(
@@ -34,7 +26,7 @@ def begin(
 ) -> ops.Program[Reply[R]]:
     """Receives the next reply, or the one to `rid`, and notes that it is processed. ReplyHeld."""
     if session.taken is not None:
-        held = yield from _settle(session)
+        held = yield from settle_taken(session)
         if held is not None:
             raise held
     (reply,) = yield from receiving.receive(
@@ -43,8 +35,7 @@ def begin(
     begun = yield from perform(
         session,
         ops.BeginReply(
-            registrant_id=session.registrant_id,
-            epoch=session.epoch,
+            who=session.who,
             rid=reply.rid,
             s_rid=session.s_rid,
             s_no=session.s_no,
@@ -61,8 +52,7 @@ def begin(
 def take_op(session: Session[Any, Any], rid: str, ckpt: bytes | None) -> ops.TakeReply:
     """Returns the Op for the client's connection."""
     return ops.TakeReply(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid=rid,
         ckpt=ckpt,
         s_rid=session.s_rid,
@@ -76,7 +66,7 @@ def give_back(session: Session[Any, Any], rid: str) -> ops.Program[None]:
     yield from perform(session, _settle_op(session, rid, None, counts=False))
 
 
-def _settle(session: Session[Any, Any]) -> ops.Program[errors.ReplyHeld | None]:
+def settle_taken(session: Session[Any, Any]) -> ops.Program[errors.ReplyHeld | None]:
     """Notes how the transaction that took a reply has ended. IllegalState: it has not.
 
     If the reply is held from now on, returns the error that says so.
@@ -100,8 +90,7 @@ def _settle_op(
     session: Session[Any, Any], rid: str, xid: int | None, *, counts: bool = True
 ) -> ops.SettleReply:
     return ops.SettleReply(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid=rid,
         xid=xid,
         counts=counts,

@@ -21,9 +21,7 @@ def where(session: Session[Any, Any], rid: str | None) -> ops.Program[Whereabout
     check(session, Call.WATCH)
     if rid is None and session.s_rid is None:
         return None
-    op = ops.WhereIs(
-        registrant_id=session.registrant_id, epoch=session.epoch, rid=rid or session.s_rid or ""
-    )
+    op = ops.WhereIs(who=session.who, rid=rid or session.s_rid or "")
     return (yield from ask(session, op))
 
 
@@ -33,8 +31,7 @@ def alert_late(
     """Enqueues one alert for each request that has waited late_s without a reply (C9)."""
     check(session, Call.WATCH)
     op = ops.AlertLate(
-        registrant_id=session.registrant_id,
-        epoch=session.epoch,
+        who=session.who,
         rid=rid,
         late_s=late_s,
         queue=queue,
@@ -45,5 +42,5 @@ def alert_late(
 def threads(session: Session[Any, Any]) -> ops.Program[list[ops.ThreadTags]]:
     """Returns the tags of every thread of this client (BHM90 5)."""
     check(session, Call.WATCH)
-    op = ops.Threads(name=session.name, registrant_id=session.registrant_id, epoch=session.epoch)
+    op = ops.Threads(name=session.name, who=session.who)
     return (yield from ask(session, op))

@@ -34,8 +34,7 @@ class Life:
     """
 
     client: str
-    registrant_id: int
-    epoch: int
+    who: ops.Identity
     send_no: int
     s_rid: str | None
     ckpt: bytes | None
@@ -48,8 +47,7 @@ def begin(client: str) -> ops.Program[Life]:
     found = yield from ops.Connect(name=client)
     return Life(
         client=client,
-        registrant_id=found.registrant_id,
-        epoch=found.epoch,
+        who=found.who,
         send_no=found.s_no,
         s_rid=found.s_rid,
         ckpt=found.ckpt,
@@ -67,7 +65,7 @@ def body_bytes_max(queue: str) -> ops.Program[int]:
 
 def refuse_changed_file(life: Life, prefix: str, sha256: str) -> ops.Program[None]:
     """Refuses a file if this client submitted it with other content before. FileMismatch."""
-    used = yield from admin_ops.RidRange(registrant_id=life.registrant_id, prefix=prefix)
+    used = yield from admin_ops.RidRange(registrant_id=life.who.registrant_id, prefix=prefix)
     for rid in used or ():
         before = digest_in(rid, prefix)
         if before is not None and before != sha256:
@@ -92,8 +90,7 @@ def send_rows(
         return []
     try:
         answers = yield from ops.SendMany(
-            registrant_id=life.registrant_id,
-            epoch=life.epoch,
+            who=life.who,
             queue=queue,
             rids=[row.rid for row in rows],
             bodies=[row.body for row in rows],
@@ -113,14 +110,13 @@ def send_rows(
 
 def outstanding(life: Life) -> ops.Program[int]:
     """Returns how many of the client's requests have no reply, or one not yet acknowledged."""
-    return (yield from ops.CountOutstanding(registrant_id=life.registrant_id, epoch=life.epoch))
+    return (yield from ops.CountOutstanding(who=life.who))
 
 
 def take_replies(life: Life, limit: int, timeout_s: float | None) -> ops.Program[list[Element]]:
     """Returns the oldest waiting replies, at most `limit`; none if none came in time."""
     op = ops.Receive(
-        registrant_id=life.registrant_id,
-        epoch=life.epoch,
+        who=life.who,
         s_rid=life.s_rid,
         s_no=life.send_no,
         skip=[],
@@ -140,8 +136,7 @@ def acknowledge(life: Life, rids: list[str], ckpt: bytes) -> ops.Program[int]:
     """Frees replies that are on disk, and records how far the file reaches, in one transaction."""
     return (
         yield from ops.Acknowledge(
-            registrant_id=life.registrant_id,
-            epoch=life.epoch,
+            who=life.who,
             rids=rids,
             ckpt=ckpt,
             s_rid=life.s_rid,

@@ -86,8 +86,7 @@ class RegistrationOperations:
         """Destroys the registration of a handle with a queue. Fenced."""
         return self._link.perform(
             ops.Deregister(
-                registrant_id=check_kind(ops.Registered, "deregister", handle).registrant_id,
-                epoch=handle.epoch,
+                who=check_kind(ops.Registered, "deregister", handle).who,
                 queue=names.check_queue(queue),
             )
         )
@@ -98,8 +97,7 @@ class RegistrationOperations:
         """Enqueues, recording kind, eid, tag and a copy of the element. Fenced, TooLarge."""
         return self._link.perform(
             ops.EnqueueTagged(
-                registrant_id=check_kind(ops.Registered, "enqueue_tagged", handle).registrant_id,
-                epoch=handle.epoch,
+                who=check_kind(ops.Registered, "enqueue_tagged", handle).who,
                 queue=names.check_queue(queue),
                 body=names.check_bytes("body", body),
                 tag=names.check_tag(tag),
@@ -117,8 +115,7 @@ class RegistrationOperations:
         """Dequeues outside any transaction, recording kind, eid, tag and a copy. Fenced."""
         op = ops.Dequeue(
             queue=names.check_queue(queue),
-            registrant_id=check_kind(ops.Registered, "dequeue_tagged", handle).registrant_id,
-            epoch=handle.epoch,
+            who=check_kind(ops.Registered, "dequeue_tagged", handle).who,
             tag=names.check_tag(tag),
         )
         timeout_s = names.check_timeout(timeout_s)
@@ -128,8 +125,7 @@ class RegistrationOperations:
         """Reads the copy of the element last operated on, even if someone has dequeued it since."""
         return self._link.perform(
             ops.ReadLast(
-                registrant_id=check_kind(ops.Registered, "read_last", handle).registrant_id,
-                epoch=handle.epoch,
+                who=check_kind(ops.Registered, "read_last", handle).who,
                 queue=names.check_queue(queue),
             )
         )

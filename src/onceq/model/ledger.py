@@ -10,12 +10,14 @@ import enum
 import hashlib
 from collections.abc import Mapping  # at run time too: msgspec reads the types
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 import msgspec
+from msgspec.structs import asdict
 
 from onceq.model.names import client_said
+from onceq.model.ops import Request
 
 
 class Noted(enum.Enum):
@@ -41,7 +43,7 @@ class Joint(enum.Enum):
 
 
 class Attributes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """How a request is sent; see SendAttributes."""
+    """How a request is sent, as a ledger writes it; see SendAttributes."""
 
     priority: int = 4
     not_before: datetime | None = None
@@ -55,6 +57,24 @@ class LastRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
     rid: str
     body: bytes | None = None
     attributes: Attributes = Attributes()
+
+    @property
+    def request(self) -> Request | None:
+        """The request, as it was constructed; None if the ledger does not have it."""
+        if self.body is None:
+            return None
+        return Request(rid=self.rid, body=self.body, **asdict(self.attributes))
+
+    @classmethod
+    def of(cls, request: Request) -> Self:
+        """Returns a request as a ledger keeps it."""
+        attributes = Attributes(
+            priority=request.priority,
+            not_before=request.not_before,
+            expires_at=request.expires_at,
+            properties=request.properties,
+        )
+        return cls(rid=request.rid, body=request.body, attributes=attributes)
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

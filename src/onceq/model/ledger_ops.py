@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from onceq.model.ledger import Entry, Owner
-from onceq.model.ops import Op
+from onceq.model.ops import Identity, Op
 
 
 class Statement(Op[list[tuple[Any, ...]]]):
@@ -28,13 +28,12 @@ class Statement(Op[list[tuple[Any, ...]]]):
 class TakeLedger(Op[Entry], changes="a life begins on a client's ledger, and fences the former"):
     """Begins a life on a ledger, which then refuses writes of the former life, and reads it.
 
-    life: a name that no other life has. registrant_id, epoch: in the repository. LedgerRefused
+    life: a name that no other life has. who: in the repository. LedgerRefused
     (torn, corrupt, another's), DeadlineExceeded (a former life holds it: ask again).
     """
 
     owner: Owner
-    registrant_id: int
-    epoch: int
+    who: Identity
     life: str
 
 

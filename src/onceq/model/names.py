@@ -87,6 +87,11 @@ def check_id(kind: str, text: object) -> str:
     return text
 
 
+def check_rid(rid: object) -> str | None:
+    """Returns the rid of a request, or None if none is named; otherwise raises InvalidName."""
+    return None if rid is None else check_id("rid", rid)
+
+
 def client_said(registrant: str, thread: str) -> str:
     """Returns the name of a client, and of its thread if it has one, in words."""
     return f'client "{registrant}"' + (f', thread "{thread}",' if thread else "")
@@ -238,9 +243,9 @@ def check_pair(kind: str, value: object) -> tuple[Any, Any]:
     return (given[0], given[1])
 
 
-def check_tag(tag: object) -> bytes | None:
-    """Returns a tag, or None; otherwise raises InvalidValue."""
-    return None if tag is None else check_bytes("tag", tag)
+def check_tag(tag: object, kind: str = "tag") -> bytes | None:
+    """Returns a tag, or None; otherwise raises InvalidValue. kind: what the tag is called."""
+    return None if tag is None else check_bytes(kind, tag)
 
 
 def check_search(search: Mapping[str, Any]) -> None:

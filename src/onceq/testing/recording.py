@@ -81,7 +81,7 @@ class RecordedClerk(Generic[T, R]):
         return {
             "registrant": session.name,
             "thread": session.thread,
-            "epoch": session.epoch,
+            "epoch": session.who.epoch,
             "actor": f"client {session.name}",
         }
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import uuid
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onceq.clerk import program as clerk_program
 from onceq.clerk import receiving
 from onceq.clerk.ledger import program, recovery, whole
-from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.work import LedgerCalls, Work, still
+from onceq.clerk.session import session_of
 from onceq.engine.sessions.silence import waiting, within
 from onceq.model import names
 
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onceq.clerk.ledger.kind import Ledger
+    from onceq.clerk.ledger.async_runner import AsyncLedgerLink
     from onceq.clerk.ledger.recovery import Policy
-    from onceq.clerk.session import Reply
-    from onceq.engine.connect.async_connection import AsyncLink
+    from onceq.clerk.session import ClerkOptions, Reply
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
-    from onceq.model.element import KillAnswer, SendAttributes
+    from onceq.model.element import KillAnswer, RequestAttributes
     from onceq.model.ops import Program
     from onceq.model.queue import Queue
 
@@ -49,18 +48,13 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
 
     def __init__(
         self,
-        link: AsyncLink,
+        link: AsyncLedgerLink,
         name: str,
         queue: Queue[T, R],
-        ledger: Ledger[Any, C],
-        *,
-        repository: str,
-        thread: str = "",
+        **options: Unpack[ClerkOptions],
     ) -> None:
-        super().__init__(
-            name, queue, ledger, asyncio.current_task, repository=repository, thread=thread
-        )
-        self._link = AsyncLedgerLink(link, ledger)
+        super().__init__(session_of(name, queue, options), link, asyncio.current_task)
+        self._link = link
 
     async def _perform(self, call: Program[A], patience: Patience | None = None) -> A:
         with self._alone, self._link.bounded(patience):
@@ -95,7 +89,7 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
         request: T,
         *,
         timeout_s: float | None = None,
-        **attributes: Unpack[SendAttributes],
+        **attributes: Unpack[RequestAttributes],
     ) -> None:
         """Notes a request in the ledger, then sends it; see Clerk.send."""
         send = program.send(self.kept, self.request(rid, request, attributes))
@@ -104,9 +98,10 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
     async def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """Returns the reply. It comes again after a crash, until it is `done`."""
         program.ready(self.kept)
-        receive = whole.beside(self.kept, self._receive(None, timeout_s, None, 1))
-        replies = await self._perform(receive, waiting(timeout_s))
-        return replies[0]
+        wait_s = names.check_timeout(timeout_s)
+        receive = receiving.receive(self._session, ckpt=None, rid=None, limit=1, timeout_s=wait_s)
+        (reply,) = await self._perform(whole.beside(self.kept, receive), waiting(wait_s))
+        return reply
 
     async def done(self, reply: Reply[R]) -> None:
         """Notes in the ledger that a reply was processed. The next send notes it too."""
@@ -151,8 +146,10 @@ class AsyncLedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
 
     async def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        cancel = whole.beside(self.kept, self._cancel(timeout_s))
-        return await self._perform(cancel, waiting(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
+        longest_s = names.TIMEOUT_S_MAX if wait_s is None else wait_s
+        cancel = clerk_program.cancel_last_request(self._session, longest_s)
+        return await self._perform(whole.beside(self.kept, cancel), waiting(wait_s))
 
     async def disconnect(self) -> None:
         """Ends the session; see Clerk.disconnect. The ledger stays as it is."""

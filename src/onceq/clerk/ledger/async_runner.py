@@ -6,7 +6,7 @@ Used by AsyncLedgerClerk. Never retries; a failure is thrown into the Program.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.faultpoints import pointed_answer
 from onceq.engine.sessions import silence
@@ -17,13 +17,18 @@ from onceq.model.ops import RunsAsync
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    import psycopg
+
     from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Ledger
     from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.model.ops import Op
+    from onceq.model.ledger import Joint
+    from onceq.model.ops import Op, Program
+
+T = TypeVar("T")
 
 
 class AsyncLedgerLink(RunsAsync):
-    """A link, and the ledger beside it."""
+    """A link, and the ledger beside it: what a clerk with a ledger is given."""
 
     def __init__(self, link: AsyncLink, ledger: Ledger[Any, Any]) -> None:
         self._link = link
@@ -31,6 +36,21 @@ class AsyncLedgerLink(RunsAsync):
         self._answers: Answers = ledger.answers()
         self._executor: AsyncExecutor | None = None
         self._patience: silence.Patience | None = None
+
+    @property
+    def repository(self) -> str:
+        """The name of the repository."""
+        return self._link.repository
+
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """The connection to the repository. Raises CannotConnect when there is none."""
+        return self._link.connection
+
+    @property
+    def joint(self) -> Joint:
+        """How the ledger is joined to the repository."""
+        return self._ledger.joint
 
     @property
     def executor(self) -> AsyncExecutor:
@@ -55,6 +75,13 @@ class AsyncLedgerLink(RunsAsync):
                 yield
         finally:
             self._patience = None
+
+    async def run(self, program: Program[T], patience: silence.Patience | None = None) -> T:
+        """Runs a Program on both. patience: None: that of the block around it."""
+        if patience is None:
+            return await super().run(program)
+        with self.bounded(patience):
+            return await super().run(program)
 
     async def perform(self, op: Op[Any]) -> Any:
         """Performs one Op on the side that it belongs to."""

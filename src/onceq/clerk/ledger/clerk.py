@@ -10,13 +10,13 @@ from __future__ import annotations
 import threading
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from onceq.clerk import program as clerk_program
 from onceq.clerk import receiving
 from onceq.clerk.ledger import program, recovery, whole
-from onceq.clerk.ledger.runner import LedgerLink
 from onceq.clerk.ledger.work import LedgerCalls, Work, still
+from onceq.clerk.session import session_of
 from onceq.engine.sessions.silence import waiting, within
 from onceq.model import names
 
@@ -25,13 +25,12 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self, Unpack
 
-    from onceq.clerk.ledger.kind import Ledger
     from onceq.clerk.ledger.recovery import Policy
-    from onceq.clerk.session import Reply
-    from onceq.engine.connect.connection import Link
+    from onceq.clerk.ledger.runner import LedgerLink
+    from onceq.clerk.session import ClerkOptions, Reply
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
-    from onceq.model.element import KillAnswer, SendAttributes
+    from onceq.model.element import KillAnswer, RequestAttributes
     from onceq.model.ops import Program
     from onceq.model.queue import Queue
 
@@ -50,18 +49,13 @@ class LedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
 
     def __init__(
         self,
-        link: Link,
+        link: LedgerLink,
         name: str,
         queue: Queue[T, R],
-        ledger: Ledger[C, Any],
-        *,
-        repository: str,
-        thread: str = "",
+        **options: Unpack[ClerkOptions],
     ) -> None:
-        super().__init__(
-            name, queue, ledger, threading.get_ident, repository=repository, thread=thread
-        )
-        self._link = LedgerLink(link, ledger)
+        super().__init__(session_of(name, queue, options), link, threading.get_ident)
+        self._link = link
 
     def _perform(self, call: Program[A], patience: Patience | None = None) -> A:
         with self._alone, self._link.bounded(patience):
@@ -96,7 +90,7 @@ class LedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
         request: T,
         *,
         timeout_s: float | None = None,
-        **attributes: Unpack[SendAttributes],
+        **attributes: Unpack[RequestAttributes],
     ) -> None:
         """Notes a request in the ledger, then sends it; see Clerk.send."""
         send = program.send(self.kept, self.request(rid, request, attributes))
@@ -105,9 +99,10 @@ class LedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
     def receive(self, *, timeout_s: float | None = None) -> Reply[R]:
         """Returns the reply. It comes again after a crash, until it is `done`."""
         program.ready(self.kept)
-        receive = whole.beside(self.kept, self._receive(None, timeout_s, None, 1))
-        replies = self._perform(receive, waiting(timeout_s))
-        return replies[0]
+        wait_s = names.check_timeout(timeout_s)
+        receive = receiving.receive(self._session, ckpt=None, rid=None, limit=1, timeout_s=wait_s)
+        (reply,) = self._perform(whole.beside(self.kept, receive), waiting(wait_s))
+        return reply
 
     def done(self, reply: Reply[R]) -> None:
         """Notes in the ledger that a reply was processed. The next send notes it too."""
@@ -152,8 +147,10 @@ class LedgerClerk(LedgerCalls[T, R], Generic[T, R, C]):
 
     def cancel_last_request(self, *, timeout_s: float = 10.0) -> KillAnswer:
         """See Clerk.cancel_last_request."""
-        cancel = whole.beside(self.kept, self._cancel(timeout_s))
-        return self._perform(cancel, waiting(timeout_s))
+        wait_s = names.check_timeout(timeout_s)
+        longest_s = names.TIMEOUT_S_MAX if wait_s is None else wait_s
+        cancel = clerk_program.cancel_last_request(self._session, longest_s)
+        return self._perform(whole.beside(self.kept, cancel), waiting(wait_s))
 
     def disconnect(self) -> None:
         """Ends the session; see Clerk.disconnect. The ledger stays as it is."""

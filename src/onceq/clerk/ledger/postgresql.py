@@ -147,7 +147,7 @@ class TogetherAnswers:
         yield from self._begun()
         yield from ledger_ops.Statement(text=LOCK_TIMEOUT)
         (row,) = yield from ledger_ops.Statement(
-            text=TAKE, parameters=(op.owner.digest, op.registrant_id, owner, op.life, *entry)
+            text=TAKE, parameters=(op.owner.digest, op.who.registrant_id, owner, op.life, *entry)
         )
         yield from self._committed()
         return (row[0], row[1], row[2])

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceq.clerk.session import Session
-    from onceq.model.element import SendAttributes
 
 T = TypeVar("T")
 
@@ -42,7 +41,7 @@ PROCESSED: Final = "d"
 class Unit:
     """What one transaction is to do. request: to send; done: the rid whose reply was processed."""
 
-    request: LastRequest | None = None
+    request: ops.Request | None = None
     done: str | None = None
 
 
@@ -66,12 +65,12 @@ class Kept:
     @property
     def gid_prefix(self) -> str:
         """How the names of this client's prepared transactions begin."""
-        return f"onceq:{self.repository_hex}:{self.session.registrant_id}:"
+        return f"onceq:{self.repository_hex}:{self.session.who.registrant_id}:"
 
     def gid(self, unit: Unit) -> str:
         """Returns the name of a prepared transaction: it says what its outcome depends on."""
         kind, rid = (SENT, unit.request.rid) if unit.request else (PROCESSED, unit.done or "")
-        return f"{self.gid_prefix}{self.session.epoch}:{kind}:{rid_digest(rid)}"
+        return f"{self.gid_prefix}{self.session.who.epoch}:{kind}:{rid_digest(rid)}"
 
 
 def connect(kept: Kept, life: str) -> ops.Program[None]:
@@ -96,9 +95,7 @@ def _connect(kept: Kept, life: str) -> ops.Program[None]:
         registrant=session.name,
         thread=session.thread,
     )
-    take = ledger_ops.TakeLedger(
-        owner=owner, registrant_id=session.registrant_id, epoch=session.epoch, life=life
-    )
+    take = ledger_ops.TakeLedger(owner=owner, who=session.who, life=life)
     for number in range(1, TAKES_MAX + 1):
         yield from _end_prepared(kept)
         try:
@@ -148,7 +145,7 @@ def may_finish(kept: Kept, rid: str) -> None:
         raise errors.IllegalState(f"the reply to {rid!r} was not received in this session")
 
 
-def send(kept: Kept, request: LastRequest) -> ops.Program[None]:
+def send(kept: Kept, request: ops.Request) -> ops.Program[None]:
     """Sends a request: transaction 0, then transaction 1. Acknowledges the previous reply (C17)."""
     may_send(kept)
     before = kept.entry
@@ -183,12 +180,13 @@ def resubmit(kept: Kept) -> ops.Program[None]:
     """
     letter = ready(kept)
     after(letter, Event.SUBMITTED)
-    request = kept.entry.last_request
-    if request is None or request.body is None:
+    last = kept.entry.last_request
+    request = None if last is None else last.request
+    if request is None:
         raise errors.IllegalState("the ledger does not have the request: discard() it")
     check(kept.session, Call.SEND)
     if letter == "E":  # what the repository has lost no longer counts
-        yield from _write(kept, Entry(last_request=request, last_dequeued=_in_hand(kept)))
+        yield from _write(kept, Entry(last_request=last, last_dequeued=_in_hand(kept)))
     yield from _begin()
     yield from _conclude(kept, Unit(request=request))
 
@@ -246,8 +244,8 @@ def _conclude(kept: Kept, unit: Unit) -> ops.Program[None]:
 
 def _begun(entry: Entry, unit: Unit) -> Entry:
     """Transaction 0, and the reply that was processed before it."""
-    request = entry.last_request if unit.request is None else unit.request
-    return replace(entry, last_request=request, last_dequeued=unit.done or entry.last_dequeued)
+    last = entry.last_request if unit.request is None else LastRequest.of(unit.request)
+    return replace(entry, last_request=last, last_dequeued=unit.done or entry.last_dequeued)
 
 
 def _ended(entry: Entry, unit: Unit) -> Entry:
@@ -264,24 +262,9 @@ def _write(kept: Kept, entry: Entry) -> ops.Program[None]:
 
 def _in_repository(kept: Kept, unit: Unit) -> ops.Program[None]:
     """Sends, or frees the reply; a send itself frees the previous reply."""
-    request = unit.request
-    if request is not None:
-        given = request.attributes
-        attributes: SendAttributes = {
-            "priority": given.priority,
-            "not_before": given.not_before,
-            "expires_at": given.expires_at,
-            "properties": given.properties,
-        }
+    if unit.request is not None:
         own = kept.joint is not Joint.TOGETHER
-        body = request.body or b""
-        yield from program.send(
-            kept.session,
-            request.rid,
-            body,
-            attributes,
-            own_transaction=own,
-        )
+        yield from program.send(kept.session, unit.request, own_transaction=own)
     elif unit.done is not None:
         yield from receiving.acknowledge(kept.session, [unit.done], None)
 

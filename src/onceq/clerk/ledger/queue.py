@@ -118,7 +118,7 @@ class QueueAnswers:
         taken = self._taken
         if taken is None:
             raise LookupError("a ledger is taken before it is written")
-        yield from ops.Outstanding(registrant_id=taken.registrant_id, epoch=taken.epoch)
+        yield from ops.Outstanding(who=taken.who)
         if self._eid is not None:
             yield from ops.Dequeue(queue=self._queue, eid=self._eid)
         text, digest = encode_entry(entry)

@@ -55,7 +55,7 @@ def recover(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
 
 def _seen(session: Session[Any, Any], entry: Entry) -> ops.Program[tuple[Tags, dict[str, Place]]]:
     """Returns what the registration says, and where the repository has each rid of the ledger."""
-    op = ops.Outstanding(registrant_id=session.registrant_id, epoch=session.epoch)
+    op = ops.Outstanding(who=session.who)
     waiting = yield from ask(session, op)
     tags = recovery.tags_of(session, waiting)
     places = {one.rid: Place.REPLY if one.replied else Place.REQUEST for one in waiting}

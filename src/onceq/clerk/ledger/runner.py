@@ -7,7 +7,7 @@ Used by LedgerClerk. Never retries; a failure is thrown into the Program.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.faultpoints import pointed_answer
 from onceq.engine.sessions import silence
@@ -18,13 +18,18 @@ from onceq.model.ops import Runs
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    import psycopg
+
     from onceq.clerk.ledger.kind import Answers, Executor, Ledger
     from onceq.engine.connect.connection import Link
-    from onceq.model.ops import Op
+    from onceq.model.ledger import Joint
+    from onceq.model.ops import Op, Program
+
+T = TypeVar("T")
 
 
 class LedgerLink(Runs):
-    """A link, and the ledger beside it."""
+    """A link, and the ledger beside it: what a clerk with a ledger is given."""
 
     def __init__(self, link: Link, ledger: Ledger[Any, Any]) -> None:
         self._link = link
@@ -32,6 +37,21 @@ class LedgerLink(Runs):
         self._answers: Answers = ledger.answers()
         self._executor: Executor | None = None
         self._patience: silence.Patience | None = None
+
+    @property
+    def repository(self) -> str:
+        """The name of the repository."""
+        return self._link.repository
+
+    @property
+    def connection(self) -> psycopg.Connection[Any]:
+        """The connection to the repository. Raises CannotConnect when there is none."""
+        return self._link.connection
+
+    @property
+    def joint(self) -> Joint:
+        """How the ledger is joined to the repository."""
+        return self._ledger.joint
 
     @property
     def executor(self) -> Executor:
@@ -56,6 +76,13 @@ class LedgerLink(Runs):
                 yield
         finally:
             self._patience = None
+
+    def run(self, program: Program[T], patience: silence.Patience | None = None) -> T:
+        """Runs a Program on both. patience: None: that of the block around it."""
+        if patience is None:
+            return super().run(program)
+        with self.bounded(patience):
+            return super().run(program)
 
     def perform(self, op: Op[Any]) -> Any:
         """Performs one Op on the side that it belongs to."""

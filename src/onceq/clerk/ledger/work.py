@@ -6,25 +6,26 @@ Used by `LedgerClerk` and `AsyncLedgerClerk`.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from onceq.clerk.calls import Calls
+from onceq.clerk import program as clerk_program
+from onceq.clerk.alone import Alone
 from onceq.clerk.ledger import program, recovery
-from onceq.clerk.ledger.kind import check_ledger
 from onceq.clerk.ledger.program import Kept, Unit
+from onceq.clerk.shown import Shown
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import names
-from onceq.model.element import SendAttributes
-from onceq.model.ledger import Attributes, LastRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from typing import Unpack
 
-    from onceq.clerk.ledger.kind import Ledger
+    from onceq.clerk.ledger.async_runner import AsyncLedgerLink
     from onceq.clerk.ledger.recovery import Policy
-    from onceq.clerk.session import Reply
-    from onceq.model.queue import Queue
+    from onceq.clerk.ledger.runner import LedgerLink
+    from onceq.clerk.session import Reply, Session
+    from onceq.model.element import RequestAttributes
+    from onceq.model.ops import Request
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,7 +43,7 @@ class Work(Generic[T, R, C]):
         self.unit = Unit()
         self._calls = calls
 
-    def send(self, rid: str, request: T, **attributes: Unpack[SendAttributes]) -> None:
+    def send(self, rid: str, request: T, **attributes: Unpack[RequestAttributes]) -> None:
         """Sends a request when the block commits; one in a block. See Clerk.send."""
         if self.unit.request is not None:
             raise IllegalState("one request in a transaction: the first is there already")
@@ -55,30 +56,24 @@ class Work(Generic[T, R, C]):
         self.unit.done = reply.rid
 
 
-class LedgerCalls(Calls[T, R]):
+class LedgerCalls(Shown[T, R]):
     """What both ledger clerks know and check."""
 
     def __init__(
         self,
-        name: str,
-        queue: Queue[T, R],
-        ledger: Ledger[Any, Any],
+        session: Session[T, R],
+        link: LedgerLink | AsyncLedgerLink,
         who: Callable[[], object],
-        *,
-        repository: str,
-        thread: str,
     ) -> None:
-        check_ledger(f"the clerk of client {name!r}", ledger)
-        super().__init__(name, queue, who, thread=thread, window=1)
-        self.kept = Kept(session=self._session, joint=ledger.joint, repository=repository)
+        names.check_range("window, with a ledger,", session.window, 1, 1)
+        names.check_range("keep, with a ledger,", session.keep, 0, 0)
+        super().__init__(session)
+        self._alone = Alone(who)
+        self.kept = Kept(session=session, joint=link.joint, repository=link.repository)
 
-    def request(self, rid: str, request: T, attributes: SendAttributes) -> LastRequest:
-        """Returns a request as the ledger keeps it. InvalidName, InvalidValue."""
-        names.check_id("rid", rid)
-        names.check_keywords("send, with a ledger,", attributes, SendAttributes)
-        names.check_attributes(attributes)
-        body = self._session.queue.encode_request(request)
-        return LastRequest(rid=rid, body=body, attributes=Attributes(**attributes))
+    def request(self, rid: str, request: T, attributes: RequestAttributes) -> Request:
+        """Returns a request to be sent. InvalidName, InvalidValue, TooLarge."""
+        return clerk_program.request_of(self._session.queue, rid, request, attributes)
 
     def check_send(self, unit: Unit) -> None:
         """Raises IllegalState where nothing may be sent now."""

@@ -80,6 +80,25 @@ _SETTINGS = (
     ("settings.retry_limit", "integer"),
 )
 
+_SEND = (
+    ("who.registrant_id", "integer"),
+    ("who.epoch", "bigint"),
+    ("queue", "text"),
+    ("request.rid", "text"),
+    ("request.body", "bytea"),
+    ("send_no", "bigint"),
+    ("ack", "text[]"),
+    ("request.priority", "smallint"),
+    ("request.not_before", "timestamptz"),
+    ("request.expires_at", "timestamptz"),
+    ("content_type", "text"),
+    ("request.properties", "jsonb"),
+    ("own_transaction", "boolean"),
+    ("sleep", "boolean"),
+    ("keep", "integer"),
+)
+"""The fields of a request are not beside each other there."""
+
 SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.CreateQueue: {"parameters": _SETTINGS},
     ops.ListQueues: {
@@ -99,7 +118,11 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     },
     ops.ListAttempts: {"function": "attempts_of"},
     ops.EnqueueTagged: {"function": "enqueue_with_tag", "bells": _bells_in(1)},
-    ops.Send: {"decode": lambda rows: _sent(rows[0]), "bells": _bells_in(2)},
+    ops.Send: {
+        "parameters": _SEND,
+        "decode": lambda rows: _sent(rows[0]),
+        "bells": _bells_in(2),
+    },
     ops.SendMany: {"decode": lambda rows: [_sent(row) for row in rows], "bells": _bells_in(2)},
     ops.Threads: {"columns": "*"},
     ops.AlertLate: {"decode": _each_named(lambda row: row[0]), "bells": _unnamed(1)},

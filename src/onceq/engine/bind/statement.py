@@ -22,6 +22,7 @@ from typing import (
 )
 from uuid import UUID
 
+import msgspec
 from psycopg.types.json import Jsonb
 
 from onceq.engine.bind.decoding import answer_of, columns_of, decoder, without_none
@@ -56,19 +57,24 @@ def _no_bells(_: Sequence[Row]) -> list[str]:
 class Binding:
     """How an Op becomes SQL.
 
-    sql: with {schema}. and one %s for each parameter. parameters: (field of the Op, SQL type).
-    decode: from rows to the answer. bells: from rows to the bells to ring once the statement's
-    work has committed.
+    sql: with {schema}. and one %s for each parameter. parameters: (field of the Op, SQL type); a
+    field of a value in the Op has a dot, `who.epoch`. decode: from rows to the answer. bells: from
+    rows to the bells to ring once the statement's work has committed. optional: values in the Op
+    that may be None; all their parameters are null then.
     """
 
     sql: str
     parameters: tuple[tuple[str, str], ...]
     decode: Callable[[Sequence[Row]], Any]
     bells: Callable[[Sequence[Row]], list[str]] = _no_bells
+    optional: frozenset[str] = frozenset()
     getters: tuple[Callable[[Any], Any], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        getters = tuple(_getter(name, kind) for name, kind in self.parameters)
+        getters = tuple(
+            _getter(name, kind, optional=name.partition(".")[0] in self.optional)
+            for name, kind in self.parameters
+        )
         object.__setattr__(self, "getters", getters)
 
     def text(self, schema: str) -> str:
@@ -83,9 +89,12 @@ class Binding:
         return [get(op) for get in self.getters]
 
 
-def _getter(name: str, kind: str) -> Callable[[Any], Any]:
+def _getter(name: str, kind: str, *, optional: bool) -> Callable[[Any], Any]:
     """Returns a function that takes a field from an Op in psycopg's form for this SQL type."""
     get = attrgetter(name)
+    if optional:
+        value = attrgetter(name.partition(".")[0])
+        return lambda op: None if value(op) is None else get(op)
     if kind == "jsonb":
         return lambda op: None if get(op) is None else Jsonb(get(op))
     return attrgetter(f"{name}.value") if name == "charge" else get
@@ -112,18 +121,31 @@ def bind(kind: type[ops.Op[Any]], special: Special) -> Binding:
     answer = answer_of(kind)
     columns = special.get("columns") or ("*" if "decode" in special else columns_of(answer))
     function = special.get("function") or name_of(kind)
+    types = get_type_hints(kind, include_extras=True)
     return Binding(
         sql=special.get("sql") or f"select {columns} from {{schema}}.{function}({{marks}})",
         parameters=special.get("parameters") or tuple(_parameters(kind)),
+        optional=frozenset(name for name, of in types.items() if _value_in(of) not in (None, of)),
         decode=special.get("decode") or decoder(answer),
         bells=special.get("bells", _no_bells),
     )
 
 
-def _parameters(kind: type[ops.Op[Any]]) -> Iterator[tuple[str, str]]:
+def _parameters(kind: type[msgspec.Struct], path: str = "") -> Iterator[tuple[str, str]]:
+    """The parameters of an Op, or of a value in it: a field that is a value stands for its own."""
     types = get_type_hints(kind, include_extras=True)
-    said = ((name, sql_type(types[name])) for name in kind.__struct_fields__)
-    return ((name, of) for name, of in said if of)
+    for name in kind.__struct_fields__:
+        value = _value_in(types[name])
+        if value is not None:
+            yield from _parameters(value, f"{path}{name}.")
+        elif of := sql_type(types[name]):
+            yield path + name, of
+
+
+def _value_in(of: Any) -> type[msgspec.Struct] | None:
+    """Returns the class of a value that stands for several parameters, if a field is one."""
+    kind = without_none(of)
+    return kind if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
 
 
 def sql_type(of: Any) -> str:

@@ -107,12 +107,13 @@ class Link:
         finally:
             self._patience = None
 
-    def run(self, program: ops.Program[T]) -> T:
-        """Runs a Program on this link."""
+    def run(self, program: ops.Program[T], patience: silence.Patience | None = None) -> T:
+        """Runs a Program on this link. patience: None: that of the block around it."""
         driver = self._open()
-        if self._patience is None:
+        patience = patience or self._patience
+        if patience is None:
             return driver.run(program)
-        with silence.bounded(driver.connection, self._patience):
+        with silence.bounded(driver.connection, patience):
             return driver.run(program)
 
     def perform(self, op: ops.Op[T]) -> T:

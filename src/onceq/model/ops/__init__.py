@@ -8,7 +8,7 @@ Every Op is one round trip. The errors that an Op raises are in `onceq.errors`; 
 them into the Program at the yield.
 """
 
-from onceq.model.ops.base import Op, Program
+from onceq.model.ops.base import Identity, Op, Program
 from onceq.model.ops.clerk import (
     Acknowledge,
     Act,
@@ -27,6 +27,7 @@ from onceq.model.ops.clerk import (
     Post,
     Posted,
     Receive,
+    Request,
     Send,
     SendMany,
     Sent,
@@ -133,6 +134,7 @@ __all__ = [
     "FindRequests",
     "Finish",
     "Finished",
+    "Identity",
     "Incarnation",
     "IsAlive",
     "Judge",
@@ -163,6 +165,7 @@ __all__ = [
     "Register",
     "Registered",
     "ReplyTaken",
+    "Request",
     "Rest",
     "Rollback",
     "Rouse",

@@ -28,6 +28,16 @@ Unsaid: TypeAlias = Annotated[bool, ""]
 """A field that is for the driver, and not said to SQL."""
 
 
+class Identity(msgspec.Struct, frozen=True, kw_only=True):
+    """Who asks: a registrant, in one of its lives. The next life fences this one.
+
+    In an Op it stands for two parameters of the SQL function.
+    """
+
+    registrant_id: Integer
+    epoch: int
+
+
 class _Kind(msgspec.StructMeta):
     """Makes each class of Ops a frozen struct, whose fields are given by name."""
 

@@ -8,9 +8,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+import msgspec
+
 from onceq.model.client_state import ClientState
 from onceq.model.element import Element, EndUser, Fate, KillAnswer, Whereabouts
-from onceq.model.ops.base import Integer, Op, SmallInt
+from onceq.model.ops.base import Identity, Integer, Op, SmallInt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,11 @@ class Connection:
     r_rid: str | None
     ckpt: bytes | None
 
+    @property
+    def who(self) -> Identity:
+        """The client, in this life."""
+        return Identity(registrant_id=self.registrant_id, epoch=self.epoch)
+
 
 class Connect(Op[Connection], changes="a client's new life begins, and fences the former"):
     """Begins a new life of a registrant and fences the former one.
@@ -47,8 +54,7 @@ class Connect(Op[Connection], changes="a client's new life begins, and fences th
 class Disconnect(Op[bool], changes="a client's session ends, and a tombstone stays"):
     """Ends a session that has nothing outstanding. Fenced, IllegalState."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     received: list[str]
     r_rid: str | None
     ckpt: bytes | None
@@ -68,6 +74,17 @@ class Sent:
     state: str
 
 
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as its client sends it: what it is called, what it says, and SendAttributes."""
+
+    rid: str
+    body: bytes
+    priority: SmallInt = 4
+    not_before: datetime | None = None
+    expires_at: datetime | None = None
+    properties: Mapping[str, Any] | None = None
+
+
 class Send(Op[Sent], changes="a request goes in, and the replies that it acknowledges go"):
     """Sends a request; removes the replies whose rids are in `ack` (the last one: received last).
 
@@ -76,18 +93,12 @@ class Send(Op[Sent], changes="a request goes in, and the replies that it acknowl
     Fenced, QueueNotFound, QueueStopped, TooLarge, RidReused: nothing happened. InDoubt.
     """
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     queue: str
-    rid: str
-    body: bytes
+    request: Request
     send_no: int
     ack: list[str]
-    priority: SmallInt = 4
-    not_before: datetime | None = None
-    expires_at: datetime | None = None
     content_type: str | None = None
-    properties: Mapping[str, Any] | None = None
     own_transaction: bool = True
     sleep: bool = False
     keep: Integer = 0
@@ -109,8 +120,7 @@ class Posted(Op[Sent], changes="the answer to it is read: whether it is stable")
 class SendMany(Op[list[Sent]], changes="many requests go in as one"):
     """Sends many requests in one transaction, all or none, with send numbers from `send_no` on."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     queue: str
     rids: list[str]
     bodies: list[bytes]
@@ -129,8 +139,7 @@ class Receive(Op[list[Element]], changes="a reply is read, and a checkpoint kept
     asleep; sleep: it falls asleep now. It wakes when there is a reply. Fenced.
     """
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str | None = None
     skip: list[str]
     limit: Integer = 1
@@ -148,8 +157,7 @@ class NextExpiry(Op[float | None]):
     Negative: it has expired, and the next Receive makes its reply. Fenced.
     """
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
 
 
 class Acknowledge(Op[int], changes="replies are freed, and a checkpoint kept"):
@@ -158,8 +166,7 @@ class Acknowledge(Op[int], changes="replies are freed, and a checkpoint kept"):
     keep: how many of those removed last stay, for a receive by rid.
     """
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rids: list[str]
     ckpt: bytes | None
     s_rid: str | None
@@ -180,22 +187,19 @@ class OutstandingRequest:
 class Outstanding(Op[list[OutstandingRequest]]):
     """What a registrant has outstanding, in the order of sending. Fenced."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
 
 
 class CountOutstanding(Op[int]):
     """How many requests and replies a registrant has outstanding. Fenced."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
 
 
 class CancelRequest(Op[KillAnswer], changes="a client kills its own request"):
     """Kills a request of this registrant by its rid. Fenced, DeadlineExceeded."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str
     timeout_s: float = 10.0
 
@@ -203,8 +207,7 @@ class CancelRequest(Op[KillAnswer], changes="a client kills its own request"):
 class LastUser(Op[EndUser | None]):
     """The end user of a registrant's request, while the request or its receive is known. Fenced."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str | None
 
 
@@ -216,8 +219,7 @@ class BeginReply(
     An attempt that a dead client had begun is charged. Fenced, IllegalState: there is no reply.
     """
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str
     s_rid: str | None
     s_no: int
@@ -226,8 +228,7 @@ class BeginReply(
 class TakeReply(Op[int], changes="a reply is received in the client's transaction"):
     """Takes a begun reply into the caller's transaction; returns its xid. Fenced, IllegalState."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str
     ckpt: bytes | None
     s_rid: str | None
@@ -242,8 +243,7 @@ class SettleReply(
     xid: of the transaction that took it; None if none did. counts: whether an abort counts.
     """
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str
     xid: int | None
     counts: bool = True
@@ -292,19 +292,17 @@ class ThreadTags:
 class Threads(Op[list[ThreadTags]]):
     """The tags of every thread of a client, by thread. It fences nobody.
 
-    registrant_id, epoch: of the life that asks; Fenced if that is over. None: nobody's.
+    who: Fenced if that life is over. None: nobody in particular asks.
     """
 
     name: str
-    registrant_id: Integer | None = None
-    epoch: int | None = None
+    who: Identity | None = None
 
 
 class WhereIs(Op[Whereabouts | None]):
     """Where a request of this registrant is; None: it was never sent. Fenced."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str
 
 
@@ -314,8 +312,7 @@ class AlertLate(Op[list[str]], changes="alerts of late requests are enqueued"):
     rid: only that one. queue: for the alerts. Fenced, QueueNotFound, QueueStopped.
     """
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     rid: str | None
     late_s: float
     queue: str

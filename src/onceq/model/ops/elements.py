@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from onceq.model.element import Element, Fate, KillAnswer, RequestState
-from onceq.model.ops.base import Integer, Op, SmallInt
+from onceq.model.ops.base import Identity, Integer, Op, SmallInt
 
 
 class Enqueue(Op[UUID], changes="an element is enqueued, in our transaction or in the caller's"):
@@ -40,14 +40,14 @@ class Dequeue(
 ):
     """Dequeues an element that owes no reply, outside any transaction; None: none is ready.
 
-    With a registrant, tagged. sleep: it falls asleep, and is rung when something comes; it wakes
-    when it gets something, or by StopWaiting. IllegalState if the element owes a reply.
+    who: a registrant, whose operation is tagged. sleep: it falls asleep, and is rung when something
+    comes; it wakes when it gets something, or by StopWaiting. IllegalState if the element owes a
+    reply.
     """
 
     queue: str
     eid: UUID | None = None
-    registrant_id: Integer | None = None
-    epoch: int | None = None
+    who: Identity | None = None
     tag: bytes | None = None
     sleep: bool = False
 

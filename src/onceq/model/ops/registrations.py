@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from onceq.model.ops.base import Integer, Op
+from onceq.model.ops.base import Identity, Op
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +18,11 @@ class Registered:
     kind: str | None
     eid: UUID | None
     tag: bytes | None
+
+    @property
+    def who(self) -> Identity:
+        """The registrant, in this life."""
+        return Identity(registrant_id=self.registrant_id, epoch=self.epoch)
 
 
 class Register(Op[list[Registered]], changes="a registrant is made, or a new epoch of it begun"):
@@ -36,16 +41,14 @@ class Register(Op[list[Registered]], changes="a registrant is made, or a new epo
 class Deregister(Op[bool], changes="a registrant is removed"):
     """Destroys a registration. Fenced."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     queue: str
 
 
 class EnqueueTagged(Op[UUID], changes="an element and the tag of a registrant become one"):
     """Enqueues, and records this as the registrant's last operation. Fenced, TooLarge, ..."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     queue: str
     body: bytes
     tag: bytes | None = None
@@ -65,6 +68,5 @@ class LastOperation:
 class ReadLast(Op[LastOperation | None]):
     """Reads the copy of the element last operated on, even if dequeued since. Fenced."""
 
-    registrant_id: Integer
-    epoch: int
+    who: Identity
     queue: str
