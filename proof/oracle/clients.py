@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from onceq.errors import IllegalState, RidReused, TooLarge
 from onceq.model import ops
+from onceq.model.element import Lane
 from onceq.model.end_user import end_user_in
 from proof.oracle import queues
 from proof.oracle.registrations import anchor, last, record
 from proof.oracle.rows import (
-    KEPT_LANE,
     Blocked,
     ElementRow,
     RegistrantRow,
@@ -45,7 +45,7 @@ def own_rows(state: State, tx: Transaction, registrant_id: int) -> list[ElementR
     return [
         row
         for row in state.elements.seen(tx)
-        if row.registrant_id == registrant_id and row.role in CLIENT_ROLES and row.lane != KEPT_LANE
+        if row.registrant_id == registrant_id and row.role in CLIENT_ROLES and row.lane != Lane.KEPT
     ]
 
 
@@ -54,7 +54,7 @@ def kept_replies(state: State, tx: Transaction, registrant_id: int) -> list[Elem
     kept = [
         row
         for row in state.elements.seen(tx)
-        if row.registrant_id == registrant_id and row.lane == KEPT_LANE
+        if row.registrant_id == registrant_id and row.lane == Lane.KEPT
     ]
     return sorted(kept, key=lambda row: row.kept_no)
 
@@ -197,7 +197,7 @@ def _free_replies(
     kept_no = max((row.kept_no for row in kept_replies(state, tx, registrant_id)), default=0)
     for row in gone:
         place = rids.index(row.rid)
-        kept = replace(row, lane=KEPT_LANE, kept_no=kept_no + place + 1)
+        kept = replace(row, lane=Lane.KEPT, kept_no=kept_no + place + 1)
         state.elements.put(tx, row.seq, kept if place >= len(rids) - keep else None)
     if keep > 0:
         _trim_kept(state, tx, registrant_id, keep)

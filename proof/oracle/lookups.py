@@ -13,13 +13,13 @@ from onceq.model import admin_ops
 from onceq.model.admin_ops import ServerInfo
 from onceq.model.element import (
     Attempt,
+    Lane,
     OldRequest,
     RequestOutcome,
     RequestState,
     Whereabouts,
     attempts_of,
 )
-from proof.oracle.rows import KEPT_LANE, SUSPECT_LANE, WAITING_LANE
 from proof.oracle.state import check_epoch, queue_of
 
 if TYPE_CHECKING:
@@ -53,16 +53,16 @@ def requests(state: State, tx: Transaction) -> list[RequestState]:
 
 
 def _state_of(state: State, row: ElementRow) -> str:
-    if row.lane == KEPT_LANE:
+    if row.lane == Lane.KEPT:
         return "kept"
     named = {"reply": "replied", "failed": "held"}.get(row.role)
     if named is not None:
         return named
     if row.claimed_by is not None:
         return "executing"
-    if row.lane == WAITING_LANE and row.not_before is not None and row.not_before > state.now():
+    if row.lane == Lane.DUE and row.not_before is not None and row.not_before > state.now():
         return "waiting"
-    return "suspect" if row.lane == SUSPECT_LANE else "queued"
+    return "suspect" if row.lane == Lane.SUSPECT else "queued"
 
 
 def _place(repository: State, tx: Transaction, row: ElementRow, **others: Any) -> RequestState:
@@ -186,7 +186,7 @@ def where_is(state: State, tx: Transaction, op: ops.WhereIs) -> Whereabouts | No
     own = [
         row
         for row in state.elements.seen(tx)
-        if (row.registrant_id, row.rid) == (op.registrant_id, op.rid) and row.lane != KEPT_LANE
+        if (row.registrant_id, row.rid) == (op.registrant_id, op.rid) and row.lane != Lane.KEPT
     ]
     ended = [
         row

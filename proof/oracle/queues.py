@@ -21,14 +21,10 @@ from onceq.errors import (
     StatementRefused,
 )
 from onceq.model import ops
-from onceq.model.element import Charge, Element, Fate, KillAnswer
+from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane
 from onceq.model.queue import JSON, QueueInfo, QueueSettings
 from proof.oracle import executions, servers
 from proof.oracle.rows import (
-    FRESH_LANES_END,
-    HELD_LANE,
-    SUSPECT_LANE,
-    WAITING_LANE,
     ElementRow,
     Failure,
     QueueRow,
@@ -163,11 +159,11 @@ def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
         settings=QueueSettings(**settings, error_queue=error_name),
         enqueue_started=row.enqueue_started,
         dequeue_started=row.dequeue_started,
-        ready=sum(one.lane <= FRESH_LANES_END for one in free),
+        ready=sum(one.lane <= Lane.FRESH for one in free),
         claimed=len(inside) - len(free),
-        waiting=sum(one.lane == WAITING_LANE for one in free),
-        suspect=sum(one.lane == SUSPECT_LANE for one in free),
-        held=sum(one.lane == HELD_LANE for one in inside),
+        waiting=sum(one.lane == Lane.DUE for one in free),
+        suspect=sum(one.lane == Lane.SUSPECT for one in free),
+        held=sum(one.lane == Lane.HELD for one in inside),
         created_at=row.created_at,
         oldest_at=min((one.enqueued_at for one in inside), default=None),
     )
@@ -247,12 +243,12 @@ def peek(state: State, tx: Transaction, op: ops.Peek) -> list[Element]:
     queue, now = find_queue(state, tx, op.queue), state.now()
 
     def due(row: ElementRow) -> datetime:
-        return now if row.lane <= FRESH_LANES_END else row.not_before or now
+        return now if row.lane <= Lane.FRESH else row.not_before or now
 
     rows = [
         row
         for row in state.elements.seen(tx)
-        if row.queue_id == queue.queue_id and row.claimed_by is None and row.lane <= SUSPECT_LANE
+        if row.queue_id == queue.queue_id and row.claimed_by is None and row.lane <= Lane.SUSPECT
         if due(row) <= now and (row.expires_at is None or row.expires_at > now)
         if row.life is None or row.life >= state.current_life(tx)
     ]
@@ -354,7 +350,7 @@ def redrive_request(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUI
         body=old.body,
         role="datagram",
         queue_id=home,
-        lane=WAITING_LANE,
+        lane=Lane.DUE,
         priority=old.priority,
         enqueued_at=now,
         not_before=now,

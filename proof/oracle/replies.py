@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onceq.errors import IllegalState
-from onceq.model.element import Fate
+from onceq.model.element import Fate, Lane
 from proof.oracle import queues
 from proof.oracle.clients import own_rows, record_receive
 from proof.oracle.registrations import last
-from proof.oracle.rows import HELD_LANE, Blocked, ElementRow, Transaction
+from proof.oracle.rows import Blocked, ElementRow, Transaction
 from proof.oracle.state import State, check_epoch, queue_of
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _abort(state: State, tx: Transaction, row: ElementRow, sent: tuple[str | Non
     held = replace(
         row,
         role="failed",
-        lane=HELD_LANE,
+        lane=Lane.HELD,
         claimed_by=None,
         faults=faults,
         queue_id=home.error_queue_id or 0,
@@ -126,6 +126,6 @@ def _redrive_reply(state: State, tx: Transaction, eid: UUID) -> tuple[UUID, str]
     if found_last is not None and found_last[1].rid == row.rid:
         forgotten = replace(found_last[1], rid=None, tag=None)
         state.registrations.put(tx, found_last[0], forgotten)
-    back = replace(row, role="reply", lane=0, faults=0, queue_id=who.reply_queue_id or 0)
+    back = replace(row, role="reply", lane=Lane.REPLY, faults=0, queue_id=who.reply_queue_id or 0)
     state.elements.put(tx, row.seq, back)
     return row.eid, row.rid

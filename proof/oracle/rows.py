@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-FRESH_LANES_END = 9
-WAITING_LANE = 10
-SUSPECT_LANE = 11
-HELD_LANE = 12
-KEPT_LANE = 13
-
 
 class Blocked(Exception):
     """The operation must wait for another transaction to end; nothing of it has happened."""

@@ -20,13 +20,9 @@ from onceq.errors import (
     TooLarge,
 )
 from onceq.model import end_user
-from onceq.model.element import Charge, Element, Fate, RequestOutcome
+from onceq.model.element import Charge, Element, Fate, Lane, RequestOutcome
 from onceq.model.names import PRIORITY_MAX
 from proof.oracle.rows import (
-    FRESH_LANES_END,
-    HELD_LANE,
-    SUSPECT_LANE,
-    WAITING_LANE,
     AttemptRow,
     Blocked,
     EffectRow,
@@ -157,7 +153,7 @@ def check_priority(priority: int) -> None:
 
 def lane_of(priority: int, not_before: datetime | None) -> int:
     """Returns the lane where a new element waits."""
-    return FRESH_LANES_END - priority if not_before is None else WAITING_LANE
+    return Lane.FRESH - priority if not_before is None else Lane.DUE
 
 
 def queue_of(state: State, tx: Transaction, queue_id: int) -> QueueRow:
@@ -225,7 +221,7 @@ def conclude(
                 body=reply or b"",
                 role="reply",
                 queue_id=element.reply_queue_id,
-                lane=0,
+                lane=Lane.REPLY,
                 priority=element.priority,
                 enqueued_at=now,
                 outcome=outcome,
@@ -287,7 +283,7 @@ def _fail(
     held = replace(
         element,
         role="failed",
-        lane=HELD_LANE,
+        lane=Lane.HELD,
         claimed_by=None,
         not_before=None,
         code=failure[0],
@@ -361,7 +357,7 @@ def return_element(
 ) -> Fate:
     """Returns a claimed element to its queue, or fails it, charged as the evidence says (G7)."""
     queue = queue_of(state, tx, element.queue_id)
-    was_suspect = element.lane == SUSPECT_LANE
+    was_suspect = element.lane == Lane.SUSPECT
     faults, aborts, delay = element.faults, element.aborts, 0.0
     if charge is Charge.FELL:
         often = _falls_in_a_row(state, tx, element.eid) >= queue.settings.abort_limit
@@ -390,7 +386,7 @@ def return_element(
         claimed_by=None,
         aborts=aborts,
         faults=faults,
-        lane=SUSPECT_LANE if alone else WAITING_LANE,
+        lane=Lane.SUSPECT if alone else Lane.DUE,
         not_before=state.now() + timedelta(milliseconds=delay),
         code=element.code if failure.code is None else failure.code,
         error=element.error if failure.error is None else failure.error,

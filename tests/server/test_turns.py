@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceq.model import ops
-from onceq.model.element import SUSPECT_LANE, Element
+from onceq.model.element import Element, Lane
 from onceq.model.queue import QueueInfo, QueueSettings
 from onceq.server.program import (
     TAKE_OVER_EVERY,
@@ -119,7 +119,7 @@ def suspect() -> Element:
         body=b"",
         role="datagram",
         queue_id=1,
-        lane=SUSPECT_LANE,
+        lane=Lane.SUSPECT,
         priority=4,
         aborts=0,
         enqueued_at=datetime(2026, 1, 1, tzinfo=UTC),

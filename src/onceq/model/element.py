@@ -102,7 +102,20 @@ class Fate(enum.Enum):
     RUNNING = "running"
 
 
-SUSPECT_LANE = 11
+class Lane(enum.IntEnum):
+    """The lanes of a queue, by number; base.sql says who stands in each, and when they leave it.
+
+    0 to 9 are fresh, 9 minus the priority: FRESH is the last of them, USUAL that of the priority 4.
+    A reply that waits for its client is in the first.
+    """
+
+    REPLY = 0
+    USUAL = 5
+    FRESH = 9
+    DUE = 10
+    SUSPECT = 11
+    HELD = 12
+    KEPT = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +153,7 @@ class Element:
     @property
     def is_suspect(self) -> bool:
         """True if it is to run with nothing beside it (G7)."""
-        return self.lane == SUSPECT_LANE
+        return self.lane == Lane.SUSPECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

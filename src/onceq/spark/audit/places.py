@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from onceq.errors import InvalidValue
 from onceq.model.archive_ops import Kind
+from onceq.model.element import Lane
 from onceq.model.queue import QueueSettings
 from onceq.spark.archive.files import read_files
 from onceq.spark.audit.evidence import EFFECT, OTHER, PLACES, SAID
@@ -37,9 +38,10 @@ _HISTORY: Final = [*_ENDED.split(), "record_no", "finished_at"]
 _ELEMENTS: Final = [*_ENDED.split(), "is_claimed", "lane", "is_volatile"]
 _ATTEMPTS: Final = ["eid", "charge", "code"]
 _TAGS: Final = ["registrant", "thread", "sent_rid", "sent_no", "received_rid"]
-_STATE: Final = """
+_STATE: Final = f"""
 case when role = 'reply' then 'replied' when role = 'failed' then 'held'
-    when is_claimed then 'executing' when lane = 10 then 'waiting' when lane = 11 then 'suspect'
+    when is_claimed then 'executing' when lane = {Lane.DUE} then 'waiting'
+    when lane = {Lane.SUSPECT} then 'suspect'
     else 'queued' end
 """
 _JUDGED: Final = [one.split()[0] for one in PLACES.split(", ")]

@@ -19,6 +19,7 @@ from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import InvalidValue
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.model.client_state import STATES
+from onceq.model.element import Lane
 from onceq.model.ledger import Entry, LastRequest
 from onceq.model.names import check_range
 from onceq.model.recovery import NONE, Place, Tags, Verdict, by_registration, decide, place_of
@@ -48,15 +49,15 @@ _ELEMENTS: Final = (
     *("code", "error", "enqueued_at", "not_before"),
 )
 _ENDED: Final = ("registrant", "thread", "rid")
-_WAITS: Final = "role in ('request', 'reply') and lane <> 13"
+_WAITS: Final = f"role in ('request', 'reply') and lane <> {Lane.KEPT}"
 _STATE: Final = (
-    "case when role = 'reply' then case when lane <> 13 then 'replied' else 'kept' end"
+    f"case when role = 'reply' then case when lane <> {Lane.KEPT} then 'replied' else 'kept' end"
     " when role = 'failed' then 'held' else 'queued' end"
 )
 _STUCK: Final = {
-    "held in an error queue": "lane = 12",
-    "suspect": "lane = 11",
-    "reply not collected": "role = 'reply' and lane = 0 and since <= {late}",
+    "held in an error queue": f"lane = {Lane.HELD}",
+    "suspect": f"lane = {Lane.SUSPECT}",
+    "reply not collected": f"role = 'reply' and lane = {Lane.REPLY} and since <= {{late}}",
     "executing for long": "is_claimed and since <= {late}",
     "waiting for long": "role in ('request', 'datagram') and since <= {late}",
 }
