@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from onceq.errors import IllegalState, RidReused, TooLarge
 from onceq.model import ops
-from onceq.model.element import Lane
+from onceq.model.element import Lane, Role
 from onceq.model.end_user import end_user_in
+from onceq.model.queue import QueueKind
 from proof.oracle import queues
 from proof.oracle.registrations import anchor, last, record
 from proof.oracle.rows import (
@@ -66,7 +67,7 @@ def connect(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
     name = f"reply-{who.registrant_id}"
     reply_queue = who.reply_queue_id
     if reply_queue is None:
-        reply_queue = queues.new_queue(state, tx, name, "reply").queue_id
+        reply_queue = queues.new_queue(state, tx, name, QueueKind.REPLY).queue_id
     now = replace(
         who,
         epoch=who.epoch + 1,
@@ -131,7 +132,7 @@ def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.
     rows = sorted(own_rows(state, tx, op.registrant_id), key=lambda row: row.send_no or 0)
     return [
         ops.OutstandingRequest(
-            rid=row.rid, send_no=row.send_no or 0, replied=row.role == "reply", eid=row.eid
+            rid=row.rid, send_no=row.send_no or 0, replied=row.role == Role.REPLY, eid=row.eid
         )
         for row in rows
     ]
@@ -192,7 +193,9 @@ def _free_replies(
     state: State, tx: Transaction, registrant_id: int, rids: list[str], *, keep: int
 ) -> int:
     gone = [
-        row for row in own_rows(state, tx, registrant_id) if row.role == "reply" and row.rid in rids
+        row
+        for row in own_rows(state, tx, registrant_id)
+        if row.role == Role.REPLY and row.rid in rids
     ]
     kept_no = max((row.kept_no for row in kept_replies(state, tx, registrant_id)), default=0)
     for row in gone:
@@ -249,7 +252,7 @@ def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None
     ]
     if not ended and _is_changing(state, tx, op):
         raise Blocked
-    known = there[0] if there and there[0].role == "request" else next(iter(ended), None)
+    known = there[0] if there and there[0].role == Role.REQUEST else next(iter(ended), None)
     if known is None:
         return None
     if known.body != op.body:
@@ -277,7 +280,7 @@ def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
         eid=eid,
         rid=op.rid,
         body=op.body,
-        role="request",
+        role=Role.REQUEST,
         queue_id=queue.queue_id,
         reply_queue_id=None if who is None else who.reply_queue_id,
         registrant_id=op.registrant_id,
@@ -325,7 +328,7 @@ def next_expiry(state: State, tx: Transaction, op: ops.NextExpiry) -> float | No
     left = [
         (row.expires_at - now).total_seconds()
         for row in own_rows(state, tx, op.registrant_id)
-        if row.expires_at is not None and row.claimed_by is None and row.role == "request"
+        if row.expires_at is not None and row.claimed_by is None and row.role == Role.REQUEST
     ]
     return min(left, default=None)
 
@@ -335,19 +338,19 @@ def _expire_requests(state: State, tx: Transaction, registrant_id: int) -> None:
     for row in own_rows(state, tx, registrant_id):
         due = row.expires_at is not None and row.expires_at <= now
         free = row.claimed_by is None and not state.elements.is_locked(tx, row.seq)
-        if due and free and row.role == "request":
+        if due and free and row.role == Role.REQUEST:
             expire(state, tx, row)
 
 
 def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]:
     if op.rid is not None:
         own = own_rows(state, tx, op.registrant_id) + kept_replies(state, tx, op.registrant_id)
-        named = [row for row in own if row.rid == op.rid and row.role == "reply"]
+        named = [row for row in own if row.rid == op.rid and row.role == Role.REPLY]
         return [row for row in named if row.rid not in op.skip]
     replies = [
         row
         for row in own_rows(state, tx, op.registrant_id)
-        if row.role == "reply" and row.rid not in op.skip and row.seq > op.after
+        if row.role == Role.REPLY and row.rid not in op.skip and row.seq > op.after
     ]
     return sorted(replies, key=lambda row: row.seq)
 
@@ -373,8 +376,8 @@ def acknowledge(state: State, tx: Transaction, op: ops.Acknowledge) -> int:
     found = last(state, tx, op.registrant_id, who.reply_queue_id if who else None)
     received: tuple[str | None, UUID | None, bytes | None] = (op.rids[-1], None, op.ckpt)
     if op.ckpt is None and found is not None and found[1].tag is not None:
-        replies = [row.rid for row in own_rows(state, tx, op.registrant_id) if row.role == "reply"]
-        if found[1].rid in replies:
+        own = own_rows(state, tx, op.registrant_id)
+        if (Role.REPLY, found[1].rid) in [(row.role, row.rid) for row in own]:
             received = (found[1].rid, None, found[1].tag)
     record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
     return _free_replies(state, tx, op.registrant_id, op.rids, keep=op.keep)
@@ -386,7 +389,7 @@ def cancel_request(state: State, tx: Transaction, op: ops.CancelRequest) -> Kill
     there = [
         row.eid
         for row in own_rows(state, tx, op.registrant_id)
-        if row.rid == op.rid and row.role == "request"
+        if row.rid == op.rid and row.role == Role.REQUEST
     ]
     ended = [
         (row.finished_at, row.element.eid)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onceq.errors import IllegalState
-from onceq.model.element import Fate, Lane
+from onceq.model.element import Fate, Lane, Role
+from onceq.model.queue import QueueKind
 from proof.oracle import queues
 from proof.oracle.clients import own_rows, record_receive
 from proof.oracle.registrations import last
@@ -31,7 +32,7 @@ def _run(state: State) -> int:
 def _reply(state: State, tx: Transaction, registrant_id: int, rid: str) -> ElementRow | None:
     """Returns the reply to a rid, locked. Raises Blocked."""
     for row in own_rows(state, tx, registrant_id):
-        if row.role == "reply" and row.rid == rid:
+        if row.role == Role.REPLY and row.rid == rid:
             if state.elements.is_locked(tx, row.seq):
                 raise Blocked
             return row
@@ -85,14 +86,14 @@ def _abort(state: State, tx: Transaction, row: ElementRow, sent: tuple[str | Non
         state.elements.put(tx, row.seq, replace(row, faults=faults, claimed_by=None))
         return Fate.RETURNED
     if home.error_queue_id is None:
-        error = queues.new_queue(state, tx, f"{home.name}.error", "error")
+        error = queues.new_queue(state, tx, f"{home.name}.error", QueueKind.ERROR)
         home = replace(home, error_queue_id=error.queue_id)
         state.queues.put(tx, home.queue_id, home)
     received = (row.rid, row.eid, None)
     record_receive(state, tx, row.registrant_id or 0, received=received, sent=sent)
     held = replace(
         row,
-        role="failed",
+        role=Role.FAILED,
         lane=Lane.HELD,
         claimed_by=None,
         faults=faults,
@@ -112,7 +113,7 @@ def _redrive_reply(state: State, tx: Transaction, eid: UUID) -> tuple[UUID, str]
     found = [
         row
         for row in state.elements.seen(tx)
-        if row.eid == eid and row.role == "failed" and row.outcome is not None
+        if row.eid == eid and row.role == Role.FAILED and row.outcome is not None
     ]
     if not found:
         return None
@@ -126,6 +127,8 @@ def _redrive_reply(state: State, tx: Transaction, eid: UUID) -> tuple[UUID, str]
     if found_last is not None and found_last[1].rid == row.rid:
         forgotten = replace(found_last[1], rid=None, tag=None)
         state.registrations.put(tx, found_last[0], forgotten)
-    back = replace(row, role="reply", lane=Lane.REPLY, faults=0, queue_id=who.reply_queue_id or 0)
+    back = replace(
+        row, role=Role.REPLY, lane=Lane.REPLY, faults=0, queue_id=who.reply_queue_id or 0
+    )
     state.elements.put(tx, row.seq, back)
     return row.eid, row.rid

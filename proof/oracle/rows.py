@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from onceq.model.element import Charge, EndUser
+    from onceq.model.element import Charge, EndUser, RequestOutcome, Role
     from onceq.model.ops import TakenOver
-    from onceq.model.queue import QueueSettings
+    from onceq.model.queue import QueueKind, QueueSettings
 
 R = TypeVar("R")
 
@@ -34,7 +34,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
     queue_id: int
     name: str
-    kind: str
+    kind: QueueKind
     settings: QueueSettings
     enqueue_started: bool = True
     dequeue_started: bool = True
@@ -72,7 +72,7 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
     eid: UUID
     rid: str
     body: bytes
-    role: str
+    role: Role
     queue_id: int
     lane: int
     enqueued_at: datetime
@@ -86,7 +86,7 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
     registrant_id: int | None = None
     aborts: int = 0
     faults: int = 0
-    outcome: str | None = None
+    outcome: RequestOutcome | None = None
     correlation_id: str | None = None
     ack_rid: str | None = None
     kept_no: int = 0
@@ -121,7 +121,7 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     element: ElementRow
-    outcome: str
+    outcome: RequestOutcome
     finished_at: datetime
     code: str | None
     error: str | None

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from onceq.errors import IllegalState
 from onceq.model import ops
 from onceq.model.element import Element, Lane
+from onceq.model.queue import QueueKind
 from proof.oracle.rows import ElementRow, Transaction
 from proof.oracle.state import (
     SERVED_ROLES,
@@ -83,7 +84,7 @@ def _is_open(state: State, tx: Transaction, queue_id: int) -> bool:
     queue = state.queues.get(tx, queue_id)
     if queue is None or not queue.dequeue_started:
         return False
-    if queue.kind == "reply":
+    if queue.kind is QueueKind.REPLY:
         raise IllegalState(f"queue {queue.name!r} is a client's own")
     return True
 
@@ -201,7 +202,7 @@ def next_due(state: State, tx: Transaction, op: ops.NextDue) -> float | None:
 def _waiting_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
     """Returns the unclaimed elements of a queue that servers may claim from, locked or not."""
     queue = state.queues.get(tx, queue_id)
-    if queue is None or not queue.dequeue_started or queue.kind == "reply":
+    if queue is None or not queue.dequeue_started or queue.kind is QueueKind.REPLY:
         return []
     return [
         row

@@ -20,8 +20,9 @@ from onceq.errors import (
     TooLarge,
 )
 from onceq.model import end_user
-from onceq.model.element import Charge, Element, Fate, Lane, RequestOutcome
+from onceq.model.element import TOOK_EFFECT, Charge, Element, Fate, Lane, RequestOutcome, Role
 from onceq.model.names import PRIORITY_MAX
+from onceq.model.queue import QueueKind
 from proof.oracle.rows import (
     AttemptRow,
     Blocked,
@@ -45,8 +46,8 @@ if TYPE_CHECKING:
 
 FAULTS_MAX = 1001
 """No more are counted: no queue leaves so many uncharged."""
-CLIENT_ROLES = ("request", "reply")
-SERVED_ROLES = ("request", "datagram")
+CLIENT_ROLES = (Role.REQUEST, Role.REPLY)
+SERVED_ROLES = (Role.REQUEST, Role.DATAGRAM)
 
 
 class State:
@@ -136,7 +137,7 @@ def open_queue(state: State, tx: Transaction, name: str, body: bytes) -> QueueRo
     """Returns the queue, open for this body. QueueNotFound, QueueStopped, TooLarge."""
     queue = find_queue(state, tx, name)
     state.lock(tx, "queue", queue.queue_id, exclusive=False)
-    if queue.kind == "reply":
+    if queue.kind is QueueKind.REPLY:
         raise IllegalState(f"queue {name!r} is of the replies to a client")
     if not queue.enqueue_started:
         raise QueueStopped(f"queue {name!r} is stopped for enqueue")
@@ -178,7 +179,7 @@ def to_element(row: ElementRow) -> Element:
         aborts=row.aborts,
         enqueued_at=row.enqueued_at,
         owes_reply=row.reply_queue_id is not None,
-        outcome=None if row.outcome is None else RequestOutcome(row.outcome),
+        outcome=row.outcome,
         registrant_id=row.registrant_id,
         send_no=row.send_no,
         correlation_id=row.correlation_id,
@@ -198,7 +199,7 @@ def conclude(
     state: State,
     tx: Transaction,
     element: ElementRow,
-    outcome: str,
+    outcome: RequestOutcome,
     *,
     reply: bytes | None = None,
     failure: tuple[str | None, str | None] = (None, None),
@@ -219,7 +220,7 @@ def conclude(
                 eid=state.new_eid(),
                 rid=element.rid,
                 body=reply or b"",
-                role="reply",
+                role=Role.REPLY,
                 queue_id=element.reply_queue_id,
                 lane=Lane.REPLY,
                 priority=element.priority,
@@ -243,14 +244,14 @@ def _record_end(
     state: State,
     tx: Transaction,
     element: ElementRow,
-    outcome: str,
+    outcome: RequestOutcome,
     *,
     reply: bytes | None,
     failure: tuple[str | None, str | None],
 ) -> None:
     """Writes the history row of an element that has ended."""
     kept = queue_of(state, tx, element.queue_id).settings.keep_body
-    by_server = tx.began_at is not None and outcome in {"done", "dequeued"}
+    by_server = tx.began_at is not None and outcome in TOOK_EFFECT
     row = HistoryRow(
         element=element,
         outcome=outcome,
@@ -260,7 +261,7 @@ def _record_end(
         kept=kept,
         reply=reply,
         started_at=tx.began_at if by_server else None,
-        server=element.claimed_by if outcome in {"done", "dequeued", "failed"} else None,
+        server=element.claimed_by if outcome in {*TOOK_EFFECT, RequestOutcome.FAILED} else None,
     )
     state.history.put(tx, state.history.new_key(), row)
 
@@ -273,7 +274,7 @@ def _end_user(element: ElementRow) -> dict[str, Any] | None:
 def expire(state: State, tx: Transaction, element: ElementRow) -> None:
     """Ends an element whose time has run out: one expired reply."""
     state.elements.put(tx, element.seq, None)
-    conclude(state, tx, element, "expired", failure=("expired", "expired"))
+    conclude(state, tx, element, RequestOutcome.EXPIRED, failure=("expired", "expired"))
 
 
 def _fail(
@@ -282,7 +283,7 @@ def _fail(
     home = queue_of(state, tx, element.queue_id)
     held = replace(
         element,
-        role="failed",
+        role=Role.FAILED,
         lane=Lane.HELD,
         claimed_by=None,
         not_before=None,
@@ -291,7 +292,7 @@ def _fail(
         queue_id=home.error_queue_id or 0,
     )
     state.elements.put(tx, element.seq, held)
-    conclude(state, tx, element, "failed", failure=failure)
+    conclude(state, tx, element, RequestOutcome.FAILED, failure=failure)
 
 
 def _delay_ms(queue: QueueRow, times: int) -> float:
@@ -332,7 +333,7 @@ def _others_committed(state: State, tx: Transaction, element: ElementRow) -> boo
     """Returns whether its server has finished others of its queue since its last abort."""
     attempts = _attempts(state, tx, element.eid)
     return bool(attempts) and any(
-        row.outcome == "done"
+        row.outcome is RequestOutcome.DONE
         and row.server == element.claimed_by
         and row.element.queue_id == element.queue_id
         and row.finished_at > attempts[-1].ended_at

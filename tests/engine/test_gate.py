@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from onceq.engine.perform.gate import PATIENCE_FIRST_S, Gate, Way
-from onceq.model.element import Element, Lane
+from onceq.model.element import Element, Lane, Role
 from tests.parts import Background
 
 
@@ -33,7 +33,7 @@ def element(*, lane: int) -> Element:
         eid=UUID(int=1),
         rid="1",
         body=b"",
-        role="datagram",
+        role=Role.DATAGRAM,
         queue_id=1,
         lane=lane,
         priority=4,

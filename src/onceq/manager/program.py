@@ -22,7 +22,7 @@ from onceq.model.element import (
     RequestOutcome,
     Search,
 )
-from onceq.model.queue import Queue, content_type_of
+from onceq.model.queue import Queue, QueueKind, content_type_of
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -50,7 +50,7 @@ def declare(queue: Queue[Any, Any]) -> ops.Program[bool]:
         for field in fields(queue.settings)
         if _differs(field.name, info.settings, queue.settings)
     ]
-    if different or info.kind != "request":
+    if different or info.kind is not QueueKind.REQUEST:
         what = "; ".join(different) or f"it is a {info.kind} queue"
         raise errors.SettingsDiffer(
             f"queue {queue.name!r} exists with other settings: {what}; "
