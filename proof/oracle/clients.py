@@ -19,6 +19,7 @@ from proof.oracle.registrations import anchor, last, record
 from proof.oracle.rows import (
     Blocked,
     ElementRow,
+    Received,
     RegistrantRow,
     RegistrationRow,
     Transaction,
@@ -36,9 +37,17 @@ from proof.oracle.state import (
 )
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from onceq.model.element import Element, EndUser, KillAnswer
+
+SaysLast = (
+    ops.Acknowledge
+    | ops.BeginReply
+    | ops.Disconnect
+    | ops.Receive
+    | ops.SettleReply
+    | ops.TakeReply
+)
+"""The Ops by which a client says, besides, what it sent last."""
 
 
 def own_rows(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
@@ -160,30 +169,23 @@ def last_user(state: State, tx: Transaction, op: ops.LastUser) -> EndUser | None
     return None if op.rid is None else _user(state, tx, op.registrant_id, op.rid)
 
 
-def record_receive(
-    state: State,
-    tx: Transaction,
-    registrant_id: int,
-    *,
-    received: tuple[str | None, UUID | None, bytes | None],
-    sent: tuple[str | None, int],
-) -> None:
-    """Records (rid, eid, checkpoint) received last, and (rid, number) sent last."""
+def record_receive(state: State, tx: Transaction, op: SaysLast, received: Received) -> None:
+    """Records what a client received last, and what it says that it sent last."""
     rid, eid, ckpt = received
-    who = state.registrants.get(tx, registrant_id)
+    who = state.registrants.get(tx, op.registrant_id)
     queue = queue_of(state, tx, (who.reply_queue_id if who else None) or 0)
     if ckpt is not None and len(ckpt) > queue.settings.tag_bytes_max:
         raise TooLarge(f"the checkpoint has {len(ckpt)} bytes")
     row = RegistrationRow(
-        registrant_id=registrant_id,
+        registrant_id=op.registrant_id,
         queue_id=queue.queue_id,
         kind="dequeue",
-        user=_user(state, tx, registrant_id, rid),
+        user=_user(state, tx, op.registrant_id, rid),
         eid=eid,
         tag=ckpt,
         rid=rid,
-        sent_rid=sent[0],
-        sent_no=sent[1],
+        sent_rid=op.s_rid,
+        sent_no=op.s_no,
         recorded_at=state.now(),
     )
     record(state, tx, row)
@@ -217,8 +219,7 @@ def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
     """Answers Disconnect: leaves a tombstone (finding 3)."""
     state.lock(tx, "registrant", op.registrant_id, exclusive=True)
     check_epoch(state, tx, op.registrant_id, op.epoch)
-    received = (op.r_rid, None, op.ckpt)
-    record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    record_receive(state, tx, op, Received(op.r_rid, None, op.ckpt))
     _free_replies(state, tx, op.registrant_id, op.received, keep=0)
     _trim_kept(state, tx, op.registrant_id, 0)
     left = own_rows(state, tx, op.registrant_id)
@@ -364,8 +365,7 @@ def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
         replies = _replies(state, tx, op)
     for row in replies[: op.limit]:
         if op.ckpt is not None:
-            received = (row.rid, row.eid, op.ckpt)
-            record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+            record_receive(state, tx, op, Received(row.rid, row.eid, op.ckpt))
     return [to_element(row) for row in replies[: op.limit]]
 
 
@@ -374,12 +374,12 @@ def acknowledge(state: State, tx: Transaction, op: ops.Acknowledge) -> int:
     check_epoch(state, tx, op.registrant_id, op.epoch)
     who = state.registrants.get(tx, op.registrant_id)
     found = last(state, tx, op.registrant_id, who.reply_queue_id if who else None)
-    received: tuple[str | None, UUID | None, bytes | None] = (op.rids[-1], None, op.ckpt)
+    received = Received(op.rids[-1], None, op.ckpt)
     if op.ckpt is None and found is not None and found[1].tag is not None:
         own = own_rows(state, tx, op.registrant_id)
         if (Role.REPLY, found[1].rid) in [(row.role, row.rid) for row in own]:
-            received = (found[1].rid, None, found[1].tag)
-    record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+            received = Received(found[1].rid, None, found[1].tag)
+    record_receive(state, tx, op, received)
     return _free_replies(state, tx, op.registrant_id, op.rids, keep=op.keep)
 
 

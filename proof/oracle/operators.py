@@ -13,7 +13,7 @@ from onceq.errors import IllegalState
 from onceq.model import admin_ops
 from onceq.model.element import RequestOutcome, Role
 from proof.oracle.clients import kept_replies, own_rows, session_tags
-from proof.oracle.rows import RegistrantRow, RegistrationRow
+from proof.oracle.rows import Failure, RegistrantRow, RegistrationRow
 from proof.oracle.state import conclude
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _forget(state: State, tx: Transaction, who: RegistrantRow) -> admin_ops.Forg
     requests = [row for row in own if row.role == Role.REQUEST]
     for row in requests:
         state.elements.put(tx, row.seq, None)
-        failure = ("forgotten", "its client was forgotten before it took effect")
+        failure = Failure("forgotten", "its client was forgotten before it took effect")
         conclude(state, tx, row, RequestOutcome.CANCELLED, failure=failure)
     kept = kept_replies(state, tx, who.registrant_id)
     for row in [*own_rows(state, tx, who.registrant_id), *kept]:

@@ -313,7 +313,7 @@ def kill_eid(state: State, tx: Transaction, eid: UUID | None) -> KillAnswer:
     for row in state.elements.seen(tx):
         if row.eid == eid and row.role in SERVED_ROLES:
             state.elements.put(tx, row.seq, None)
-            failure = ("killed", "cancelled before it took effect")
+            failure = Failure("killed", "cancelled before it took effect")
             conclude(state, tx, row, RequestOutcome.CANCELLED, failure=failure)
             return KillAnswer.KILLED
     ended = [row for row in state.history.seen(tx) if row.element.eid == eid]

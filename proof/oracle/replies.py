@@ -15,13 +15,14 @@ from onceq.model.queue import QueueKind
 from proof.oracle import queues
 from proof.oracle.clients import own_rows, record_receive
 from proof.oracle.registrations import last
-from proof.oracle.rows import Blocked, ElementRow, Transaction
+from proof.oracle.rows import Blocked, ElementRow, Received, Transaction
 from proof.oracle.state import State, check_epoch, queue_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model import ops
+    from proof.oracle.clients import SaysLast
 
 
 def _run(state: State) -> int:
@@ -46,7 +47,7 @@ def begin_reply(state: State, tx: Transaction, op: ops.BeginReply) -> bool:
     if row is None:
         raise IllegalState(f"there is no reply to {op.rid!r}")
     if row.claimed_by == _run(state):
-        if _abort(state, tx, row, (op.s_rid, op.s_no)) is Fate.FAILED:
+        if _abort(state, tx, row, op) is Fate.FAILED:
             return False
         row = replace(row, faults=row.faults + 1)
     state.elements.put(tx, row.seq, replace(row, claimed_by=_run(state)))
@@ -59,8 +60,7 @@ def take_reply(state: State, tx: Transaction, op: ops.TakeReply) -> int:
     row = _reply(state, tx, op.registrant_id, op.rid)
     if row is None or row.claimed_by is None:
         raise IllegalState(f"nobody has begun to process a reply to {op.rid!r}")
-    received = (row.rid, row.eid, op.ckpt)
-    record_receive(state, tx, op.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    record_receive(state, tx, op, Received(row.rid, row.eid, op.ckpt))
     state.elements.put(tx, row.seq, None)
     return tx.xid
 
@@ -74,12 +74,12 @@ def settle_reply(state: State, tx: Transaction, op: ops.SettleReply) -> Fate:
     if row is None:
         return Fate.LOST
     if op.counts:
-        return _abort(state, tx, row, (op.s_rid, op.s_no))
+        return _abort(state, tx, row, op)
     state.elements.put(tx, row.seq, replace(row, claimed_by=None))
     return Fate.RETURNED
 
 
-def _abort(state: State, tx: Transaction, row: ElementRow, sent: tuple[str | None, int]) -> Fate:
+def _abort(state: State, tx: Transaction, row: ElementRow, op: SaysLast) -> Fate:
     home = queue_of(state, tx, row.queue_id)
     faults = row.faults + 1
     if faults < home.settings.abort_limit:
@@ -89,8 +89,7 @@ def _abort(state: State, tx: Transaction, row: ElementRow, sent: tuple[str | Non
         error = queues.new_queue(state, tx, f"{home.name}.error", QueueKind.ERROR)
         home = replace(home, error_queue_id=error.queue_id)
         state.queues.put(tx, home.queue_id, home)
-    received = (row.rid, row.eid, None)
-    record_receive(state, tx, row.registrant_id or 0, received=received, sent=sent)
+    record_receive(state, tx, op, Received(row.rid, row.eid, None))
     held = replace(
         row,
         role=Role.FAILED,

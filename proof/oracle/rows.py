@@ -140,6 +140,14 @@ class Failure(NamedTuple):
     after_s: float | None = None
 
 
+class Received(NamedTuple):
+    """What a client received last: a reply's rid and eid, and its checkpoint."""
+
+    rid: str | None
+    eid: UUID | None
+    ckpt: bytes | None
+
+
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):
     """An execution that was aborted. server: the incarnation; host, pid: None if it has ended."""
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
 
+NONE = Failure(None, None)
 FAULTS_MAX = 1001
 """No more are counted: no queue leaves so many uncharged."""
 CLIENT_ROLES = (Role.REQUEST, Role.REPLY)
@@ -202,13 +203,9 @@ def conclude(
     outcome: RequestOutcome,
     *,
     reply: bytes | None = None,
-    failure: tuple[str | None, str | None] = (None, None),
+    failure: Failure = NONE,
 ) -> None:
-    """Writes the reply that an element owes, and its history row; the caller has removed it.
-
-    failure: code and text.
-    """
-    code, error = failure
+    """Writes the reply that an element owes, and its history row; the caller has removed it."""
     now = state.now()
     if element.reply_queue_id is not None:
         seq = state.elements.new_key()
@@ -233,8 +230,8 @@ def conclude(
                 correlation_id=str(element.eid),
                 properties=_end_user(element),
                 aborts=element.aborts,
-                code=code,
-                error=error,
+                code=failure.code,
+                error=failure.error,
             ),
         )
     _record_end(state, tx, element, outcome, reply=reply, failure=failure)
@@ -247,7 +244,7 @@ def _record_end(
     outcome: RequestOutcome,
     *,
     reply: bytes | None,
-    failure: tuple[str | None, str | None],
+    failure: Failure,
 ) -> None:
     """Writes the history row of an element that has ended."""
     kept = queue_of(state, tx, element.queue_id).settings.keep_body
@@ -256,8 +253,8 @@ def _record_end(
         element=element,
         outcome=outcome,
         finished_at=state.now(),
-        code=failure[0],
-        error=failure[1],
+        code=failure.code,
+        error=failure.error,
         kept=kept,
         reply=reply,
         started_at=tx.began_at if by_server else None,
@@ -274,12 +271,10 @@ def _end_user(element: ElementRow) -> dict[str, Any] | None:
 def expire(state: State, tx: Transaction, element: ElementRow) -> None:
     """Ends an element whose time has run out: one expired reply."""
     state.elements.put(tx, element.seq, None)
-    conclude(state, tx, element, RequestOutcome.EXPIRED, failure=("expired", "expired"))
+    conclude(state, tx, element, RequestOutcome.EXPIRED, failure=Failure("expired", "expired"))
 
 
-def _fail(
-    state: State, tx: Transaction, element: ElementRow, failure: tuple[str | None, str | None]
-) -> None:
+def _fail(state: State, tx: Transaction, element: ElementRow, failure: Failure) -> None:
     home = queue_of(state, tx, element.queue_id)
     held = replace(
         element,
@@ -287,8 +282,8 @@ def _fail(
         lane=Lane.HELD,
         claimed_by=None,
         not_before=None,
-        code=failure[0],
-        error=failure[1],
+        code=failure.code,
+        error=failure.error,
         queue_id=home.error_queue_id or 0,
     )
     state.elements.put(tx, element.seq, held)
@@ -376,7 +371,7 @@ def return_element(
     if charge in {Charge.CHARGE, Charge.REJECT}:
         aborts += 1
         if charge is Charge.REJECT or aborts >= queue.settings.abort_limit:
-            _fail(state, tx, replace(element, aborts=aborts, faults=faults), failure[:2])
+            _fail(state, tx, replace(element, aborts=aborts, faults=faults), failure)
             return Fate.FAILED
         delay = _delay_ms(queue, aborts)
     if failure.after_s is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from onceq import errors
 from onceq.model import admin_ops, names, ops
@@ -250,10 +250,10 @@ def forget_op(
     )
 
 
-def lookup_op(**search: Any) -> ops.LookUp:
-    """Returns the checked Op of a lookup. InvalidName, InvalidValue."""
-    names.check_search(search)
-    return ops.LookUp(**search)
+def checked_lookup(search: ops.LookUp) -> ops.LookUp:
+    """Returns a lookup, checked. InvalidName, InvalidValue."""
+    names.check_search(asdict(search))
+    return search
 
 
 def _of_kind(kind: type[T], name: str, value: object) -> T | None:

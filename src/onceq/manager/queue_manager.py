@@ -244,11 +244,10 @@ class QueueOperations(RegistrationOperations):
         limit: int = 100,
     ) -> list[RequestState]:
         """Returns every place where requests are or were, the latest first (C9, C10)."""
-        return self._link.perform(
-            program.lookup_op(
-                rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
-            )
+        search = ops.LookUp(
+            rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
         )
+        return self._link.perform(program.checked_lookup(search))
 
     def find(self, **search: Unpack[Search]) -> list[OldRequest]:
         """Returns a page of the requests that have ended, the latest first (C10); see Search."""
