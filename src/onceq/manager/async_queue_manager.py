@@ -221,7 +221,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
 
         By priority and time; those that waited for their time come after the others, and suspects
         last. A queue that is stopped is read too; what an error queue holds is not shown (see
-        `find`). n: 1 to 1,000; the bodies come with them. QueueNotFound.
+        `lookup`). n: 1 to 1,000; the bodies come with them. QueueNotFound.
         """
         first = ops.Peek(queue=names.check_queue(queue), n=names.check_range("n", n, 1, 1_000))
         return await self._link.perform(first)
