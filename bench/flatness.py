@@ -49,7 +49,7 @@ QUICKLY = 10
 """The batch for dequeues that are only a burden: there is a sweep every 64 of them."""
 DEEP = """
 insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at, sha256, body)
-    select queue_id, 5, 'datagram', id::text, id, onceq.now(), sha256(body), body
+    select queue_id, 5 /* usual */, 'datagram', id::text, id, onceq.now(), sha256(body), body
     from (select queue_id, onceq.new_eid() as id, %s::bytea as body
           from onceq.queue, generate_series(1, %s::integer) where name = 'work') made
 """

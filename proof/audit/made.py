@@ -67,7 +67,8 @@ insert into {r}.redrive (old_eid, new_eid, new_rid)
     """
 insert into {r}.element (queue_id, failed_of, lane, role, rid, eid, enqueued_at, aborts, code,
         send_no, sha256, body)
-    select error_queue_id, who, 12, 'failed', rid, eid, ended, aborts, code, n + 1, sha256('x'), ''
+    select error_queue_id, who, 12 /* held */, 'failed', rid, eid, ended, aborts, code,
+        n + 1, sha256('x'), ''
     from ({ends}) e where kind in (0, 4)
 """,
     """
@@ -86,8 +87,8 @@ _LAST: Final = (
     """
 insert into {r}.element (queue_id, registrant_id, lane, role, outcome, rid, eid, correlation_id,
         enqueued_at, send_no, sha256, body)
-    select reply_queue_id, registrant_id, 0, 'reply', outcome, rid, gen_random_uuid(), eid::text,
-        ended, n + 1, sha256('x'), ''
+    select reply_queue_id, registrant_id, 0 /* reply */, 'reply', outcome, rid, gen_random_uuid(),
+        eid::text, ended, n + 1, sha256('x'), ''
     from ({ends}) e where kind = 99 and mod(registrant_id, 2) = 0 or kind = 98
 """,
     """

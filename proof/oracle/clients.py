@@ -11,13 +11,15 @@ from msgspec.structs import replace
 
 from onceq.errors import IllegalState, RidReused, TooLarge
 from onceq.model import ops
+from onceq.model.element import Lane, Role
 from onceq.model.end_user import end_user_in
+from onceq.model.queue import QueueKind
 from proof.oracle import queues
 from proof.oracle.registrations import anchor, last, record
 from proof.oracle.rows import (
-    KEPT_LANE,
     Blocked,
     ElementRow,
+    Received,
     RegistrantRow,
     RegistrationRow,
     Transaction,
@@ -35,9 +37,17 @@ from proof.oracle.state import (
 )
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from onceq.model.element import Element, EndUser, KillAnswer
+
+SaysLast = (
+    ops.Acknowledge
+    | ops.BeginReply
+    | ops.Disconnect
+    | ops.Receive
+    | ops.SettleReply
+    | ops.TakeReply
+)
+"""The Ops by which a client says, besides, what it sent last."""
 
 
 def own_rows(state: State, tx: Transaction, registrant_id: int) -> list[ElementRow]:
@@ -45,7 +55,7 @@ def own_rows(state: State, tx: Transaction, registrant_id: int) -> list[ElementR
     return [
         row
         for row in state.elements.seen(tx)
-        if row.registrant_id == registrant_id and row.role in CLIENT_ROLES and row.lane != KEPT_LANE
+        if row.registrant_id == registrant_id and row.role in CLIENT_ROLES and row.lane != Lane.KEPT
     ]
 
 
@@ -54,7 +64,7 @@ def kept_replies(state: State, tx: Transaction, registrant_id: int) -> list[Elem
     kept = [
         row
         for row in state.elements.seen(tx)
-        if row.registrant_id == registrant_id and row.lane == KEPT_LANE
+        if row.registrant_id == registrant_id and row.lane == Lane.KEPT
     ]
     return sorted(kept, key=lambda row: row.kept_no)
 
@@ -66,7 +76,7 @@ def connect(state: State, tx: Transaction, op: ops.Connect) -> ops.Connection:
     name = f"reply-{who.registrant_id}"
     reply_queue = who.reply_queue_id
     if reply_queue is None:
-        reply_queue = queues.new_queue(state, tx, name, "reply").queue_id
+        reply_queue = queues.new_queue(state, tx, name, QueueKind.REPLY).queue_id
     now = replace(
         who,
         epoch=who.epoch + 1,
@@ -131,7 +141,7 @@ def outstanding(state: State, tx: Transaction, op: ops.Outstanding) -> list[ops.
     rows = sorted(own_rows(state, tx, op.who.registrant_id), key=lambda row: row.send_no or 0)
     return [
         ops.OutstandingRequest(
-            rid=row.rid, send_no=row.send_no or 0, replied=row.role == "reply", eid=row.eid
+            rid=row.rid, send_no=row.send_no or 0, replied=row.role == Role.REPLY, eid=row.eid
         )
         for row in rows
     ]
@@ -159,30 +169,23 @@ def last_user(state: State, tx: Transaction, op: ops.LastUser) -> EndUser | None
     return None if op.rid is None else _user(state, tx, op.who.registrant_id, op.rid)
 
 
-def record_receive(
-    state: State,
-    tx: Transaction,
-    registrant_id: int,
-    *,
-    received: tuple[str | None, UUID | None, bytes | None],
-    sent: tuple[str | None, int],
-) -> None:
-    """Records (rid, eid, checkpoint) received last, and (rid, number) sent last."""
+def record_receive(state: State, tx: Transaction, op: SaysLast, received: Received) -> None:
+    """Records what a client received last, and what it says that it sent last."""
     rid, eid, ckpt = received
-    who = state.registrants.get(tx, registrant_id)
+    who = state.registrants.get(tx, op.who.registrant_id)
     queue = queue_of(state, tx, (who.reply_queue_id if who else None) or 0)
     if ckpt is not None and len(ckpt) > queue.settings.tag_bytes_max:
         raise TooLarge(f"the checkpoint has {len(ckpt)} bytes")
     row = RegistrationRow(
-        registrant_id=registrant_id,
+        registrant_id=op.who.registrant_id,
         queue_id=queue.queue_id,
         kind="dequeue",
-        user=_user(state, tx, registrant_id, rid),
+        user=_user(state, tx, op.who.registrant_id, rid),
         eid=eid,
         tag=ckpt,
         rid=rid,
-        sent_rid=sent[0],
-        sent_no=sent[1],
+        sent_rid=op.s_rid,
+        sent_no=op.s_no,
         recorded_at=state.now(),
     )
     record(state, tx, row)
@@ -192,12 +195,14 @@ def _free_replies(
     state: State, tx: Transaction, registrant_id: int, rids: list[str], *, keep: int
 ) -> int:
     gone = [
-        row for row in own_rows(state, tx, registrant_id) if row.role == "reply" and row.rid in rids
+        row
+        for row in own_rows(state, tx, registrant_id)
+        if row.role == Role.REPLY and row.rid in rids
     ]
     kept_no = max((row.kept_no for row in kept_replies(state, tx, registrant_id)), default=0)
     for row in gone:
         place = rids.index(row.rid)
-        kept = replace(row, lane=KEPT_LANE, kept_no=kept_no + place + 1)
+        kept = replace(row, lane=Lane.KEPT, kept_no=kept_no + place + 1)
         state.elements.put(tx, row.seq, kept if place >= len(rids) - keep else None)
     if keep > 0:
         _trim_kept(state, tx, registrant_id, keep)
@@ -214,8 +219,7 @@ def disconnect(state: State, tx: Transaction, op: ops.Disconnect) -> bool:
     """Answers Disconnect: leaves a tombstone (finding 3)."""
     state.lock(tx, "registrant", op.who.registrant_id, exclusive=True)
     check_epoch(state, tx, op.who)
-    received = (op.r_rid, None, op.ckpt)
-    record_receive(state, tx, op.who.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    record_receive(state, tx, op, Received(op.r_rid, None, op.ckpt))
     _free_replies(state, tx, op.who.registrant_id, op.received, keep=0)
     _trim_kept(state, tx, op.who.registrant_id, 0)
     left = own_rows(state, tx, op.who.registrant_id)
@@ -251,7 +255,7 @@ def _sent_before(state: State, tx: Transaction, op: ops.Send) -> ops.Sent | None
     ]
     if not ended and _is_changing(state, tx, op):
         raise Blocked
-    known = there[0] if there and there[0].role == "request" else next(iter(ended), None)
+    known = there[0] if there and there[0].role == Role.REQUEST else next(iter(ended), None)
     if known is None:
         return None
     if known.body != op.request.body:
@@ -280,7 +284,7 @@ def send(state: State, tx: Transaction, op: ops.Send) -> ops.Sent:
         eid=eid,
         rid=request.rid,
         body=request.body,
-        role="request",
+        role=Role.REQUEST,
         queue_id=queue.queue_id,
         reply_queue_id=None if who is None else who.reply_queue_id,
         registrant_id=op.who.registrant_id,
@@ -326,7 +330,7 @@ def next_expiry(state: State, tx: Transaction, op: ops.NextExpiry) -> float | No
     left = [
         (row.expires_at - now).total_seconds()
         for row in own_rows(state, tx, op.who.registrant_id)
-        if row.expires_at is not None and row.claimed_by is None and row.role == "request"
+        if row.expires_at is not None and row.claimed_by is None and row.role == Role.REQUEST
     ]
     return min(left, default=None)
 
@@ -336,20 +340,21 @@ def _expire_requests(state: State, tx: Transaction, registrant_id: int) -> None:
     for row in own_rows(state, tx, registrant_id):
         due = row.expires_at is not None and row.expires_at <= now
         free = row.claimed_by is None and not state.elements.is_locked(tx, row.seq)
-        if due and free and row.role == "request":
+        if due and free and row.role == Role.REQUEST:
             expire(state, tx, row)
 
 
 def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]:
     if op.rid is not None:
-        me = op.who.registrant_id
-        own = own_rows(state, tx, me) + kept_replies(state, tx, me)
-        named = [row for row in own if row.rid == op.rid and row.role == "reply"]
+        own = own_rows(state, tx, op.who.registrant_id) + kept_replies(
+            state, tx, op.who.registrant_id
+        )
+        named = [row for row in own if row.rid == op.rid and row.role == Role.REPLY]
         return [row for row in named if row.rid not in op.skip]
     replies = [
         row
         for row in own_rows(state, tx, op.who.registrant_id)
-        if row.role == "reply" and row.rid not in op.skip and row.seq > op.after
+        if row.role == Role.REPLY and row.rid not in op.skip and row.seq > op.after
     ]
     return sorted(replies, key=lambda row: row.seq)
 
@@ -363,24 +368,22 @@ def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
         replies = _replies(state, tx, op)
     for row in replies[: op.limit]:
         if op.ckpt is not None:
-            received, sent = (row.rid, row.eid, op.ckpt), (op.s_rid, op.s_no)
-            record_receive(state, tx, op.who.registrant_id, received=received, sent=sent)
+            record_receive(state, tx, op, Received(row.rid, row.eid, op.ckpt))
     return [to_element(row) for row in replies[: op.limit]]
 
 
 def acknowledge(state: State, tx: Transaction, op: ops.Acknowledge) -> int:
     """Answers Acknowledge."""
     check_epoch(state, tx, op.who)
-    me = op.who.registrant_id
-    who = state.registrants.get(tx, me)
-    found = last(state, tx, me, who.reply_queue_id if who else None)
-    received: tuple[str | None, UUID | None, bytes | None] = (op.rids[-1], None, op.ckpt)
+    who = state.registrants.get(tx, op.who.registrant_id)
+    found = last(state, tx, op.who.registrant_id, who.reply_queue_id if who else None)
+    received = Received(op.rids[-1], None, op.ckpt)
     if op.ckpt is None and found is not None and found[1].tag is not None:
-        replies = [row.rid for row in own_rows(state, tx, me) if row.role == "reply"]
-        if found[1].rid in replies:
-            received = (found[1].rid, None, found[1].tag)
-    record_receive(state, tx, me, received=received, sent=(op.s_rid, op.s_no))
-    return _free_replies(state, tx, me, op.rids, keep=op.keep)
+        own = own_rows(state, tx, op.who.registrant_id)
+        if (Role.REPLY, found[1].rid) in [(row.role, row.rid) for row in own]:
+            received = Received(found[1].rid, None, found[1].tag)
+    record_receive(state, tx, op, received)
+    return _free_replies(state, tx, op.who.registrant_id, op.rids, keep=op.keep)
 
 
 def cancel_request(state: State, tx: Transaction, op: ops.CancelRequest) -> KillAnswer:
@@ -389,7 +392,7 @@ def cancel_request(state: State, tx: Transaction, op: ops.CancelRequest) -> Kill
     there = [
         row.eid
         for row in own_rows(state, tx, op.who.registrant_id)
-        if row.rid == op.rid and row.role == "request"
+        if row.rid == op.rid and row.role == Role.REQUEST
     ]
     ended = [
         (row.finished_at, row.element.eid)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onceq.errors import ClaimLost, HandlerMisuse
 from onceq.model import ops
-from onceq.model.element import Charge, Fate
+from onceq.model.element import Charge, Fate, RequestOutcome
 from proof.oracle.rows import Blocked, ElementRow, Failure, Transaction
 from proof.oracle.servers import Turn, claim_rows, mark
 from proof.oracle.state import State, conclude, return_element, to_element
@@ -63,7 +63,7 @@ def finish(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
         if _holds(state, tx, seq, op.incarnation):
             row = fence(state, tx, seq, op.incarnation)
             state.elements.put(tx, seq, None)
-            conclude(state, tx, row, "done", reply=reply)
+            conclude(state, tx, row, RequestOutcome.DONE, reply=reply)
             concluded += 1
     if concluded < op.must:
         raise ClaimLost(f"of elements {op.seqs} only {concluded} are still claimed")

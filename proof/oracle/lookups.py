@@ -13,13 +13,16 @@ from onceq.model import admin_ops
 from onceq.model.admin_ops import ServerInfo
 from onceq.model.element import (
     Attempt,
+    ElementState,
+    Lane,
     OldRequest,
     RequestOutcome,
     RequestState,
+    Role,
     Whereabouts,
     attempts_of,
 )
-from proof.oracle.rows import KEPT_LANE, SUSPECT_LANE, WAITING_LANE
+from onceq.model.queue import QueueKind
 from proof.oracle.state import check_epoch, queue_of
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from onceq.model import ops
     from proof.oracle.rows import ElementRow, HistoryRow, Transaction
     from proof.oracle.state import State
+
+
+_BY_ROLE = {Role.REPLY: ElementState.REPLIED, Role.FAILED: ElementState.HELD}
 
 
 def look_up(state: State, tx: Transaction, op: ops.LookUp) -> list[RequestState]:
@@ -52,17 +58,16 @@ def requests(state: State, tx: Transaction) -> list[RequestState]:
     return live + [_finished(state, tx, row) for row in state.history.seen(tx)]
 
 
-def _state_of(state: State, row: ElementRow) -> str:
-    if row.lane == KEPT_LANE:
-        return "kept"
-    named = {"reply": "replied", "failed": "held"}.get(row.role)
-    if named is not None:
-        return named
+def _state_of(state: State, row: ElementRow) -> ElementState:
+    if row.lane == Lane.KEPT:
+        return ElementState.KEPT
+    if row.role in _BY_ROLE:
+        return _BY_ROLE[row.role]
     if row.claimed_by is not None:
-        return "executing"
-    if row.lane == WAITING_LANE and row.not_before is not None and row.not_before > state.now():
-        return "waiting"
-    return "suspect" if row.lane == SUSPECT_LANE else "queued"
+        return ElementState.EXECUTING
+    if row.lane == Lane.DUE and row.not_before is not None and row.not_before > state.now():
+        return ElementState.WAITING
+    return ElementState.SUSPECT if row.lane == Lane.SUSPECT else ElementState.QUEUED
 
 
 def _place(repository: State, tx: Transaction, row: ElementRow, **others: Any) -> RequestState:
@@ -88,7 +93,7 @@ def _live(state: State, tx: Transaction, row: ElementRow) -> RequestState:
         tx,
         row,
         state=_state_of(state, row),
-        outcome=row.outcome,
+        outcome=None if row.outcome is None else row.outcome.value,
         code=row.code,
         error=row.error,
         not_before=row.not_before,
@@ -105,8 +110,8 @@ def _finished(state: State, tx: Transaction, row: HistoryRow) -> RequestState:
         state,
         tx,
         row.element,
-        state="finished",
-        outcome=row.outcome,
+        state=ElementState.FINISHED,
+        outcome=row.outcome.value,
         code=row.code,
         error=row.error,
         not_before=None,
@@ -145,7 +150,7 @@ def _old(state: State, tx: Transaction, row: HistoryRow) -> OldRequest:
         eid=element.eid,
         queue=queue_of(state, tx, element.queue_id).name,
         role=element.role,
-        outcome=RequestOutcome(row.outcome),
+        outcome=row.outcome,
         aborts=element.aborts,
         code=row.code,
         error=row.error,
@@ -186,21 +191,21 @@ def where_is(state: State, tx: Transaction, op: ops.WhereIs) -> Whereabouts | No
     own = [
         row
         for row in state.elements.seen(tx)
-        if (row.registrant_id, row.rid) == (op.who.registrant_id, op.rid) and row.lane != KEPT_LANE
+        if (row.registrant_id, row.rid) == (op.who.registrant_id, op.rid) and row.lane != Lane.KEPT
     ]
     ended = [
         row
         for row in state.history.seen(tx)
         if (row.element.registrant_id, row.element.rid) == (op.who.registrant_id, op.rid)
     ]
-    request = [row for row in own if row.role == "request"]
+    request = [row for row in own if row.role == Role.REQUEST]
     if not request and not ended:
         return None
     found = _live(state, tx, request[0]) if request else _finished(state, tx, ended[-1])
     outcome = None if found.outcome is None else RequestOutcome(found.outcome)
     return Whereabouts(
         rid=op.rid,
-        state="replied" if own and not request else found.state,
+        state=ElementState.REPLIED if own and not request else found.state,
         eid=found.eid,
         queue=found.queue,
         attempts=attempts_of(found.aborts, outcome),
@@ -255,11 +260,14 @@ def rid_range(state: State, tx: Transaction, op: admin_ops.RidRange) -> tuple[st
 def measure_rates(state: State, tx: Transaction, op: admin_ops.MeasureRates) -> admin_ops.Rates:
     """Answers MeasureRates."""
     now = state.now()
-    queues = [one for one in state.queues.seen(tx) if one.kind == "request" and not one.destroyed]
+    queues = [
+        one for one in state.queues.seen(tx) if one.kind is QueueKind.REQUEST and not one.destroyed
+    ]
     ended = Counter(
         row.element.queue_id
         for row in state.history.seen(tx)
-        if row.outcome == "done" and row.finished_at > now - timedelta(seconds=op.over_s)
+        if row.outcome is RequestOutcome.DONE
+        and row.finished_at > now - timedelta(seconds=op.over_s)
     )
     done = {one.name: ended[one.queue_id] * 60 / op.over_s for one in queues}
     return admin_ops.Rates(at=now, per_minute=done)

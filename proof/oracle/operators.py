@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from onceq.errors import IllegalState
 from onceq.model import admin_ops
+from onceq.model.element import RequestOutcome, Role
 from proof.oracle.clients import kept_replies, own_rows, session_tags
-from proof.oracle.rows import RegistrantRow, RegistrationRow
+from proof.oracle.rows import Failure, RegistrantRow, RegistrationRow
 from proof.oracle.state import conclude
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def _info(state: State, tx: Transaction, who: RegistrantRow) -> admin_ops.Client
     tags = session_tags(state, tx, who)
     del tags["s_no"], tags["ckpt"]
     own = own_rows(state, tx, who.registrant_id)
-    requests = [row for row in own if row.role == "request"]
+    requests = [row for row in own if row.role == Role.REQUEST]
     received = [
         row.recorded_at
         for row in state.registrations.seen(tx)
@@ -94,11 +95,11 @@ def forget_client(
 def _forget(state: State, tx: Transaction, who: RegistrantRow) -> admin_ops.Forgotten:
     tags = session_tags(state, tx, who)
     own = own_rows(state, tx, who.registrant_id)
-    requests = [row for row in own if row.role == "request"]
+    requests = [row for row in own if row.role == Role.REQUEST]
     for row in requests:
         state.elements.put(tx, row.seq, None)
-        failure = ("forgotten", "its client was forgotten before it took effect")
-        conclude(state, tx, row, "cancelled", failure=failure)
+        failure = Failure("forgotten", "its client was forgotten before it took effect")
+        conclude(state, tx, row, RequestOutcome.CANCELLED, failure=failure)
     kept = kept_replies(state, tx, who.registrant_id)
     for row in [*own_rows(state, tx, who.registrant_id), *kept]:
         state.elements.put(tx, row.seq, None)

@@ -21,14 +21,10 @@ from onceq.errors import (
     StatementRefused,
 )
 from onceq.model import ops
-from onceq.model.element import Charge, Element, Fate, KillAnswer
-from onceq.model.queue import JSON, QueueInfo, QueueSettings
+from onceq.model.element import Charge, Element, Fate, KillAnswer, Lane, RequestOutcome, Role
+from onceq.model.queue import JSON, QueueInfo, QueueKind, QueueSettings
 from proof.oracle import executions, servers
 from proof.oracle.rows import (
-    FRESH_LANES_END,
-    HELD_LANE,
-    SUSPECT_LANE,
-    WAITING_LANE,
     ElementRow,
     Failure,
     QueueRow,
@@ -53,7 +49,9 @@ if TYPE_CHECKING:
 RESERVED = re.compile(r"reply-[0-9]+(\.error)?")
 
 
-def new_queue(state: State, tx: Transaction, name: str, kind: str, **attributes: Any) -> QueueRow:
+def new_queue(
+    state: State, tx: Transaction, name: str, kind: QueueKind, **attributes: Any
+) -> QueueRow:
     """Creates a queue of this kind."""
     number = state.queues.new_key()
     settings = attributes.pop("settings", None) or QueueSettings()
@@ -83,9 +81,9 @@ def create_queue(state: State, tx: Transaction, op: ops.CreateQueue) -> bool:
     if _named(state, tx, op.queue) is not None:
         return False
     error_name = op.settings.error_queue or f"{op.queue}.error"
-    error_queue = _named(state, tx, error_name) or new_queue(state, tx, error_name, "error")
+    error_queue = _named(state, tx, error_name) or new_queue(state, tx, error_name, QueueKind.ERROR)
     error_id = error_queue.queue_id
-    new_queue(state, tx, op.queue, "request", settings=op.settings, error_queue_id=error_id)
+    new_queue(state, tx, op.queue, QueueKind.REQUEST, settings=op.settings, error_queue_id=error_id)
     return True
 
 
@@ -131,7 +129,7 @@ def destroy_queue(state: State, tx: Transaction, op: ops.DestroyQueue) -> bool:
     error_id = row.error_queue_id
     if error_id is not None and error_id not in elements and not _serves(state, tx, error_id):
         error_queue = queue_of(state, tx, error_id)
-        if error_queue.kind == "error":
+        if error_queue.kind is QueueKind.ERROR:
             state.queues.put(tx, error_id, replace(error_queue, destroyed=True))
     return True
 
@@ -163,11 +161,11 @@ def _info(state: State, tx: Transaction, row: QueueRow) -> QueueInfo:
         settings=QueueSettings(**settings, error_queue=error_name),
         enqueue_started=row.enqueue_started,
         dequeue_started=row.dequeue_started,
-        ready=sum(one.lane <= FRESH_LANES_END for one in free),
+        ready=sum(one.lane <= Lane.FRESH for one in free),
         claimed=len(inside) - len(free),
-        waiting=sum(one.lane == WAITING_LANE for one in free),
-        suspect=sum(one.lane == SUSPECT_LANE for one in free),
-        held=sum(one.lane == HELD_LANE for one in inside),
+        waiting=sum(one.lane == Lane.DUE for one in free),
+        suspect=sum(one.lane == Lane.SUSPECT for one in free),
+        held=sum(one.lane == Lane.HELD for one in inside),
         created_at=row.created_at,
         oldest_at=min((one.enqueued_at for one in inside), default=None),
     )
@@ -188,7 +186,7 @@ def enqueue(state: State, tx: Transaction, op: ops.Enqueue) -> UUID:
         eid=eid,
         rid=str(eid) if op.rid is None else op.rid,
         body=op.body,
-        role="datagram",
+        role=Role.DATAGRAM,
         queue_id=queue.queue_id,
         lane=lane_of(op.priority, op.not_before),
         priority=op.priority,
@@ -220,9 +218,9 @@ def alert_late(state: State, tx: Transaction, op: ops.AlertLate) -> list[str]:
     alerted: list[str] = []
     for row in state.elements.seen(tx):
         own = row.registrant_id == op.who.registrant_id and op.rid in {None, row.rid}
-        if row.role != "request" or not own or row.enqueued_at > late:
+        if row.role != Role.REQUEST or not own or row.enqueued_at > late:
             continue
-        known = [one.correlation_id for one in state.elements.seen(tx) if one.role == "datagram"]
+        known = [one.correlation_id for one in state.elements.seen(tx) if one.role == Role.DATAGRAM]
         known += [one.element.correlation_id for one in state.history.seen(tx)]
         if str(row.eid) not in known:
             alert = ops.Enqueue(
@@ -247,12 +245,12 @@ def peek(state: State, tx: Transaction, op: ops.Peek) -> list[Element]:
     queue, now = find_queue(state, tx, op.queue), state.now()
 
     def due(row: ElementRow) -> datetime:
-        return now if row.lane <= FRESH_LANES_END else row.not_before or now
+        return now if row.lane <= Lane.FRESH else row.not_before or now
 
     rows = [
         row
         for row in state.elements.seen(tx)
-        if row.queue_id == queue.queue_id and row.claimed_by is None and row.lane <= SUSPECT_LANE
+        if row.queue_id == queue.queue_id and row.claimed_by is None and row.lane <= Lane.SUSPECT
         if due(row) <= now and (row.expires_at is None or row.expires_at > now)
         if row.life is None or row.life >= state.current_life(tx)
     ]
@@ -291,7 +289,8 @@ def conclude_taken(state: State, tx: Transaction) -> None:
         if row.reply_queue_id is not None and reply is None:
             raise IllegalState(f"element {row.eid} owes a reply")
         state.elements.put(tx, seq, None)
-        conclude(state, tx, row, "dequeued" if reply is None else "done", reply=reply)
+        outcome = RequestOutcome.DEQUEUED if reply is None else RequestOutcome.DONE
+        conclude(state, tx, row, outcome, reply=reply)
 
 
 def abort_taken(state: State, tx: Transaction, op: ops.AbortTaken) -> Fate:
@@ -314,26 +313,28 @@ def kill_eid(state: State, tx: Transaction, eid: UUID | None) -> KillAnswer:
     for row in state.elements.seen(tx):
         if row.eid == eid and row.role in SERVED_ROLES:
             state.elements.put(tx, row.seq, None)
-            failure = ("killed", "cancelled before it took effect")
-            conclude(state, tx, row, "cancelled", failure=failure)
+            failure = Failure("killed", "cancelled before it took effect")
+            conclude(state, tx, row, RequestOutcome.CANCELLED, failure=failure)
             return KillAnswer.KILLED
     ended = [row for row in state.history.seen(tx) if row.element.eid == eid]
     if not ended:
         return KillAnswer.NOT_FOUND
     latest = max(ended, key=lambda row: row.finished_at)
-    return KillAnswer.KILLED if latest.outcome == "cancelled" else KillAnswer.TOO_LATE
+    return KillAnswer.KILLED if latest.outcome is RequestOutcome.CANCELLED else KillAnswer.TOO_LATE
 
 
 def redrive_request(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUID, str] | None:
     """Answers Redrive: a new request or, if no reply is owed, the element itself (G3)."""
-    found = [row for row in state.elements.seen(tx) if row.eid == op.eid and row.role == "failed"]
+    found = [
+        row for row in state.elements.seen(tx) if row.eid == op.eid and row.role == Role.FAILED
+    ]
     if not found:
         return None
     old = found[0]
     ended = [
         row
         for row in state.history.seen(tx)
-        if row.element.eid == op.eid and row.outcome == "failed"
+        if row.element.eid == op.eid and row.outcome is RequestOutcome.FAILED
     ]
     home = max(ended, key=lambda row: row.finished_at).element.queue_id
     state.lock(tx, "queue", home, exclusive=False)
@@ -352,9 +353,9 @@ def redrive_request(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UUI
         eid=eid,
         rid=rid,
         body=old.body,
-        role="datagram",
+        role=Role.DATAGRAM,
         queue_id=home,
-        lane=WAITING_LANE,
+        lane=Lane.DUE,
         priority=old.priority,
         enqueued_at=now,
         not_before=now,

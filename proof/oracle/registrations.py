@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from onceq.errors import IllegalState, TooLarge
 from onceq.model import ops
+from onceq.model.element import RequestOutcome
 from proof.oracle import queues, servers
 from proof.oracle.rows import (
     Blocked,
@@ -161,7 +162,7 @@ def dequeue(state: State, tx: Transaction, op: ops.Dequeue) -> Element | None:
     if row.reply_queue_id is not None:
         raise IllegalState(f"element {row.eid} owes a reply")
     state.elements.put(tx, row.seq, None)
-    conclude(state, tx, row, "dequeued")
+    conclude(state, tx, row, RequestOutcome.DEQUEUED)
     if op.who is not None:
         done = RegistrationRow(
             registrant_id=op.who.registrant_id,

@@ -10,17 +10,19 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onceq.errors import IllegalState
-from onceq.model.element import Fate
+from onceq.model.element import Fate, Lane, Role
+from onceq.model.queue import QueueKind
 from proof.oracle import queues
 from proof.oracle.clients import own_rows, record_receive
 from proof.oracle.registrations import last
-from proof.oracle.rows import HELD_LANE, Blocked, ElementRow, Transaction
+from proof.oracle.rows import Blocked, ElementRow, Received, Transaction
 from proof.oracle.state import State, check_epoch, queue_of
 
 if TYPE_CHECKING:
     from uuid import UUID
 
     from onceq.model import ops
+    from proof.oracle.clients import SaysLast
 
 
 def _run(state: State) -> int:
@@ -31,7 +33,7 @@ def _run(state: State) -> int:
 def _reply(state: State, tx: Transaction, registrant_id: int, rid: str) -> ElementRow | None:
     """Returns the reply to a rid, locked. Raises Blocked."""
     for row in own_rows(state, tx, registrant_id):
-        if row.role == "reply" and row.rid == rid:
+        if row.role == Role.REPLY and row.rid == rid:
             if state.elements.is_locked(tx, row.seq):
                 raise Blocked
             return row
@@ -45,7 +47,7 @@ def begin_reply(state: State, tx: Transaction, op: ops.BeginReply) -> bool:
     if row is None:
         raise IllegalState(f"there is no reply to {op.rid!r}")
     if row.claimed_by == _run(state):
-        if _abort(state, tx, row, (op.s_rid, op.s_no)) is Fate.FAILED:
+        if _abort(state, tx, row, op) is Fate.FAILED:
             return False
         row = replace(row, faults=row.faults + 1)
     state.elements.put(tx, row.seq, replace(row, claimed_by=_run(state)))
@@ -58,8 +60,7 @@ def take_reply(state: State, tx: Transaction, op: ops.TakeReply) -> int:
     row = _reply(state, tx, op.who.registrant_id, op.rid)
     if row is None or row.claimed_by is None:
         raise IllegalState(f"nobody has begun to process a reply to {op.rid!r}")
-    received = (row.rid, row.eid, op.ckpt)
-    record_receive(state, tx, op.who.registrant_id, received=received, sent=(op.s_rid, op.s_no))
+    record_receive(state, tx, op, Received(row.rid, row.eid, op.ckpt))
     state.elements.put(tx, row.seq, None)
     return tx.xid
 
@@ -73,27 +74,26 @@ def settle_reply(state: State, tx: Transaction, op: ops.SettleReply) -> Fate:
     if row is None:
         return Fate.LOST
     if op.counts:
-        return _abort(state, tx, row, (op.s_rid, op.s_no))
+        return _abort(state, tx, row, op)
     state.elements.put(tx, row.seq, replace(row, claimed_by=None))
     return Fate.RETURNED
 
 
-def _abort(state: State, tx: Transaction, row: ElementRow, sent: tuple[str | None, int]) -> Fate:
+def _abort(state: State, tx: Transaction, row: ElementRow, op: SaysLast) -> Fate:
     home = queue_of(state, tx, row.queue_id)
     faults = row.faults + 1
     if faults < home.settings.abort_limit:
         state.elements.put(tx, row.seq, replace(row, faults=faults, claimed_by=None))
         return Fate.RETURNED
     if home.error_queue_id is None:
-        error = queues.new_queue(state, tx, f"{home.name}.error", "error")
+        error = queues.new_queue(state, tx, f"{home.name}.error", QueueKind.ERROR)
         home = replace(home, error_queue_id=error.queue_id)
         state.queues.put(tx, home.queue_id, home)
-    received = (row.rid, row.eid, None)
-    record_receive(state, tx, row.registrant_id or 0, received=received, sent=sent)
+    record_receive(state, tx, op, Received(row.rid, row.eid, None))
     held = replace(
         row,
-        role="failed",
-        lane=HELD_LANE,
+        role=Role.FAILED,
+        lane=Lane.HELD,
         claimed_by=None,
         faults=faults,
         queue_id=home.error_queue_id or 0,
@@ -112,7 +112,7 @@ def _redrive_reply(state: State, tx: Transaction, eid: UUID) -> tuple[UUID, str]
     found = [
         row
         for row in state.elements.seen(tx)
-        if row.eid == eid and row.role == "failed" and row.outcome is not None
+        if row.eid == eid and row.role == Role.FAILED and row.outcome is not None
     ]
     if not found:
         return None
@@ -126,6 +126,8 @@ def _redrive_reply(state: State, tx: Transaction, eid: UUID) -> tuple[UUID, str]
     if found_last is not None and found_last[1].rid == row.rid:
         forgotten = replace(found_last[1], rid=None, tag=None)
         state.registrations.put(tx, found_last[0], forgotten)
-    back = replace(row, role="reply", lane=0, faults=0, queue_id=who.reply_queue_id or 0)
+    back = replace(
+        row, role=Role.REPLY, lane=Lane.REPLY, faults=0, queue_id=who.reply_queue_id or 0
+    )
     state.elements.put(tx, row.seq, back)
     return row.eid, row.rid

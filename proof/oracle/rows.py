@@ -18,17 +18,11 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from onceq.model.element import Charge, EndUser
+    from onceq.model.element import Charge, EndUser, RequestOutcome, Role
     from onceq.model.ops import TakenOver
-    from onceq.model.queue import QueueSettings
+    from onceq.model.queue import QueueKind, QueueSettings
 
 R = TypeVar("R")
-
-FRESH_LANES_END = 9
-WAITING_LANE = 10
-SUSPECT_LANE = 11
-HELD_LANE = 12
-KEPT_LANE = 13
 
 
 class Blocked(Exception):
@@ -40,7 +34,7 @@ class QueueRow(msgspec.Struct, frozen=True, kw_only=True):
 
     queue_id: int
     name: str
-    kind: str
+    kind: QueueKind
     settings: QueueSettings
     enqueue_started: bool = True
     dequeue_started: bool = True
@@ -78,7 +72,7 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
     eid: UUID
     rid: str
     body: bytes
-    role: str
+    role: Role
     queue_id: int
     lane: int
     enqueued_at: datetime
@@ -92,7 +86,7 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
     registrant_id: int | None = None
     aborts: int = 0
     faults: int = 0
-    outcome: str | None = None
+    outcome: RequestOutcome | None = None
     correlation_id: str | None = None
     ack_rid: str | None = None
     kept_no: int = 0
@@ -127,7 +121,7 @@ class HistoryRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     element: ElementRow
-    outcome: str
+    outcome: RequestOutcome
     finished_at: datetime
     code: str | None
     error: str | None
@@ -144,6 +138,14 @@ class Failure(NamedTuple):
     error: str | None
     traceback: str | None = None
     after_s: float | None = None
+
+
+class Received(NamedTuple):
+    """What a client received last: a reply's rid and eid, and its checkpoint."""
+
+    rid: str | None
+    eid: UUID | None
+    ckpt: bytes | None
 
 
 class AttemptRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,14 +12,9 @@ from msgspec.structs import replace
 
 from onceq.errors import IllegalState
 from onceq.model import ops
-from onceq.model.element import Element
-from proof.oracle.rows import (
-    FRESH_LANES_END,
-    SUSPECT_LANE,
-    WAITING_LANE,
-    ElementRow,
-    Transaction,
-)
+from onceq.model.element import Element, Lane
+from onceq.model.queue import QueueKind
+from proof.oracle.rows import ElementRow, Transaction
 from proof.oracle.state import (
     SERVED_ROLES,
     State,
@@ -75,10 +70,10 @@ def _free_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
 def _pick(state: State, free: list[ElementRow], group: str) -> list[ElementRow]:
     """Returns the elements to claim next from a lane group, of those that nobody holds."""
     if group == "fresh":
-        fresh = [row for row in free if row.lane <= FRESH_LANES_END]
+        fresh = [row for row in free if row.lane <= Lane.FRESH]
         return sorted(fresh, key=lambda row: (row.lane, row.seq))
     now = state.now()
-    lane = WAITING_LANE if group == "due" else SUSPECT_LANE
+    lane = Lane.DUE if group == "due" else Lane.SUSPECT
     latest = now - SUSPECT_PATIENCE if group == "suspect waiting" else now
     due = [(row.not_before or now, row.seq, row) for row in free if row.lane == lane]
     return [row for _, _, row in sorted(item for item in due if item[0] <= latest)]
@@ -89,7 +84,7 @@ def _is_open(state: State, tx: Transaction, queue_id: int) -> bool:
     queue = state.queues.get(tx, queue_id)
     if queue is None or not queue.dequeue_started:
         return False
-    if queue.kind == "reply":
+    if queue.kind is QueueKind.REPLY:
         raise IllegalState(f"queue {queue.name!r} is a client's own")
     return True
 
@@ -101,7 +96,7 @@ def _may_claim_suspect(state: State, tx: Transaction, incarnation: int) -> bool:
     return not any(
         row.claimed_by in servers or state.elements.is_locked(tx, row.seq)
         for row in state.elements.seen(tx)
-        if row.lane == SUSPECT_LANE
+        if row.lane == Lane.SUSPECT
     )
 
 
@@ -118,7 +113,7 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
         if group.startswith("suspect") and (wanted < what.n or not with_suspects):
             continue
         for row in _take(state, tx, incarnation, _pick(state, free, group), wanted=wanted):
-            wanted = 0 if row.lane == SUSPECT_LANE else wanted - 1
+            wanted = 0 if row.lane == Lane.SUSPECT else wanted - 1
             claimed.append(row)
     return claimed
 
@@ -136,7 +131,7 @@ def _take(
         if is_there and _is_usable(state, tx, row):
             state.elements.put(tx, row.seq, row)
             taken.append(row)
-            wanted = len(taken) if row.lane == SUSPECT_LANE else wanted
+            wanted = len(taken) if row.lane == Lane.SUSPECT else wanted
     return taken
 
 
@@ -168,7 +163,7 @@ def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | N
         for row in _free_in(state, tx, op.queue_id)
         if row.eid == op.eid
         and row.role in SERVED_ROLES
-        and (row.lane <= FRESH_LANES_END or (row.not_before or now) <= now)
+        and (row.lane <= Lane.FRESH or (row.not_before or now) <= now)
     ]
     taken = _take(state, tx, op.incarnation, picked, wanted=1)
     return taken[0] if taken else None
@@ -207,12 +202,12 @@ def next_due(state: State, tx: Transaction, op: ops.NextDue) -> float | None:
 def _waiting_in(state: State, tx: Transaction, queue_id: int) -> list[ElementRow]:
     """Returns the unclaimed elements of a queue that servers may claim from, locked or not."""
     queue = state.queues.get(tx, queue_id)
-    if queue is None or not queue.dequeue_started or queue.kind == "reply":
+    if queue is None or not queue.dequeue_started or queue.kind is QueueKind.REPLY:
         return []
     return [
         row
         for row in state.elements.seen(tx)
-        if row.queue_id == queue_id and row.claimed_by is None and row.lane <= SUSPECT_LANE
+        if row.queue_id == queue_id and row.claimed_by is None and row.lane <= Lane.SUSPECT
     ]
 
 
@@ -222,9 +217,9 @@ def _is_ready(state: State, tx: Transaction, queue_id: int) -> bool:
     waiting = [
         row
         for row in _waiting_in(state, tx, queue_id)
-        if row.lane <= FRESH_LANES_END or (row.not_before or now) <= now
+        if row.lane <= Lane.FRESH or (row.not_before or now) <= now
     ]
-    if any(row.lane != SUSPECT_LANE for row in waiting):
+    if any(row.lane != Lane.SUSPECT for row in waiting):
         return True
     return bool(waiting) and _may_claim_suspect(state, tx, 0)
 
@@ -235,7 +230,7 @@ def _due_in(state: State, tx: Transaction, queue_id: int) -> float | None:
     later = [
         row.not_before
         for row in _waiting_in(state, tx, queue_id)
-        if row.lane > FRESH_LANES_END and row.not_before is not None and row.not_before > now
+        if row.lane > Lane.FRESH and row.not_before is not None and row.not_before > now
     ]
     return (min(later) - now).total_seconds() if later else None
 

@@ -13,13 +13,10 @@ from msgspec.structs import replace
 
 from onceq.errors import Fenced, IllegalState, InvalidValue, QueueNotFound, QueueStopped, TooLarge
 from onceq.model import end_user
-from onceq.model.element import Charge, Element, Fate, RequestOutcome
+from onceq.model.element import TOOK_EFFECT, Charge, Element, Fate, Lane, RequestOutcome, Role
 from onceq.model.names import PRIORITY_MAX
+from onceq.model.queue import QueueKind
 from proof.oracle.rows import (
-    FRESH_LANES_END,
-    HELD_LANE,
-    SUSPECT_LANE,
-    WAITING_LANE,
     AttemptRow,
     Blocked,
     EffectRow,
@@ -42,10 +39,11 @@ if TYPE_CHECKING:
 
     from onceq.model.ops import Identity
 
+NONE = Failure(None, None)
 FAULTS_MAX = 1001
 """No more are counted: no queue leaves so many uncharged."""
-CLIENT_ROLES = ("request", "reply")
-SERVED_ROLES = ("request", "datagram")
+CLIENT_ROLES = (Role.REQUEST, Role.REPLY)
+SERVED_ROLES = (Role.REQUEST, Role.DATAGRAM)
 
 
 class State:
@@ -135,7 +133,7 @@ def open_queue(state: State, tx: Transaction, name: str, body: bytes) -> QueueRo
     """Returns the queue, open for this body. QueueNotFound, QueueStopped, TooLarge."""
     queue = find_queue(state, tx, name)
     state.lock(tx, "queue", queue.queue_id, exclusive=False)
-    if queue.kind == "reply":
+    if queue.kind is QueueKind.REPLY:
         raise IllegalState(f"queue {name!r} is of the replies to a client")
     if not queue.enqueue_started:
         raise QueueStopped(f"queue {name!r} is stopped for enqueue")
@@ -152,7 +150,7 @@ def check_priority(priority: int) -> None:
 
 def lane_of(priority: int, not_before: datetime | None) -> int:
     """Returns the lane where a new element waits."""
-    return FRESH_LANES_END - priority if not_before is None else WAITING_LANE
+    return Lane.FRESH - priority if not_before is None else Lane.DUE
 
 
 def queue_of(state: State, tx: Transaction, queue_id: int) -> QueueRow:
@@ -177,7 +175,7 @@ def to_element(row: ElementRow) -> Element:
         aborts=row.aborts,
         enqueued_at=row.enqueued_at,
         owes_reply=row.reply_queue_id is not None,
-        outcome=None if row.outcome is None else RequestOutcome(row.outcome),
+        outcome=row.outcome,
         registrant_id=row.registrant_id,
         send_no=row.send_no,
         correlation_id=row.correlation_id,
@@ -197,16 +195,12 @@ def conclude(
     state: State,
     tx: Transaction,
     element: ElementRow,
-    outcome: str,
+    outcome: RequestOutcome,
     *,
     reply: bytes | None = None,
-    failure: tuple[str | None, str | None] = (None, None),
+    failure: Failure = NONE,
 ) -> None:
-    """Writes the reply that an element owes, and its history row; the caller has removed it.
-
-    failure: code and text.
-    """
-    code, error = failure
+    """Writes the reply that an element owes, and its history row; the caller has removed it."""
     now = state.now()
     if element.reply_queue_id is not None:
         seq = state.elements.new_key()
@@ -218,9 +212,9 @@ def conclude(
                 eid=state.new_eid(),
                 rid=element.rid,
                 body=reply or b"",
-                role="reply",
+                role=Role.REPLY,
                 queue_id=element.reply_queue_id,
-                lane=0,
+                lane=Lane.REPLY,
                 priority=element.priority,
                 enqueued_at=now,
                 outcome=outcome,
@@ -231,8 +225,8 @@ def conclude(
                 correlation_id=str(element.eid),
                 properties=_end_user(element),
                 aborts=element.aborts,
-                code=code,
-                error=error,
+                code=failure.code,
+                error=failure.error,
             ),
         )
     _record_end(state, tx, element, outcome, reply=reply, failure=failure)
@@ -242,24 +236,24 @@ def _record_end(
     state: State,
     tx: Transaction,
     element: ElementRow,
-    outcome: str,
+    outcome: RequestOutcome,
     *,
     reply: bytes | None,
-    failure: tuple[str | None, str | None],
+    failure: Failure,
 ) -> None:
     """Writes the history row of an element that has ended."""
     kept = queue_of(state, tx, element.queue_id).settings.keep_body
-    by_server = tx.began_at is not None and outcome in {"done", "dequeued"}
+    by_server = tx.began_at is not None and outcome in TOOK_EFFECT
     row = HistoryRow(
         element=element,
         outcome=outcome,
         finished_at=state.now(),
-        code=failure[0],
-        error=failure[1],
+        code=failure.code,
+        error=failure.error,
         kept=kept,
         reply=reply,
         started_at=tx.began_at if by_server else None,
-        server=element.claimed_by if outcome in {"done", "dequeued", "failed"} else None,
+        server=element.claimed_by if outcome in {*TOOK_EFFECT, RequestOutcome.FAILED} else None,
     )
     state.history.put(tx, state.history.new_key(), row)
 
@@ -272,25 +266,23 @@ def _end_user(element: ElementRow) -> dict[str, Any] | None:
 def expire(state: State, tx: Transaction, element: ElementRow) -> None:
     """Ends an element whose time has run out: one expired reply."""
     state.elements.put(tx, element.seq, None)
-    conclude(state, tx, element, "expired", failure=("expired", "expired"))
+    conclude(state, tx, element, RequestOutcome.EXPIRED, failure=Failure("expired", "expired"))
 
 
-def _fail(
-    state: State, tx: Transaction, element: ElementRow, failure: tuple[str | None, str | None]
-) -> None:
+def _fail(state: State, tx: Transaction, element: ElementRow, failure: Failure) -> None:
     home = queue_of(state, tx, element.queue_id)
     held = replace(
         element,
-        role="failed",
-        lane=HELD_LANE,
+        role=Role.FAILED,
+        lane=Lane.HELD,
         claimed_by=None,
         not_before=None,
-        code=failure[0],
-        error=failure[1],
+        code=failure.code,
+        error=failure.error,
         queue_id=home.error_queue_id or 0,
     )
     state.elements.put(tx, element.seq, held)
-    conclude(state, tx, element, "failed", failure=failure)
+    conclude(state, tx, element, RequestOutcome.FAILED, failure=failure)
 
 
 def _delay_ms(queue: QueueRow, times: int) -> float:
@@ -331,7 +323,7 @@ def _others_committed(state: State, tx: Transaction, element: ElementRow) -> boo
     """Returns whether its server has finished others of its queue since its last abort."""
     attempts = _attempts(state, tx, element.eid)
     return bool(attempts) and any(
-        row.outcome == "done"
+        row.outcome is RequestOutcome.DONE
         and row.server == element.claimed_by
         and row.element.queue_id == element.queue_id
         and row.finished_at > attempts[-1].ended_at
@@ -356,7 +348,7 @@ def return_element(
 ) -> Fate:
     """Returns a claimed element to its queue, or fails it, charged as the evidence says (G7)."""
     queue = queue_of(state, tx, element.queue_id)
-    was_suspect = element.lane == SUSPECT_LANE
+    was_suspect = element.lane == Lane.SUSPECT
     faults, aborts, delay = element.faults, element.aborts, 0.0
     if charge is Charge.FELL:
         often = _falls_in_a_row(state, tx, element.eid) >= queue.settings.abort_limit
@@ -374,7 +366,7 @@ def return_element(
     if charge in {Charge.CHARGE, Charge.REJECT}:
         aborts += 1
         if charge is Charge.REJECT or aborts >= queue.settings.abort_limit:
-            _fail(state, tx, replace(element, aborts=aborts, faults=faults), failure[:2])
+            _fail(state, tx, replace(element, aborts=aborts, faults=faults), failure)
             return Fate.FAILED
         delay = _delay_ms(queue, aborts)
     if failure.after_s is not None:
@@ -385,7 +377,7 @@ def return_element(
         claimed_by=None,
         aborts=aborts,
         faults=faults,
-        lane=SUSPECT_LANE if alone else WAITING_LANE,
+        lane=Lane.SUSPECT if alone else Lane.DUE,
         not_before=state.now() + timedelta(milliseconds=delay),
         code=element.code if failure.code is None else failure.code,
         error=element.error if failure.error is None else failure.error,

@@ -45,11 +45,11 @@ def accounts(oracle: Oracle) -> dict[UUID, Account]:
         row = ended.element
         if row.registrant_id is None and row.queue_id not in apart:
             found[row.eid].kind = kind_of(row.body)
-            found[row.eid].outcomes.append(ended.outcome)
+            found[row.eid].outcomes.append(ended.outcome.value)
     for row in state.elements.rows.values():
         if row.registrant_id is None and row.queue_id not in apart:
             found[row.eid].kind = kind_of(row.body)
-            found[row.eid].live.append(row.role)
+            found[row.eid].live.append(row.role.value)
     for effect in oracle.effects():
         if effect.eid in found:
             found[effect.eid].effects[effect.key] += 1

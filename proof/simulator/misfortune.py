@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from onceq import errors
 from onceq.history import events as ev
 from onceq.model import ops
-from onceq.model.element import SUSPECT_LANE
+from onceq.model.element import Lane
 from proof.oracle import Blocked
 from proof.simulator import steps
 from proof.simulator.cast import Actor, Cast, Variant
@@ -335,7 +335,7 @@ class Misfortune(Cast):
         slots = {row.incarnation: row.slot for row in state.servers.rows.values()}
         for row in state.elements.rows.values():
             slot = slots.get(row.claimed_by or 0)
-            if slot is None or row.lane != SUSPECT_LANE:
+            if slot is None or row.lane != Lane.SUSPECT:
                 continue
             if state.markers.get(slot) != row.seq:
                 what = {"what": ev.HELD_IN_CRASH, "target": str(row.eid), "rid": row.rid}

@@ -14,6 +14,7 @@ from psycopg.pq import TransactionStatus
 
 from onceq.engine.schema.migrate import apply_with
 from onceq.engine.schema.scripts import in_schema
+from onceq.model.element import Lane
 from tests.parts import Background, install_variant, wait_until
 
 if TYPE_CHECKING:
@@ -194,7 +195,7 @@ class Field:
         self.bar(session.pid)
         if self.start(session, session.pid, lambda: self.insert(session, pick, flag=flag)):
             last = self.value(f"select last_value from {self.repository}.element_seq_seq")
-            lane = 5 if flag else 9 - PRIORITIES[pick % len(PRIORITIES)]
+            lane = Lane.USUAL if flag else Lane.FRESH - PRIORITIES[pick % len(PRIORITIES)]
             session.inserted.append(Inserted(None, lane, last))
             xid = "select backend_xid from pg_stat_activity where pid = %s"
             self.stopped_before_an_xid += self.value(xid, session.pid) is None
@@ -281,7 +282,7 @@ class Field:
         marks = dict(self.marks())
         query = (
             f"select lane, min(turn) from {self.repository}.element where queue_id = %s"
-            " and lane <= 9 and claimed_by is null group by lane"
+            " and lane <= 9 /* fresh */ and claimed_by is null group by lane"
         )
         lowest: dict[int, int] = dict(
             self.admin.execute(query.encode(), (self.queue_id,)).fetchall()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from onceq.engine.perform.gate import PATIENCE_FIRST_S, Gate, Way
-from onceq.model.element import SUSPECT_LANE, Element
+from onceq.model.element import Element, Lane, Role
 from tests.parts import Background
 
 
@@ -33,7 +33,7 @@ def element(*, lane: int) -> Element:
         eid=UUID(int=1),
         rid="1",
         body=b"",
-        role="datagram",
+        role=Role.DATAGRAM,
         queue_id=1,
         lane=lane,
         priority=4,
@@ -72,7 +72,7 @@ def test_who_was_refused_claims_when_all_have_left_and_is_alone_then() -> None:
     assert inside.may_claim() is None
     assert suspect.may_claim()
     assert not other.enter(alone=False)
-    suspect.claimed([element(lane=SUSPECT_LANE)])
+    suspect.claimed([element(lane=Lane.SUSPECT)])
     assert suspect.enter(alone=True)
     assert other.may_claim() is None
     suspect.leave()

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from onceq import errors
-from onceq.model.element import SUSPECT_LANE, Charge
+from onceq.model.element import Charge, Lane
 from onceq.server.execution import CHARGES, LIFE_IS_OVER, code_of, text_of
 from proof.oracle.memory import MemoryDriver, memory_repository
 
@@ -46,8 +46,8 @@ def test_the_abort_code_is_what_the_handler_raised() -> None:
     assert (code_of(own), text_of(own)) == ("Reject", "negative amount")
 
 
-def test_suspects_have_a_lane_of_their_own() -> None:
-    assert SUSPECT_LANE == 11
+def test_the_numbers_of_lanes_are_those_in_rows() -> None:
+    assert [int(lane) for lane in Lane] == [0, 5, 9, 10, 11, 12, 13]
 
 
 def test_only_an_unknown_commit_is_unknown() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SEED = int(os.environ.get("MUTANTS_SEED", "1990"))
-CHARGES = "tests/model/test_charges.py::test_suspects_have_a_lane_of_their_own"
+CHARGES = "tests/model/test_charges.py::test_the_numbers_of_lanes_are_those_in_rows"
 ELEMENT = "src/onceq/model/element.py"
 
 
@@ -53,16 +53,16 @@ def test_only_a_finding_counts(
 
 
 def mutant(new: str) -> Mutant:
-    change = Change(file=ELEMENT, old="SUSPECT_LANE = 11", new=new)
+    change = Change(file=ELEMENT, old="SUSPECT = 11", new=new)
     return Mutant(name="m", guarantee="G7", why="Because.", tests=[CHARGES], change=[change])
 
 
 def test_a_lane_tells_the_harmless_and_the_broken_from_the_caught(tmp_path: Path) -> None:
     with open_lane(tmp_path / "lane") as lane:
         for new, fate in (
-            ("SUSPECT_LANE = 12", Fate.CAUGHT),
-            ("SUSPECT_LANE = 10 + 1", Fate.MISSED),
-            ("SUSPECT_LANE = (", Fate.BADLY_MADE),
+            ("SUSPECT = 12", Fate.CAUGHT),
+            ("SUSPECT = 10 + 1", Fate.MISSED),
+            ("SUSPECT = (", Fate.BADLY_MADE),
         ):
             with lane.planted(mutant(new)):
                 verdict = lane.run([CHARGES])
@@ -78,7 +78,7 @@ def test_what_breaks_is_a_finding_and_is_not_run_again(
     lane, trials = Lane(tmp_path), Trials(lambda *_: None)
     monkeypatch.setattr("proof.mutants.part.open_lane", lambda _: nullcontext(lane))
     monkeypatch.setattr(Lane, "planted", lambda *_: nullcontext())
-    harmless = mutant("SUSPECT_LANE = 10 + 1")
+    harmless = mutant("SUSPECT = 10 + 1")
     trials.fill([harmless], 1)
     trials.run_in(tmp_path)
     assert verdicts == []

@@ -12,7 +12,7 @@ import onceq
 from onceq.engine.perform.parts import Parts
 from onceq.errors import ClaimLost, DeadlineExceeded, InvalidValue
 from onceq.model import ops
-from onceq.model.element import SUSPECT_LANE
+from onceq.model.element import Lane
 from tests.lives import living
 from tests.parts import plain, rows, scalar, serving, wait_until
 
@@ -365,7 +365,7 @@ def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
     with living(conninfo, repository) as survivor:
         survivor.take_over(life)
         found = rows(conninfo, f"select aborts, lane from {repository}.element")
-    assert found == 3 * [(0, SUSPECT_LANE)]
+    assert found == 3 * [(0, Lane.SUSPECT)]
 
 
 def test_a_claim_of_many_holds_no_more_bytes_than_a_process_can_bear(

@@ -16,7 +16,7 @@ import onceq
 from onceq.engine.perform.parts import LOCK_WAIT_MS
 from onceq.errors import EnvironmentFault
 from onceq.model import ops
-from onceq.model.element import Element, Fate
+from onceq.model.element import Element, Fate, Lane, Role
 from onceq.server.program import Served, ServerSession, serve
 from tests.parts import LIMIT_S, plain, rows, scalar, wait_until
 from tests.server.test_turns import info
@@ -139,9 +139,9 @@ def element(seq: int) -> Element:
         eid=uuid.UUID(int=seq),
         rid=str(seq),
         body=b"",
-        role="datagram",
+        role=Role.DATAGRAM,
         queue_id=1,
-        lane=5,
+        lane=Lane.USUAL,
         priority=4,
         aborts=0,
         enqueued_at=datetime(2026, 1, 1, tzinfo=UTC),

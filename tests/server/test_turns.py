@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from onceq.model import ops
-from onceq.model.element import SUSPECT_LANE, Element
-from onceq.model.queue import QueueInfo, QueueSettings
+from onceq.model.element import Element, Lane, Role
+from onceq.model.queue import QueueInfo, QueueKind, QueueSettings
 from onceq.server.program import (
     TAKE_OVER_EVERY,
     Served,
@@ -44,7 +44,7 @@ def info(name: str, queue_id: int) -> QueueInfo:
     return QueueInfo(
         queue_id=queue_id,
         name=name,
-        kind="request",
+        kind=QueueKind.REQUEST,
         settings=QueueSettings(),
         enqueue_started=True,
         dequeue_started=True,
@@ -117,9 +117,9 @@ def suspect() -> Element:
         eid=uuid.UUID(int=1),
         rid="1",
         body=b"",
-        role="datagram",
+        role=Role.DATAGRAM,
         queue_id=1,
-        lane=SUSPECT_LANE,
+        lane=Lane.SUSPECT,
         priority=4,
         aborts=0,
         enqueued_at=datetime(2026, 1, 1, tzinfo=UTC),

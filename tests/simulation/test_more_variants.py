@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from onceq.files import durable
 from onceq.model import ops
-from onceq.model.element import Charge, Fate
+from onceq.model.element import Charge, Fate, Lane, Role
 from proof.oracle import clients, executions, queues, registrations, servers
 from proof.oracle.rows import Failure
 from proof.oracle.state import State
@@ -42,7 +42,7 @@ def redrive_in_place(state: State, tx: Transaction, op: ops.Redrive) -> tuple[UU
             home = next(
                 one.element.queue_id for one in state.history.seen(tx) if one.element.eid == op.eid
             )
-            back = replace(row, role="request", lane=10, aborts=0, queue_id=home)
+            back = replace(row, role=Role.REQUEST, lane=Lane.DUE, aborts=0, queue_id=home)
             state.elements.put(tx, row.seq, back)
             return row.eid, row.rid
     return None

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from onceq.errors import OnceqError
 from onceq.model import ops
-from onceq.model.element import Charge, Fate, KillAnswer
+from onceq.model.element import Charge, Fate, KillAnswer, RequestOutcome
 from onceq.server.program import serve
 from proof.oracle import clients, executions, queues, takeover
 from proof.oracle.rows import ServerRow, Transaction
@@ -33,7 +33,7 @@ def finish_without_fence(state: State, tx: Transaction, op: ops.Finish) -> ops.F
         row = state.elements.get(tx, seq)
         if row is not None and row.role != "failed":
             state.elements.put(tx, seq, None)
-            conclude(state, tx, row, "done", reply=reply)
+            conclude(state, tx, row, RequestOutcome.DONE, reply=reply)
     return NOTHING_CLAIMED
 
 
@@ -41,7 +41,7 @@ def reply_outside_the_transaction(state: State, tx: Transaction, op: ops.Finish)
     at_once = Transaction(tx.backend, tx.xid, is_open=False)
     for seq, reply in zip(op.seqs, op.replies, strict=True):
         row = executions.fence(state, tx, seq, op.incarnation)
-        conclude(state, at_once, row, "done", reply=reply)
+        conclude(state, at_once, row, RequestOutcome.DONE, reply=reply)
         state.elements.put(tx, seq, None)
     return NOTHING_CLAIMED
 
@@ -105,7 +105,7 @@ def kill_without_reply(state: State, tx: Transaction, op: ops.Kill) -> KillAnswe
     for row in state.elements.seen(tx):
         if row.eid == op.eid and row.role == "request":
             state.elements.put(tx, row.seq, None)
-            conclude(state, tx, replace(row, reply_queue_id=None), "cancelled")
+            conclude(state, tx, replace(row, reply_queue_id=None), RequestOutcome.CANCELLED)
             return KillAnswer.KILLED
     return queues.kill(state, tx, op)
 

@@ -252,8 +252,8 @@ def disturb(
         if fate < 0.05:
             repository.driver.perform(ops.Kill(eid=request.eid))
         elif fate < 0.15:
-            back = "update {}.element set claimed_by = null, lane = 10, not_before = now()"
-            repository.do(f"{back}, turn = 0 where eid = '{request.eid}'")
+            back = "update {}.element set claimed_by = null, lane = 10 /* due */"
+            repository.do(f"{back}, not_before = now(), turn = 0 where eid = '{request.eid}'")
 
 
 @pytest.mark.parametrize(

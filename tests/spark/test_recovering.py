@@ -285,7 +285,7 @@ def test_ledgers_that_cannot_be_are_refused(
 
 AGES = """
 update {r}.element set enqueued_at = now() - interval '2 h', lane = case rid
-    when 'suspect' then 11 else lane end,
+    when 'suspect' then 11 /* suspect */ else lane end,
     claimed_by = case when rid = 'claimed' then 7 end
     where rid not like '%now%';
 """

@@ -9,6 +9,7 @@ import pytest
 
 from onceq import errors
 from onceq.model import ops
+from onceq.model.element import Lane
 from onceq.model.spark_ops import SparkBound, SparkLeft, SparkRequest
 from tests.spark.spark_life import Life
 from tests.spark.spark_parts import Repository, make_repository
@@ -120,8 +121,8 @@ def test_what_is_left_for_a_query_that_has_ended(repository: Repository) -> None
     life.commit(life.stage(life.plan(second), batch=1, reply=refuse), batch=1)
     assert repository.ask("select aborts, lane from {}.element where role = 'request'") == [(1, 10)]
     assert not is_left()
-    for lane in (10, 11):
-        repository.do(f"update {{}}.element set lane = {lane}, turn = 0 where lane > 9")
+    for lane in (Lane.DUE, Lane.SUSPECT):
+        repository.do(f"update {{}}.element set lane = {lane}, turn = 0 where lane > 9 /* fresh */")
         assert is_left()
     repository.do("update {}.queue set dequeue_started = false")
     assert not is_left()

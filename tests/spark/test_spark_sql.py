@@ -157,7 +157,7 @@ def test_taken_over_between_read_and_commit_is_in_no_total(
 ) -> None:
     repository.send(6)
     staged = life.stage(life.plan(life.claim()))
-    repository.do("update {}.element set claimed_by = null, lane = 10 where rid = 'r4'")
+    repository.do("update {}.element set claimed_by = null, lane = 10 /* due */ where rid = 'r4'")
     repository.do("update {}.element set not_before = now() where rid = 'r4'")
     other = Life(repository, "other")
     assert other.commit(other.stage(other.plan(other.claim()), query="o"), query="o").done == 1
@@ -341,7 +341,7 @@ def test_what_is_fresh_and_what_came_back_are_claimed_first_in_turn(
         first += [request.rid for request in requests]
         repository.send(1, first=2 + batch)
         life.commit(life.stage(requests, batch, reply=lambda _: (None, "always", None)), batch)
-        repository.do("update {}.element set turn = 1 where lane = 10")
+        repository.do("update {}.element set turn = 1 where lane = 10 /* due */")
     assert first == ["r0", "r1", "r0", "r2"]
 
 

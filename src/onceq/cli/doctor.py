@@ -21,6 +21,7 @@ from onceq.engine.sessions.session import DOCTOR_TELLS
 from onceq.errors import OnceqError
 from onceq.model import ops
 from onceq.model.admin_ops import ListServers
+from onceq.model.queue import QueueKind
 
 if TYPE_CHECKING:
     from onceq.cli.config import Target
@@ -136,7 +137,7 @@ def _examine_repository(located: Located, repository: str, orphaned: int) -> Ite
     stopped = [
         one.name
         for one in queues
-        if one.kind == "request" and not (one.enqueue_started and one.dequeue_started)
+        if one.kind is QueueKind.REQUEST and not (one.enqueue_started and one.dequeue_started)
     ]
     yield _when(
         bool(stopped), "queues", f"stopped: {', '.join(stopped) or 'none'}", "`onceq queue start`"

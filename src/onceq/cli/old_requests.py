@@ -16,7 +16,7 @@ from onceq.engine.perform import spark_driver as engine
 from onceq.errors import FileMismatch, MissingExtra
 from onceq.files.archived import ArchivedRequests
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven
-from onceq.model.element import RequestState, Search
+from onceq.model.element import ElementState, RequestState, Search
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -128,7 +128,7 @@ def _by_end(found: Iterable[OldRequest]) -> dict[End, OldRequest]:
 
 def _ending(qm: QueueManager, state: RequestState) -> OldRequest | None:
     """Returns how a request that the tables hold has ended."""
-    if state.state != "finished":
+    if state.state is not ElementState.FINISHED:
         return None
     page = qm.find(rid=state.rid, registrant=state.registrant, limit=PAGE)
     return _by_end(page).get((state.eid, state.finished_at))
@@ -136,7 +136,7 @@ def _ending(qm: QueueManager, state: RequestState) -> OldRequest | None:
 
 def _complete(shown: list[Shown], there: Iterable[OldRequest]) -> None:
     """Adds what only the archive has, and the end of any request that was trimmed just now."""
-    known = {one.end: one for one in shown if one.state.state == "finished"}
+    known = {one.end: one for one in shown if one.state.state is ElementState.FINISHED}
     for end, old in _by_end(there).items():
         if end in known:
             known[end].old = known[end].old or old
@@ -159,7 +159,7 @@ def _state_of(old: OldRequest) -> RequestState:
     """Returns the place of a request that only the archive has."""
     return RequestState(
         **{name: getattr(old, name) for name in OF_STATE},
-        state="finished",
+        state=ElementState.FINISHED,
         outcome=old.outcome.value,
         not_before=None,
         expires_at=None,

@@ -10,7 +10,7 @@ import typer
 from onceq.cli.command import Place, command
 from onceq.cli.output import duration
 from onceq.model import ops
-from onceq.model.queue import Queue, QueueSettings
+from onceq.model.queue import Queue, QueueKind, QueueSettings
 
 if TYPE_CHECKING:
     from onceq.model.admin_ops import Rates
@@ -86,7 +86,7 @@ def list_queues(
 ) -> None:
     """List the queues: how many elements are where, the oldest's age, requests done per minute."""
     with place.open() as qm:
-        found = [info for info in qm.queues() if every or info.kind != "reply"]
+        found = [info for info in qm.queues() if every or info.kind is not QueueKind.REPLY]
         rates = qm.rates()
     rows = [as_row(info) | _of_late(info, rates) for info in found]
     if not place.as_json:

@@ -16,7 +16,8 @@ from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.old_requests import Shown, as_eid, find_all, look_up
 from onceq.cli.output import hint, plain
 from onceq.errors import InvalidValue
-from onceq.model.element import KillAnswer, RequestOutcome, Search
+from onceq.model.element import ElementState, KillAnswer, RequestOutcome, Role, Search
+from onceq.model.queue import QueueKind
 
 if TYPE_CHECKING:
     from onceq import QueueManager
@@ -217,7 +218,7 @@ def list_errors(
     WHERE is the line of the handler that raised; --json shows the whole traceback.
     """
     with place.open() as qm:
-        held = qm.lookup(state="held", queue=_error_queue(qm, queue), limit=limit)
+        held = qm.lookup(state=ElementState.HELD, queue=_error_queue(qm, queue), limit=limit)
         place.output.rows(ERROR_COLUMNS, [_held(qm, state) for state in held])
 
 
@@ -274,8 +275,8 @@ def _eid_of(qm: QueueManager, text: str) -> uuid.UUID | None:
     eid = as_eid(text)
     if eid is not None and qm.lookup(eid=eid, limit=1):
         return eid
-    found = [one for one in qm.lookup(text, limit=100) if one.role in {"request", "datagram"}]
-    open_ones = {one.eid for one in found if one.state != "finished"}
+    found = [one for one in qm.lookup(text, limit=100) if one.role in {Role.REQUEST, Role.DATAGRAM}]
+    open_ones = {one.eid for one in found if one.state is not ElementState.FINISHED}
     if len(open_ones) > 1:
         listed = ", ".join(str(one) for one in sorted(open_ones))
         raise InvalidValue(
@@ -288,7 +289,7 @@ def _required_eid(qm: QueueManager, text: str) -> uuid.UUID:
     eid = as_eid(text)
     if eid is not None:
         return eid
-    held = qm.lookup(text, state="held", limit=2)
+    held = qm.lookup(text, state=ElementState.HELD, limit=2)
     if len(held) != 1:
         raise InvalidValue(f"{text!r} is neither an eid nor the rid of one held request")
     return held[0].eid
@@ -298,17 +299,17 @@ def _error_queue(qm: QueueManager, queue: str | None) -> str | None:
     if queue is None:
         return None
     info = qm.show(queue)
-    return info.settings.error_queue if info.kind == "request" else queue
+    return info.settings.error_queue if info.kind is QueueKind.REQUEST else queue
 
 
 def _held_of(qm: QueueManager, queue: str) -> list[uuid.UUID]:
     """Returns what failed in a queue; for an error queue, everything that it holds."""
     error_queue = _error_queue(qm, queue)
     depth = max(1, qm.show(error_queue or queue).held)
-    held = qm.lookup(state="held", queue=error_queue, limit=depth)
+    held = qm.lookup(state=ElementState.HELD, queue=error_queue, limit=depth)
     held.reverse()
     return [one.eid for one in held if error_queue == queue or _failed_in(qm, one.eid, queue)]
 
 
 def _failed_in(qm: QueueManager, eid: uuid.UUID, queue: str) -> bool:
-    return any(one.queue == queue for one in qm.lookup(eid=eid, state="finished"))
+    return any(one.queue == queue for one in qm.lookup(eid=eid, state=ElementState.FINISHED))

@@ -16,7 +16,7 @@ from uuid import UUID
 from onceq.errors import FileMismatch
 from onceq.files.parquet import require
 from onceq.model.archive_ops import ENDED, Kind, micros
-from onceq.model.element import Attempt, Charge, OldRequest, RequestOutcome
+from onceq.model.element import Attempt, Charge, OldRequest, RequestOutcome, Role
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["ArchivedRequests"]
 
 LIMIT: Final = 100
-_SAME: Final = ("rid", "registrant", "thread", "queue", "role", "aborts", "code", "error")
+_SAME: Final = ("rid", "registrant", "thread", "queue", "aborts", "code", "error")
 _SAME_TOO: Final = ("enqueued_at", "started_at", "finished_at", "server", "correlation_id")
 _BODIES: Final = ("body", "reply")
-_COLUMNS: Final = ["eid", "outcome", *_SAME, *_SAME_TOO, *_BODIES]
+_COLUMNS: Final = ["eid", "role", "outcome", *_SAME, *_SAME_TOO, *_BODIES]
 _OF_ATTEMPT: Final = ["ended_at", "charge", "code", "error", "server", "host", "pid"]
 
 
@@ -156,6 +156,7 @@ class ArchivedRequests:
             OldRequest(
                 **{name: row[name] for name in (*_SAME, *_SAME_TOO, *_BODIES)},
                 eid=eid,
+                role=Role(row["role"]),
                 outcome=RequestOutcome(row["outcome"]),
                 redriven_as=redriven.get(eid),
             )

@@ -18,6 +18,7 @@ from onceq import errors
 from onceq.files.rows import BadRow, Row, digest_in
 from onceq.manager.program import show
 from onceq.model import admin_ops, ops
+from onceq.model.queue import QueueKind
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -58,7 +59,7 @@ def begin(client: str) -> ops.Program[Life]:
 def body_bytes_max(queue: str) -> ops.Program[int]:
     """Returns the largest body that a queue takes. QueueNotFound; InvalidValue: the wrong kind."""
     info = yield from show(queue)
-    if info.kind != "request":
+    if info.kind is not QueueKind.REQUEST:
         raise errors.InvalidValue(f"queue {queue!r} is a {info.kind} queue: it takes no requests")
     return info.settings.body_bytes_max
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onceq.history import words
 from onceq.history.table import NEVER
 from onceq.history.violation import Violation
 
@@ -22,7 +23,7 @@ def tell_kills(others: Others) -> None:
     """Tells elements when it was first known that they are cancelled."""
     for kill in others.kills:
         element = others.table.named(kill.eid, kill.rid)
-        if element is not None and kill.answer == "KILLED":
+        if element is not None and kill.answer == words.KILLED:
             known = element.told_at < 0 or kill.at < element.told_at
             element.told_at = kill.at if known else element.told_at
 
@@ -37,10 +38,11 @@ def judge_kills(others: Others) -> Iterator[Violation]:
 
 def _wrong_answer(kill: AnsweredKill, element: Element | None) -> str | None:
     outcome = None if element is None else element.outcome
-    if kill.answer == "NOT_FOUND":
+    if kill.answer == words.NOT_FOUND:
         is_known = element is not None and NEVER < element.acked_at < kill.begun_at
         return "a kill did not find what had been acknowledged" if is_known else None
-    if (kill.answer == "KILLED") is (outcome == "cancelled") and outcome is not None:
+    is_cancelled = outcome == words.CANCELLED
+    if (kill.answer == words.KILLED) is is_cancelled and outcome is not None:
         return None
     return f"the kill answered {kill.answer}, history says {outcome}"
 
@@ -48,7 +50,7 @@ def _wrong_answer(kill: AnsweredKill, element: Element | None) -> str | None:
 def judge_cancelled(table: Table) -> Iterator[Violation]:
     """Yields elements that were cancelled although all their kills said that nothing happened."""
     for element in table.elements.values():
-        if element.outcome == "cancelled" and element.kills <= 0:
+        if element.outcome == words.CANCELLED and element.kills <= 0:
             yield Violation("G8", element.rid, "is cancelled, and no kill of it took effect")
 
 
@@ -60,7 +62,7 @@ def judge_redrives(others: Others) -> Iterator[Violation]:
         new = others.table.elements.get(redrive.new_eid or "")
         for text in _wrong_redrive(redrive, old, new):
             yield Violation("G3", redrive.rid, text)
-        if redrive.eid in seen and old is not None and old.role == "request":
+        if redrive.eid in seen and old is not None and old.role == words.REQUEST:
             yield Violation("G3", redrive.rid, "was redriven twice")
         seen.add(redrive.eid)
 
@@ -70,10 +72,10 @@ def _wrong_redrive(redrive: ev.Redriven, old: Element | None, new: Element | Non
         yield "was redriven, and is nowhere"
         return
     in_place = redrive.new_eid == redrive.eid
-    if old.role == "request":
+    if old.role == words.REQUEST:
         if in_place or redrive.new_rid == redrive.rid:
             yield "a request was redriven as itself"
-        if old.outcome != "failed":
+        if old.outcome != words.FAILED:
             yield f"was redriven, and is {old.outcome}"
     elif not in_place:
         yield f"what owes no reply was redriven as another, {redrive.new_eid}"
@@ -96,7 +98,7 @@ def judge_enqueued(others: Others, *, all_recorded: bool) -> Iterator[Violation]
     known.update(enqueued.eid for enqueued in others.enqueued)
     for element in table.elements.values():
         if (
-            element.role == "datagram"
+            element.role == words.DATAGRAM
             and element.rid not in others.enqueue_begun
             and element.eid not in known
         ):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onceq.history import words
 from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
@@ -50,11 +51,11 @@ def _is_ordinary(request: Request, element: Element) -> bool:
     handed = request.handed
     return (
         handed is not None
-        and handed.outcome == "done" == element.outcome
+        and handed.outcome == words.DONE == element.outcome
         and element.ends == 1
         and request.may_be_freed
         and request.refused < request.tries
-        and request.expects != "failed"
+        and request.expects != words.FAILED
         and request.eid in {"", element.eid}
         and not request.void
     )
@@ -99,9 +100,9 @@ def _ended(request: Request, element: Element) -> Iterator[tuple[str, str]]:
     handed, outcome = request.handed, element.outcome
     if handed is not None and handed.outcome != outcome:
         yield "G2", f"was told {handed.outcome}, history says {outcome}"
-    if request.expects == "done" and outcome == "failed":
+    if request.expects == words.DONE and outcome == words.FAILED:
         yield "G7", f"an innocent was convicted: {element.code}"
-    if request.expects == "failed" and outcome == "done":
+    if request.expects == words.FAILED and outcome == words.DONE:
         yield "G7", "was to fail and is done"
 
 

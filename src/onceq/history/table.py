@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from onceq.history import words
 from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Element(Struct, gc=False):
         """Returns where it is, in words."""
         named = [f"{self.role} finished {self.outcome}"] * self.ends
         named += [f"{self.role} {self.state}"] * self.lives
-        return ", ".join(named + ["held"] * self.held) or "nowhere"
+        return ", ".join(named + [words.HELD] * self.held) or "nowhere"
 
 
 class WaitingReply(Struct, gc=False):
@@ -132,13 +133,13 @@ class Table:
             if who is None or who[0] != row.registrant or who[1] != (row.thread or ""):
                 who = (row.registrant, row.thread or "")
                 who = self._who = self._clients.setdefault(who, who)
-        if row.role == "reply" or _is_held_reply(row):
+        if row.role == words.REPLY or _is_held_reply(row):
             self._reply(row, who)
             return
         element = self.element(row.eid, row.rid)
-        if row.role == "failed":
-            element.held += row.state != "finished"
-            element.unheld += row.state == "finished"
+        if row.role == words.IN_ERROR_QUEUE:
+            element.held += row.state != words.FINISHED
+            element.unheld += row.state == words.FINISHED
             element.who = element.who or who
             return
         if who is not None:
@@ -148,7 +149,7 @@ class Table:
         element.charges += row.aborts
         element.is_volatile = row.is_volatile
         element.correlation_id = row.correlation_id
-        if row.state == "finished":
+        if row.state == words.FINISHED:
             self._ended(element, row)
         else:
             element.lives, element.state = element.lives + 1, self.shared(row.state)
@@ -161,9 +162,9 @@ class Table:
 
     def _ended(self, element: Element, row: Place) -> None:
         element.ends += 1
-        if row.outcome == "failed" and row.code not in REJECTED:
+        if row.outcome == words.FAILED and row.code not in REJECTED:
             element.failed_after = row.aborts
-        if element.outcome in {None, "failed"}:  # a datagram that failed may have been redriven
+        if element.outcome in {None, words.FAILED}:  # a datagram that failed may have been redriven
             element.outcome = None if row.outcome is None else self.shared(row.outcome)
             element.code = None if row.code is None else self.shared(row.code)
 
@@ -208,7 +209,7 @@ class Table:
         same = [] if row.eid else self._of_rid(row.rid)
         if not same:
             return self.element(row.eid or f"rid {row.rid}", row.rid)
-        return min(same, key=lambda one: (one.outcome != "done", one.effects))
+        return min(same, key=lambda one: (one.outcome != words.DONE, one.effects))
 
     def effects_found(self) -> Iterator[Violation]:
         """Yields the effects that committed more than once."""
@@ -220,4 +221,5 @@ class Table:
 
 def _is_held_reply(row: Place) -> bool:
     """Whether a row of an error queue is a reply whose processing failed; it shows an end."""
-    return row.role == "failed" and row.state != "finished" and row.outcome is not None
+    is_there = row.role == words.IN_ERROR_QUEUE and row.state != words.FINISHED
+    return is_there and row.outcome is not None

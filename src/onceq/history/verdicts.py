@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from onceq.history import words
 from onceq.history.table import NEVER
 from onceq.history.violation import Violation
 
@@ -23,9 +24,6 @@ UNHEARD_MAX = 2
 """How often one element may be charged for a server that died before it said what it executes."""
 
 FOREVER = 2**63 - 1
-
-_PROCESSED = frozenset({"done", "dequeued"})
-"""The outcomes of what has taken effect."""
 
 Wrong = tuple[str, str]
 """A guarantee, and how it was broken."""
@@ -59,7 +57,7 @@ def judge_all(table: Table, others: Others, final: FinalState, facts: Facts) -> 
     effects = final.effects_expected if final.effects_each is None else final.effects_each
     for element in table.elements.values():
         if (
-            element.outcome == "done"
+            element.outcome == words.DONE
             and element.ends == 1
             and element.effects == effects
             and element.executed == facts.executions
@@ -82,7 +80,7 @@ def _circumstances(table: Table, others: Others, final: FinalState, facts: Facts
         linked=redriven.union(
             one.correlation_id
             for one in table.elements.values()
-            if one.role == "datagram" and one.correlation_id is not None
+            if one.role == words.DATAGRAM and one.correlation_id is not None
         ),
     )
 
@@ -102,7 +100,7 @@ def _judge(element: Element, around: Circumstances) -> Iterator[Wrong]:
         yield from _charges(element, around)
         yield from _retries(element, around)
         yield from _executions(element, around)
-    elif element.outcome == "done" and _is_told(element, around):
+    elif element.outcome == words.DONE and _is_told(element, around):
         yield "G2", "is done, and was never executed"
 
 
@@ -126,14 +124,14 @@ def _nowhere(element: Element) -> Iterator[Wrong]:
 
 
 def _placed(element: Element, around: Circumstances) -> Iterator[Wrong]:
-    request = element.role == "request"
+    request = element.role == words.REQUEST
     if element.lives > 1 or (request and element.ends > 1):
         yield "G4", f"in several places: {element.places()}"
     elif request and element.ends and element.lives:
         yield "G4", f"finished and still there: {element.places()}"
     if around.final.finished and element.lives:
         yield "G12", f"never finished: {element.places()}"
-    if element.outcome == "failed":
+    if element.outcome == words.FAILED:
         yield from _failed(element, around)
     elif element.held:
         yield "G4", f"is in an error queue, and is {element.outcome or element.state}"
@@ -143,7 +141,7 @@ def _failed(element: Element, around: Circumstances) -> Iterator[Wrong]:
     redriven = element.eid in around.linked or element.lives or element.ends > 1
     if element.held + element.unheld > 1:
         yield "G4", "is in several error queues"
-    elif element.held and element.eid in around.redriven and element.role == "request":
+    elif element.held and element.eid in around.redriven and element.role == words.REQUEST:
         yield "G4", "was redriven, and is still in its error queue"
     elif not (element.held or element.unheld or redriven):
         yield "G4", "has failed, and is not in its error queue"
@@ -155,16 +153,16 @@ def _failed(element: Element, around: Circumstances) -> Iterator[Wrong]:
 def _effects(element: Element, final: FinalState) -> Iterator[Wrong]:
     outcome = element.outcome
     if not element.effects:
-        if outcome == "done" and final.effects_expected:
+        if outcome == words.DONE and final.effects_expected:
             yield "G2", "is done and its effect is not there"
         return
     if element.void:
         yield "G6", "an effect of what connect had shown as not submitted"
     if outcome is None:
         yield "G2", "its effect is there and it has not finished"
-    elif outcome == "cancelled":
+    elif outcome == words.CANCELLED:
         yield "G8", "was killed, and its effect is there"
-    elif outcome not in _PROCESSED:
+    elif outcome not in words.PROCESSED:
         yield "G2", f"is {outcome}, and its effect is there"
     elif final.effects_each not in {None, element.effects}:
         yield "G2", f"{element.effects} effects are there, not {final.effects_each}"
@@ -194,15 +192,15 @@ def _evidence(element: Element, around: Circumstances) -> Iterator[Wrong]:
     faults = around.faults_of(element, until)
     excused = max(0, element.excused - faults)
     if aborts and around.facts.starts:
-        if element.started - excused - (element.outcome == "done") < aborts:
+        if element.started - excused - (element.outcome == words.DONE) < aborts:
             text = f"charged {aborts} times, started {element.started} times"
             yield "G7", f"{text}, of which {element.excused} were excused"
     elif around.facts.executions and aborts:
         unheard = around.facts.faults.unheard(UNHEARD_MAX)
-        if element.executed - excused - (element.outcome == "done") + unheard < aborts:
+        if element.executed - excused - (element.outcome == words.DONE) + unheard < aborts:
             text = f"charged {aborts} times, executed {element.executed} times"
             yield "G7", f"{text}, of which {element.excused} were excused"
-    if element.raised > element.charges + faults and element.outcome != "cancelled":
+    if element.raised > element.charges + faults and element.outcome != words.CANCELLED:
         yield "G7", f"{element.raised} executions failed, and {aborts} aborts are counted"
 
 
@@ -221,9 +219,9 @@ def _free(element: Element, final: FinalState) -> int:
 
 def _executions(element: Element, around: Circumstances) -> Iterator[Wrong]:
     told, outcome = element.told_at, element.outcome
-    if told != NEVER and outcome in {"failed", "expired"} and told < element.ran_at:
+    if told != NEVER and outcome in words.FAILED_OR_EXPIRED and told < element.ran_at:
         yield "G3", "was executed after its failure had been told"
-    elif told != NEVER and outcome == "cancelled" and told < element.ran_before:
+    elif told != NEVER and outcome == words.CANCELLED and told < element.ran_before:
         yield "G3", "was executed twice after it was known to be cancelled"
     free = _free(element, around.final)
     excused = element.charges + 1 + element.excused + free

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from onceq import errors
 from onceq.model import admin_ops, names, ops
@@ -20,7 +20,7 @@ from onceq.model.element import (
     RequestOutcome,
     Search,
 )
-from onceq.model.queue import Queue, content_type_of
+from onceq.model.queue import Queue, QueueKind, content_type_of
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -40,7 +40,7 @@ def declare(queue: Queue[Any, Any]) -> ops.Program[bool]:
         for field in fields(queue.settings)
         if _differs(field.name, info.settings, queue.settings)
     ]
-    if different or info.kind != "request":
+    if different or info.kind is not QueueKind.REQUEST:
         what = "; ".join(different) or f"it is a {info.kind} queue"
         raise errors.SettingsDiffer(
             f"queue {queue.name!r} exists with other settings: {what}; "
@@ -223,10 +223,10 @@ def forget_op(
     )
 
 
-def lookup_op(**search: Any) -> ops.LookUp:
-    """Returns the checked Op of a lookup. InvalidName, InvalidValue."""
-    names.check_search(search)
-    return ops.LookUp(**search)
+def checked_lookup(search: ops.LookUp) -> ops.LookUp:
+    """Returns a lookup, checked. InvalidName, InvalidValue."""
+    names.check_search(asdict(search))
+    return search
 
 
 def _of_kind(kind: type[T], name: str, value: object) -> T | None:

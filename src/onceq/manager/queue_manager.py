@@ -168,7 +168,7 @@ class QueueOperations(RegistrationOperations):
 
         By priority and time; those that waited for their time come after the others, and suspects
         last. A queue that is stopped is read too; what an error queue holds is not shown (see
-        `find`). n: 1 to 1,000; the bodies come with them. QueueNotFound.
+        `lookup`). n: 1 to 1,000; the bodies come with them. QueueNotFound.
         """
         first = ops.Peek(queue=names.check_queue(queue), n=names.check_range("n", n, 1, 1_000))
         return self._link.perform(first)
@@ -192,11 +192,10 @@ class QueueOperations(RegistrationOperations):
         limit: int = 100,
     ) -> list[RequestState]:
         """Returns every place where requests are or were, the latest first (C9, C10)."""
-        return self._link.perform(
-            program.lookup_op(
-                rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
-            )
+        search = ops.LookUp(
+            rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
         )
+        return self._link.perform(program.checked_lookup(search))
 
     def find(self, **search: Unpack[Search]) -> list[OldRequest]:
         """Returns a page of the requests that have ended, the latest first (C10); see Search."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,6 +50,33 @@ class EnqueueAttributes(SendAttributes, total=False):
     correlation_id: str | None
 
 
+class Role(enum.StrEnum):
+    """What an element is. FAILED: what is held in an error queue, whatever it was before."""
+
+    DATAGRAM = "datagram"
+    REQUEST = "request"
+    REPLY = "reply"
+    FAILED = "failed"
+
+
+class ElementState(enum.StrEnum):
+    """Where a rid is (G4), as `where`, `lookup` and the view `requests` say it.
+
+    WAITING: until not_before. SUSPECT: it will run alone. EXECUTING: it is claimed. REPLIED: its
+    reply is waiting, or not acknowledged; KEPT: it was. HELD: in an error queue. FINISHED: it has
+    ended.
+    """
+
+    QUEUED = "queued"
+    WAITING = "waiting"
+    SUSPECT = "suspect"
+    EXECUTING = "executing"
+    REPLIED = "replied"
+    KEPT = "kept"
+    HELD = "held"
+    FINISHED = "finished"
+
+
 class RequestOutcome(enum.Enum):
     """How a request ended."""
 
@@ -67,6 +94,10 @@ def attempts_of(aborts: int, outcome: RequestOutcome | None) -> int:
     `Retry` undid uncharged does not count, nor does one that is still running.
     """
     return aborts + (outcome is RequestOutcome.DONE)
+
+
+TOOK_EFFECT: Final = (RequestOutcome.DONE, RequestOutcome.DEQUEUED)
+"""The outcomes of what has taken effect."""
 
 
 class KillAnswer(enum.Enum):
@@ -93,6 +124,10 @@ class Charge(enum.Enum):
     RELEASE = "release"
 
 
+COUNTED: Final = frozenset({Charge.CHARGE, Charge.REJECT})
+"""The charges that an element's aborts count."""
+
+
 class Fate(enum.Enum):
     """What became of an element that was aborted."""
 
@@ -102,7 +137,20 @@ class Fate(enum.Enum):
     RUNNING = "running"
 
 
-SUSPECT_LANE = 11
+class Lane(enum.IntEnum):
+    """The lanes of a queue, by number; base.sql says who stands in each, and when they leave it.
+
+    0 to 9 are fresh, 9 minus the priority: FRESH is the last of them, USUAL that of the priority 4.
+    A reply that waits for its client is in the first.
+    """
+
+    REPLY = 0
+    USUAL = 5
+    FRESH = 9
+    DUE = 10
+    SUSPECT = 11
+    HELD = 12
+    KEPT = 13
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +166,7 @@ class Element:
     eid: UUID
     rid: str
     body: bytes
-    role: str
+    role: Role
     queue_id: int
     lane: int
     priority: int
@@ -140,7 +188,7 @@ class Element:
     @property
     def is_suspect(self) -> bool:
         """True if it is to run with nothing beside it (G7)."""
-        return self.lane == SUSPECT_LANE
+        return self.lane == Lane.SUSPECT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +203,7 @@ class Whereabouts:
     """
 
     rid: str
-    state: str
+    state: ElementState
     eid: UUID
     queue: str
     attempts: int
@@ -178,8 +226,8 @@ class RequestState:
     registrant: str | None
     thread: str | None
     eid: UUID
-    state: str
-    role: str
+    state: ElementState
+    role: Role
     outcome: str | None
     queue: str
     aborts: int
@@ -232,7 +280,7 @@ class OldRequest:
     thread: str | None
     eid: UUID
     queue: str
-    role: str
+    role: Role
     outcome: RequestOutcome
     aborts: int
     code: str | None
@@ -282,4 +330,4 @@ class Attempt:
     @property
     def counts(self) -> bool:
         """Whether its element was charged with it: then every place counts it as an attempt."""
-        return self.charge in {Charge.CHARGE, Charge.REJECT}
+        return self.charge in COUNTED

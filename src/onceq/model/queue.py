@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
@@ -82,6 +83,14 @@ def decode(
     return value
 
 
+class QueueKind(enum.StrEnum):
+    """What a queue is for. REPLY: the replies of one client. ERROR: what failed elsewhere."""
+
+    REQUEST = "request"
+    REPLY = "reply"
+    ERROR = "error"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
     """What a queue does with its elements.
@@ -126,7 +135,7 @@ class QueueInfo:
 
     queue_id: int
     name: str
-    kind: str
+    kind: QueueKind
     settings: QueueSettings
     enqueue_started: bool
     dequeue_started: bool

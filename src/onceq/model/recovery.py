@@ -28,6 +28,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceq.errors import IllegalState
+from onceq.model.element import ElementState, Role
 from onceq.model.ledger import Noted
 
 if TYPE_CHECKING:
@@ -142,9 +143,9 @@ class Verdict:
 
 def place_of(states: Collection[str]) -> Place:
     """Returns where a repository has a rid, by the states that queues and history show."""
-    if "replied" in states:
+    if ElementState.REPLIED in states:
         return Place.REPLY
-    if "finished" in states:
+    if ElementState.FINISHED in states:
         return Place.FINISHED
     return Place.REQUEST if states else Place.NOWHERE
 
@@ -161,7 +162,7 @@ def by_registration(tags: Tags) -> tuple[str, str]:
         return "D", "the registration: nothing is outstanding, its replies were acknowledged"
     if tags.s_rid in tags.received:
         return "D", "this session, which was handed its reply"
-    place = Place.REQUEST if tags.s_state == "request" else Place.REPLY
+    place = Place.REQUEST if tags.s_state == Role.REQUEST else Place.REPLY
     return PLACES[place], f"the registration and {place.value}"
 
 

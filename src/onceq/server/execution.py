@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from onceq import errors
 from onceq.model import ops
@@ -74,6 +74,20 @@ class Execution:
     drowsy: bool = False
 
 
+class Answered(NamedTuple):
+    """A request that its handler has answered, and its encoded reply."""
+
+    element: Element
+    reply: bytes
+
+
+class Failed(NamedTuple):
+    """A request whose execution failed, and by what."""
+
+    element: Element
+    error: errors.OnceqError
+
+
 @dataclass(slots=True)
 class Batch:
     """What has become of the requests of a batch. running: the one whose handler was called last.
@@ -83,11 +97,9 @@ class Batch:
     """
 
     waiting: deque[Element]
-    done: list[tuple[Element, bytes]] = field(default_factory=list["tuple[Element, bytes]"])
+    done: list[Answered] = field(default_factory=list[Answered])
     fenced: list[Element] = field(default_factory=list["Element"])
-    failed: list[tuple[Element, errors.OnceqError]] = field(
-        default_factory=list["tuple[Element, errors.OnceqError]"]
-    )
+    failed: list[Failed] = field(default_factory=list[Failed])
     running: list[Element] = field(default_factory=list["Element"])
     conflicts: bool = False
 
@@ -116,12 +128,12 @@ def _execute_one(
             yield from _give_back(session, life, run)
             return None
         reply = yield from ops.Call(queue=run.served.queue, element=element)
-        finished = yield from _finish(session, life, run, [(element, reply)], must=1)
+        finished = yield from _finish(session, life, run, [Answered(element, reply)], must=1)
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
         yield from ops.Rollback()
-        yield from _account(session, life, run, [(element, error)])
+        yield from _account(session, life, run, [Failed(element, error)])
         return None
     session.counts.done += 1
     session.fault_in_row = False
@@ -180,14 +192,14 @@ def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[No
             batch.conflicts = True
             batch.waiting.appendleft(element)
         else:
-            batch.failed.append((element, error))
+            batch.failed.append(Failed(element, error))
     else:
-        batch.done.append((element, reply))
+        batch.done.append(Answered(element, reply))
         if fenced:
             batch.fenced.append(element)
 
 
-def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, errors.OnceqError]]:
+def _ended_by(error: errors.OnceqError, batch: Batch) -> list[Failed]:
     """Returns what failed in a batch that failed as a whole, each with its own error.
 
     A handler that ended the transaction also ended the parts before it. What they committed stays
@@ -197,14 +209,14 @@ def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, err
         return batch.failed
     failed = {element.seq for element, _ in batch.failed}
     ended = {one.seq: one for one in [*batch.fenced, *batch.running] if one.seq not in failed}
-    return [*batch.failed, *((element, error) for element in ended.values())]
+    return [*batch.failed, *(Failed(element, error) for element in ended.values())]
 
 
 def _one_at_a_time(
     session: ServerSession,
     life: ops.Incarnation,
     run: Execution,
-    failed: list[tuple[Element, errors.OnceqError]],
+    failed: list[Failed],
 ) -> ops.Program[None]:
     """Records what failed in a batch, and runs the rest again, each on its own."""
     yield from _account(session, life, run, failed)
@@ -234,7 +246,7 @@ def _finish(
     session: ServerSession,
     life: ops.Incarnation,
     run: Execution,
-    done: list[tuple[Element, bytes]],
+    done: list[Answered],
     *,
     must: int,
 ) -> ops.Program[ops.Finished]:
@@ -284,7 +296,7 @@ def _account(
     session: ServerSession,
     life: ops.Incarnation,
     run: Execution,
-    failed: list[tuple[Element, errors.OnceqError]],
+    failed: list[Failed],
 ) -> ops.Program[None]:
     """Returns or fails what was undone, and waits if the environment is to blame.
 
@@ -306,7 +318,7 @@ def _abort(
     session: ServerSession,
     life: ops.Incarnation,
     run: Execution,
-    failed: tuple[Element, errors.OnceqError],
+    failed: Failed,
 ) -> ops.Program[tuple[Fate, bool]]:
     """Returns or fails an element that was undone, and tells of it.
 

@@ -12,22 +12,26 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq import errors, telemetry
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
+from onceq.engine.connect.opening import Handling
 from onceq.engine.perform.driver import DatabaseError
 from onceq.engine.perform.gate import Gate
 from onceq.server import handlers
 from onceq.server.program import ServerSession, serve
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceq.engine.embedded.locate import Located
     from onceq.engine.wake.watch import Watch
     from onceq.model.queue import Handled
 
 log = logging.getLogger(__name__)
+H = TypeVar("H")
 
 RECONNECT_FIRST_S = 0.05
 RECONNECT_LONGEST_S = 5.0
@@ -111,7 +115,8 @@ class _Delay:
 def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     """Lives until the stop, on this thread."""
     calls = {one.queue.name: handlers.sync_call(one, DatabaseError) for one in handled}
-    link = Link(site.located, site.repository, calls=calls, **_options(site, session, handled))
+    handling = _handling(site, calls, handled)
+    link = Link(site.located, site.repository, wakes=session.wakes, handling=handling)
     delay = _Delay(session)
     while not site.stop.is_set():
         try:
@@ -128,7 +133,8 @@ def live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -
 
 async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, Any]]) -> None:
     calls = {one.queue.name: handlers.async_call(one, DatabaseError) for one in handled}
-    link = AsyncLink(site.located, site.repository, calls=calls, **_options(site, session, handled))
+    handling = _handling(site, calls, handled)
+    link = AsyncLink(site.located, site.repository, wakes=session.wakes, handling=handling)
     delay = _Delay(session)
     while not site.stop.is_set():
         try:
@@ -153,13 +159,11 @@ def limit_s(one: Handled[Any, Any]) -> int:
     return min(one.queue.settings.execution_limit_s * one.batch, LIMIT_LONGEST_S)
 
 
-def _options(
-    site: Site, session: ServerSession, handled: list[Handled[Any, Any]]
-) -> dict[str, Any]:
-    return {
-        "stop": site.stop,
-        "gate": site.gate,
-        "watch": site.watch,
-        "limit_s": min(max(limit_s(one) for one in handled) + site.grace_s, LIMIT_LONGEST_S),
-        "wakes": session.wakes,
-    }
+def _handling(site: Site, calls: Mapping[str, H], handled: list[Handled[Any, Any]]) -> Handling[H]:
+    return Handling(
+        calls=calls,
+        stop=site.stop,
+        gate=site.gate,
+        watch=site.watch,
+        limit_s=min(max(limit_s(one) for one in handled) + site.grace_s, LIMIT_LONGEST_S),
+    )

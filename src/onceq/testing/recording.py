@@ -33,6 +33,7 @@ from onceq.history.events import (
     SendOk,
     digest,
 )
+from onceq.model.element import RequestOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -184,7 +185,7 @@ class RecordedClerk(Generic[T, R]):
             self.clerk.process(handled, ReplyPolicy.test(device), timeout_s=timeout_s)
 
     def _reply(self, reply: Reply[R]) -> dict[str, Any]:
-        done = reply.outcome.value == "done"
+        done = reply.outcome is RequestOutcome.DONE
         return {
             "rid": reply.rid,
             "eid": str(reply.eid),

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 from dataclasses import fields, is_dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Final, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -19,17 +19,21 @@ from onceq.model.element import (
     Attempt,
     Charge,
     Element,
+    ElementState,
     OldRequest,
     RequestOutcome,
+    RequestState,
+    Role,
     Whereabouts,
     attempts_of,
 )
-from onceq.model.queue import QueueInfo, QueueSettings
+from onceq.model.queue import QueueInfo, QueueKind, QueueSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 Row = tuple[Any, ...]
+E = TypeVar("E", bound=StrEnum)
 
 ELEMENT_COLUMNS = (
     "seq, eid, rid, body, role::text, queue_id, lane, priority, aborts, enqueued_at,"
@@ -46,6 +50,7 @@ OLD_REQUEST_COLUMNS = (
     "rid, registrant, thread, eid, queue, role, outcome, aborts, code, error, enqueued_at,"
     " started_at, finished_at, server, correlation_id, redriven_as, body, reply"
 )
+REQUEST_COLUMNS = ", ".join(one.name for one in fields(RequestState))
 ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid, traceback"
 
 TAKEN_OVER_COLUMNS = (
@@ -55,6 +60,18 @@ TAKEN_OVER_COLUMNS = (
 SERVER_COLUMNS = "slot, incarnation, process, host, pid, backend_pid, started_at, alive, claims"
 
 
+class _Members(dict[str, E]):
+    """The members of an enum by their texts; a text that only a newer version knows stays one."""
+
+    def __missing__(self, text: str) -> Any:
+        return text
+
+
+_ROLES: Final = _Members((one.value, one) for one in Role)
+_STATES: Final = _Members((one.value, one) for one in ElementState)
+_KINDS: Final = _Members((one.value, one) for one in QueueKind)
+
+
 def element(row: Row) -> Element:
     """Returns the element in a row of ELEMENT_COLUMNS."""
     return Element(
@@ -62,7 +79,7 @@ def element(row: Row) -> Element:
         eid=row[1],
         rid=row[2],
         body=row[3],
-        role=row[4],
+        role=_ROLES[row[4]],
         queue_id=row[5],
         lane=row[6],
         priority=row[7],
@@ -88,7 +105,7 @@ def queue_info(row: Row) -> QueueInfo:
     return QueueInfo(
         queue_id=row[0],
         name=row[1],
-        kind=row[2],
+        kind=_KINDS[row[2]],
         settings=QueueSettings(
             abort_limit=row[3],
             backoff_ms=row[4],
@@ -117,7 +134,16 @@ def old_request(row: Row) -> OldRequest:
     """Returns the old request in a row of OLD_REQUEST_COLUMNS."""
     found = _by_name(OLD_REQUEST_COLUMNS, row)
     found["outcome"] = RequestOutcome(found["outcome"])
+    found["role"] = _ROLES[found["role"]]
     return OldRequest(**found)
+
+
+def request_state(row: Row) -> RequestState:
+    """Returns one place of a rid in a row of REQUEST_COLUMNS."""
+    found = _by_name(REQUEST_COLUMNS, row)
+    found["role"] = _ROLES[found["role"]]
+    found["state"] = _STATES[found["state"]]
+    return RequestState(**found)
 
 
 def attempt(row: Row) -> Attempt:
@@ -139,7 +165,7 @@ def whereabouts(row: Row) -> Whereabouts:
     outcome = None if row[11] is None else RequestOutcome(row[11])
     return Whereabouts(
         rid=row[0],
-        state=row[1],
+        state=_STATES[row[1]],
         eid=row[2],
         queue=row[3],
         attempts=attempts_of(row[4], outcome),
@@ -157,7 +183,8 @@ def whereabouts(row: Row) -> Whereabouts:
 
 def outstanding(row: Row) -> ops.OutstandingRequest:
     """Returns a request that is outstanding."""
-    return ops.OutstandingRequest(rid=row[0], send_no=row[1], replied=row[2] == "reply", eid=row[3])
+    is_replied = row[2] == Role.REPLY
+    return ops.OutstandingRequest(rid=row[0], send_no=row[1], replied=is_replied, eid=row[3])
 
 
 def rates(rows: Sequence[Row]) -> admin_ops.Rates:
@@ -193,6 +220,7 @@ RECORDS: Final[dict[Any, tuple[str, Callable[[Row], Any]]]] = {
     QueueInfo: (QUEUE_COLUMNS, queue_info),
     OldRequest: (OLD_REQUEST_COLUMNS, old_request),
     Attempt: (ATTEMPT_COLUMNS, attempt),
+    RequestState: (REQUEST_COLUMNS, request_state),
     Whereabouts: ("*", whereabouts),
     ops.TakenOver: (TAKEN_OVER_COLUMNS, taken_over),
     ops.OutstandingRequest: ("*", outstanding),

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from onceq.engine.connect.opening import AsyncHandler, Handling
     from onceq.engine.embedded.locate import Located
     from onceq.engine.wake.exchange import Line
     from onceq.engine.wake.waiting import Wakes
-    from onceq.engine.wake.watch import Watch
     from onceq.model import ops
 
 T = TypeVar("T")
@@ -32,9 +32,8 @@ T = TypeVar("T")
 class AsyncLink:
     """A connection to a repository, and its driver.
 
-    wakes: of a session that waits on it and is rung; None: none does. watch: see `exchange.join`.
-    limit_s: the longest execution of the handlers that run on it, after each commit of which the
-    session is reset; None if none run. driver_options: those of its driver.
+    wakes: of a session that waits on it and is rung; None: none does. handling: what the handlers
+    need that run on it; None: none do.
     """
 
     def __init__(
@@ -43,18 +42,14 @@ class AsyncLink:
         repository: str,
         *,
         wakes: Wakes | None = None,
-        watch: Watch | None = None,
-        limit_s: int | None = None,
+        handling: Handling[AsyncHandler] | None = None,
         whose: str = "this link",
-        **driver_options: Any,
     ) -> None:
         self._located = located
         self._repository = repository
         self._wakes = wakes
-        self._watch = watch
-        self._limit_s = limit_s
+        self._handling = handling
         self._whose = whose
-        self._options = driver_options
         self._patience: silence.Patience | None = None
         self._line: Line | None = None
         self._driver: AsyncPostgresDriver | None = None
@@ -81,21 +76,27 @@ class AsyncLink:
             self._driver = await self._begin(self._located.conninfo)
 
     async def _begin(self, conninfo: str) -> AsyncPostgresDriver:
-        line = exchange.join(conninfo, self._wakes, self._watch)
+        handling = self._handling
+        watch, limit_s = (None, None) if handling is None else (handling.watch, handling.limit_s)
+        line = exchange.join(conninfo, self._wakes, watch)
         try:
             connection, again = await async_open_verified(
                 conninfo,
                 self._repository,
-                session.settings(limit_s=self._limit_s, bell=line.bell_text),
+                session.settings(limit_s=limit_s, bell=line.bell_text),
                 self._patience,
             )
         except BaseException:
             await asyncio.shield(asyncio.to_thread(line.close))
             raise
         self._line = line
-        driver = AsyncPostgresDriver(connection, self._repository, line=line, **self._options)
-        if self._limit_s is not None:
-            driver.commit_text = session.commit_text(again)
+        if handling is None:
+            return AsyncPostgresDriver(connection, self._repository, line=line)
+        calls, stop, gate = handling.calls, handling.stop, handling.gate
+        driver = AsyncPostgresDriver(
+            connection, self._repository, line=line, calls=calls, stop=stop, gate=gate
+        )
+        driver.commit_text = session.commit_text(again)
         return driver
 
     @contextlib.contextmanager

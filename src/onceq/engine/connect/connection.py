@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from onceq.engine.connect.opening import Handler, Handling
     from onceq.engine.embedded.locate import Located
     from onceq.engine.wake.exchange import Line
     from onceq.engine.wake.waiting import Wakes
-    from onceq.engine.wake.watch import Watch
     from onceq.model import ops
 
 T = TypeVar("T")
@@ -32,9 +32,8 @@ T = TypeVar("T")
 class Link:
     """A connection to a repository, and its driver.
 
-    wakes: of a session that waits on it and is rung; None: none does. watch: see `exchange.join`.
-    limit_s: the longest execution of the handlers that run on it, after each commit of which the
-    session is reset; None if none run. driver_options: those of its driver.
+    wakes: of a session that waits on it and is rung; None: none does. handling: what the handlers
+    need that run on it; None: none do.
     """
 
     def __init__(
@@ -43,18 +42,14 @@ class Link:
         repository: str,
         *,
         wakes: Wakes | None = None,
-        watch: Watch | None = None,
-        limit_s: int | None = None,
+        handling: Handling[Handler] | None = None,
         whose: str = "this link",
-        **driver_options: Any,
     ) -> None:
         self._located = located
         self._repository = repository
         self._wakes = wakes
-        self._watch = watch
-        self._limit_s = limit_s
+        self._handling = handling
         self._whose = whose
-        self._options = driver_options
         self._patience: silence.Patience | None = None
         self._line: Line | None = None
         self._driver: PostgresDriver | None = None
@@ -81,21 +76,27 @@ class Link:
             self._driver = self._begin(self._located.conninfo)
 
     def _begin(self, conninfo: str) -> PostgresDriver:
-        line = exchange.join(conninfo, self._wakes, self._watch)
+        handling = self._handling
+        watch, limit_s = (None, None) if handling is None else (handling.watch, handling.limit_s)
+        line = exchange.join(conninfo, self._wakes, watch)
         try:
             connection, again = open_verified(
                 conninfo,
                 self._repository,
-                session.settings(limit_s=self._limit_s, bell=line.bell_text),
+                session.settings(limit_s=limit_s, bell=line.bell_text),
                 self._patience,
             )
         except BaseException:
             line.close()
             raise
         self._line = line
-        driver = PostgresDriver(connection, self._repository, line=line, **self._options)
-        if self._limit_s is not None:
-            driver.commit_text = session.commit_text(again)
+        if handling is None:
+            return PostgresDriver(connection, self._repository, line=line)
+        calls, stop, gate = handling.calls, handling.stop, handling.gate
+        driver = PostgresDriver(
+            connection, self._repository, line=line, calls=calls, stop=stop, gate=gate
+        )
+        driver.commit_text = session.commit_text(again)
         return driver
 
     @contextlib.contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from onceq.engine.perform import async_driver, driver
 from onceq.engine.schema import migrate
@@ -13,16 +14,40 @@ from onceq.errors import DeadlineExceeded
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     import psycopg
 
+    from onceq.engine.perform.gate import Gate
+    from onceq.engine.perform.parts import Unstarted
     from onceq.engine.sessions.silence import Patience
+    from onceq.engine.wake.watch import Watch
+    from onceq.model.element import Element
+
+    Handler: TypeAlias = Callable[[Element, psycopg.Connection[Any] | Unstarted], bytes]
+    AsyncHandler: TypeAlias = Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]
+
+H = TypeVar("H")
 
 MOST: Final = 8
 """Connections of one manager, and so the number of its calls at the same time."""
 TURN_S: Final = 30.0
 """How long a call waits for a free connection, if it has no time limit of its own."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handling(Generic[H]):
+    """What the handlers need that run on a link. calls: by queue; see the drivers.
+
+    stop: ends waits. gate, watch: of this process; see `exchange.join`. limit_s: the longest
+    transaction; after each commit of theirs the session is reset.
+    """
+
+    calls: Mapping[str, H]
+    stop: threading.Event
+    gate: Gate
+    watch: Watch
+    limit_s: int
 
 
 def open_verified(

@@ -11,7 +11,7 @@ from uuid import UUID
 import msgspec
 
 from onceq.model.client_state import ClientState
-from onceq.model.element import Element, EndUser, Fate, KillAnswer, Whereabouts
+from onceq.model.element import Element, EndUser, Fate, KillAnswer, Role, Whereabouts
 from onceq.model.ops.base import Identity, Integer, Op, SmallInt
 
 
@@ -285,7 +285,7 @@ class ThreadTags:
             return ClientState.DISCONNECTED
         if self.outstanding:
             return ClientState.REQ_SENT
-        kept = self.s_state == "reply"
+        kept = self.s_state == Role.REPLY
         return ClientState.REPLY_RECVD if kept else ClientState.CONNECTED
 
 

@@ -9,6 +9,7 @@ import datetime as dt
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+from onceq.model.element import TOOK_EFFECT, RequestOutcome
 from onceq.spark.audit.audited import GIVEN
 from onceq.spark.pages.figures import Buckets, Line, Paint, Scale, lines_over_time, stack_over_time
 from onceq.spark.pages.html import Column, Html, notice, page, paragraph, section, table, tiles
@@ -49,12 +50,13 @@ ASKED: Final = (
 )
 """For each guarantee, its questions and which of GIVEN they need; None: only the repository."""
 _PAINTS: Final = {
-    "done": Paint.GREEN,
-    "dequeued": Paint.BLUE,
-    "cancelled": Paint.GREY,
-    "expired": Paint.ORANGE,
-    "failed": Paint.RED,
+    RequestOutcome.DONE.value: Paint.GREEN,
+    RequestOutcome.DEQUEUED.value: Paint.BLUE,
+    RequestOutcome.CANCELLED.value: Paint.GREY,
+    RequestOutcome.EXPIRED.value: Paint.ORANGE,
+    RequestOutcome.FAILED.value: Paint.RED,
 }
+_WELL: Final = {one.value for one in TOOK_EFFECT}
 _DAY: Final = dt.timedelta(days=1)
 NOT_ASKED: Final = "not asked"
 
@@ -156,7 +158,7 @@ def _figures(found: Audited, incidents: Sequence[Incident]) -> list[Html]:
     width = dt.timedelta(seconds=found.moment_s) if found.moments else _DAY
     buckets = Buckets(first=min(edges), width=width, count=(max(edges) - min(edges)) // width + 1)
     lines = [_line(name, by_outcome[name], buckets) for name in _PAINTS if name in by_outcome]
-    rest = [one for one in lines if one.label not in {"done", "dequeued"}]
+    rest = [one for one in lines if one.label not in _WELL]
     given: dict[str, Any] = {"scale": Scale.COUNT, "marks": marks(incidents)}
     unit = buckets.unit
     figures = [stack_over_time(buckets, lines, caption=f"Ended in {unit}", **given)]

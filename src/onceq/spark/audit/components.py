@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
+from onceq.model.element import RequestOutcome, Role
 from onceq.spark.audit.evidence import CLIENT, EFFECT, OTHER, PLACE, PLACES
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["eids_of", "in_parts", "keyed", "roots"]
 
 _BEGUN: Final = "EnqueueBegun"
+_FAILED: Final = RequestOutcome.FAILED.value
 _NAMES: Final = [one.split()[0] for one in PLACES.split(", ")]
 _UNIT: Final = "\x1f"
 _WHOLE: Final = {"ignoreNullFields": "false"}
@@ -109,7 +111,7 @@ def _named(own: DataFrame, nameless: DataFrame) -> DataFrame:
     """Returns the places of rids named without an eid; datagrams, if one begins like that."""
     wanted = nameless.select("rid", "begins").distinct()
     found = own.select("rid", "role", "key").join(wanted, "rid")
-    return found.where("not begins or role = 'datagram'")
+    return found.where(f"not begins or role = '{Role.DATAGRAM}'")
 
 
 def _shared(own: DataFrame, keys: DataFrame, *names: str) -> DataFrame:
@@ -128,10 +130,10 @@ def _redriven(by_eid: DataFrame, eids: DataFrame) -> DataFrame:
 
 def _answering(own: DataFrame) -> DataFrame:
     """Returns the datagrams that name a failed element: each may be its redrive."""
-    failed = own.where("outcome = 'failed' and role <> 'reply'").select(
+    failed = own.where(f"outcome = '{_FAILED}' and role <> '{Role.REPLY}'").select(
         sf.col("eid").alias("correlation_id"), sf.col("key").alias("old")
     )
-    news = own.where("role = 'datagram' and correlation_id is not null")
+    news = own.where(f"role = '{Role.DATAGRAM}' and correlation_id is not null")
     linked = news.select("correlation_id", "key").join(failed, "correlation_id")
     return linked.select("old", "key")
 

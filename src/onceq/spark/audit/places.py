@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 from onceq.errors import InvalidValue
 from onceq.model.archive_ops import Kind
+from onceq.model.element import COUNTED, ElementState, Lane, Role
 from onceq.model.queue import QueueSettings
 from onceq.spark.archive.files import read_files
 from onceq.spark.audit.evidence import EFFECT, OTHER, PLACES, SAID
@@ -37,16 +38,18 @@ _HISTORY: Final = [*_ENDED.split(), "record_no", "finished_at"]
 _ELEMENTS: Final = [*_ENDED.split(), "is_claimed", "lane", "is_volatile"]
 _ATTEMPTS: Final = ["eid", "charge", "code"]
 _TAGS: Final = ["registrant", "thread", "sent_rid", "sent_no", "received_rid"]
-_STATE: Final = """
-case when role = 'reply' then 'replied' when role = 'failed' then 'held'
-    when is_claimed then 'executing' when lane = 10 then 'waiting' when lane = 11 then 'suspect'
-    else 'queued' end
+_STATE: Final = f"""
+case when role = '{Role.REPLY}' then '{ElementState.REPLIED}'
+    when role = '{Role.FAILED}' then '{ElementState.HELD}'
+    when is_claimed then '{ElementState.EXECUTING}'
+    when lane = {Lane.DUE} then '{ElementState.WAITING}'
+    when lane = {Lane.SUSPECT} then '{ElementState.SUSPECT}' else '{ElementState.QUEUED}' end
 """
 _JUDGED: Final = [one.split()[0] for one in PLACES.split(", ")]
 _BESIDES: Final = ["day", "ended_s", "send_no", "record_no", "is_archived"]
 """What is counted, or asked by `tags`: the day (as text) and the second of its end."""
 _SAID: Final = [one.split()[0] for one in SAID.split(", ")]
-_CHARGED: Final = ("charge", "reject")
+_CHARGED: Final = sorted(one.value for one in COUNTED)
 _VOLATILE: Final = "select distinct name from {schema}.queue where not durable"
 _RETRIES: Final = "select max(retry_limit) from {schema}.queue"
 _MANY: Final = 1000
@@ -92,7 +95,7 @@ class Repository:
             tables.withColumn("is_archived", sf.expr("false"))
         )
         finished = (
-            ended.withColumn("state", sf.lit("finished"))
+            ended.withColumn("state", sf.lit(ElementState.FINISHED.value))
             .withColumn("is_volatile", sf.col("queue").isin(sorted(self.volatile)))
             .withColumn("day", sf.to_date("finished_at").cast("string"))
             .withColumn("ended_s", sf.unix_seconds("finished_at"))
@@ -131,7 +134,9 @@ class Repository:
     def redrives(self, places: DataFrame) -> DataFrame:
         """Returns the redrives of elements that owed a reply."""
         redrives = self._table("redrives", ["old_eid", "new_eid", "new_rid"])
-        old = places.where("state = 'finished'").select(sf.col("eid").alias("old_eid"), "rid")
+        old = places.where(f"state = '{ElementState.FINISHED}'").select(
+            sf.col("eid").alias("old_eid"), "rid"
+        )
         return _said(
             redrives.join(old, "old_eid", "left").distinct(),
             OTHER,

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
 
+from onceq.model.element import ElementState
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -39,13 +41,14 @@ def _nowhere(own: DataFrame, tags: DataFrame) -> DataFrame:
 
 def _gone(own: DataFrame, tags: DataFrame) -> DataFrame:
     """A client's last request has ended, its reply is gone, and nobody says so (G5)."""
+    standing = f"max(case when state <> '{ElementState.FINISHED}' then send_no end)"
     last = (
         own.where("send_no is not null")
         .groupBy(*_WHO)
         .agg(
             sf.max("send_no").alias("last"),
             sf.max_by("rid", "send_no").alias("rid"),
-            sf.expr("max(case when state <> 'finished' then send_no end)").alias("standing"),
+            sf.expr(standing).alias("standing"),
         )
         .where("last > coalesce(standing, -1)")
     )

@@ -19,6 +19,7 @@ from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import InvalidValue
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.model.client_state import STATES
+from onceq.model.element import ElementState, Lane, Role
 from onceq.model.ledger import Entry, LastRequest
 from onceq.model.names import check_range
 from onceq.model.recovery import NONE, Place, Tags, Verdict, by_registration, decide, place_of
@@ -48,17 +49,18 @@ _ELEMENTS: Final = (
     *("code", "error", "enqueued_at", "not_before"),
 )
 _ENDED: Final = ("registrant", "thread", "rid")
-_WAITS: Final = "role in ('request', 'reply') and lane <> 13"
+_WAITS: Final = f"role in ('{Role.REQUEST}', '{Role.REPLY}') and lane <> {Lane.KEPT}"
 _STATE: Final = (
-    "case when role = 'reply' then case when lane <> 13 then 'replied' else 'kept' end"
-    " when role = 'failed' then 'held' else 'queued' end"
+    f"case when role = '{Role.REPLY}' and lane = {Lane.KEPT} then '{ElementState.KEPT}'"
+    f" when role = '{Role.REPLY}' then '{ElementState.REPLIED}'"
+    f" when role = '{Role.FAILED}' then '{ElementState.HELD}' else '{ElementState.QUEUED}' end"
 )
 _STUCK: Final = {
-    "held in an error queue": "lane = 12",
-    "suspect": "lane = 11",
-    "reply not collected": "role = 'reply' and lane = 0 and since <= {late}",
+    "held in an error queue": f"lane = {Lane.HELD}",
+    "suspect": f"lane = {Lane.SUSPECT}",
+    "reply not collected": f"role = '{Role.REPLY}' and lane = {Lane.REPLY} and since <= {{late}}",
     "executing for long": "is_claimed and since <= {late}",
-    "waiting for long": "role in ('request', 'datagram') and since <= {late}",
+    "waiting for long": f"role in ('{Role.REQUEST}', '{Role.DATAGRAM}') and since <= {{late}}",
 }
 """Why an element is stuck: the first that fits. since: it was enqueued, or became due."""
 CLIENTS: Final = (
@@ -178,7 +180,7 @@ def _places(entries: DataFrame, seen: _Seen) -> DataFrame:
     rids = sf.array_distinct(sf.array(*(sf.col(name) for name in ENTRY)))
     wanted = entries.select(*CLIENT, sf.explode(rids).alias("rid")).where("rid is not null")
     found = seen.elements.selectExpr(*CLIENT, "rid", f"{_STATE} as state")
-    found = found.unionByName(seen.ended.withColumn("state", sf.lit("finished")))
+    found = found.unionByName(seen.ended.withColumn("state", sf.lit(ElementState.FINISHED.value)))
     pairs = sf.collect_set(sf.struct("rid", "state")).alias("found")
     return wanted.join(found, [*CLIENT, "rid"]).groupBy(*CLIENT).agg(pairs)
 
@@ -232,9 +234,9 @@ def _place(found: set[str], rid: str, tags: Tags) -> Place:
 
     A rid that the registration names, and no queue has, is finished, even without history.
     """
-    if "queued" in found:
+    if ElementState.QUEUED in found:
         return Place.REQUEST
-    is_tag = rid in {tags.s_rid, tags.r_rid} and "replied" not in found
+    is_tag = rid in {tags.s_rid, tags.r_rid} and ElementState.REPLIED not in found
     return Place.FINISHED if is_tag else place_of(found)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as sf
 
 from onceq.errors import InvalidValue
-from onceq.model.element import RequestOutcome
+from onceq.model.element import TOOK_EFFECT, RequestOutcome, Role
 from onceq.spark.archive.files import spoken
 from onceq.spark.report.report_tables import MEASURES
 
@@ -56,7 +56,8 @@ ACCURACY: Final = 10_000
 by nothing for up to half as many values."""
 _RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TEXT_CHARACTERS: Final = 200
-_ROLES: Final = ("request", "datagram")
+_ROLES: Final = (Role.REQUEST.value, Role.DATAGRAM.value)
+WELL: Final = tuple(one.value for one in TOOK_EFFECT)
 """Taking a held element out of an error queue ends no request: that had failed before."""
 _PROCESS: Final = ("server", "host", "pid", "name")
 _TIMES: Final = {
@@ -138,7 +139,7 @@ def gather(records: Records, folder: Path, span: Span) -> Facts:
 def _ends(rows: DataFrame) -> DataFrame:
     """Returns what is counted of ends. eid: only if there was an abort, which is found by it."""
     is_touched = sf.expr("aborts > 0 or is_touched is not null")
-    is_well = sf.col("outcome").isin(RequestOutcome.DONE.value, RequestOutcome.DEQUEUED.value)
+    is_well = sf.col("outcome").isin(*WELL)
     times = (_milliseconds(begin, end).alias(f"{name}_ms") for name, (begin, end) in _TIMES.items())
     return rows.select(
         sf.col("finished_at").alias("at"),
@@ -203,8 +204,8 @@ def measured(rows: DataFrame, *by: str) -> DataFrame:
     made = {
         "ended": sf.count("*"),
         **{one.value: sf.count_if(outcome == one.value) for one in RequestOutcome},
-        "requests": sf.count_if(role == "request"),
-        "datagrams": sf.count_if(role == "datagram"),
+        "requests": sf.count_if(role == Role.REQUEST.value),
+        "datagrams": sf.count_if(role == Role.DATAGRAM.value),
         "recovered": sf.count_if("is_recovered"),
     }
     for name in _TIMES:

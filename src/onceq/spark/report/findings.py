@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as sf
 
+from onceq.model.element import Charge
 from onceq.spark.pages.figures import Buckets
-from onceq.spark.report.facts import BY, grouped, measured
+from onceq.spark.report.facts import BY, WELL, grouped, measured
 from onceq.spark.report.incidents import INCIDENTS_MAX, in_flight
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ TOP: Final = 10
 """How many queues, servers, clients and codes are shown; the others are summed."""
 DAYS: Final = 31
 """How many of the last days are a table of the page."""
-CHARGES: Final = ("charge", "reject", "environment", "suspect")
+CHARGES: Final = tuple(
+    one.value for one in (Charge.CHARGE, Charge.REJECT, Charge.ENVIRONMENT, Charge.SUSPECT)
+)
 WIDTHS: Final = tuple(
     dt.timedelta(**one)
     for one in (
@@ -109,7 +112,7 @@ def find(facts: Facts, days: DataFrame, incidents: Sequence[Incident] = ()) -> F
             for row in _rows(aborted, buckets.count * (len(CHARGES) + 1))
         },
         busiest=busiest,
-        failures=_codes(facts.ends.where("outcome not in ('done', 'dequeued')"), "outcome"),
+        failures=_codes(facts.ends.where(~sf.col("outcome").isin(*WELL)), "outcome"),
         aborts=_codes(facts.aborts.withColumn("error", sf.lit(None)), "charge"),
         days=_rows(latest, DAYS),
         incidents=incidents,

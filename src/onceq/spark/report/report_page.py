@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from onceq.model.element import TOOK_EFFECT, Charge, RequestOutcome
 from onceq.spark.pages.figures import Buckets, Line, Paint, Scale, lines_over_time, stack_over_time
 from onceq.spark.pages.html import (
     Column,
@@ -36,18 +37,19 @@ __all__ = ["Subject", "duration", "report_page"]
 
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 _OUTCOMES: Final = {
-    "done": Paint.GREEN,
-    "dequeued": Paint.BLUE,
-    "failed": Paint.RED,
-    "cancelled": Paint.ORANGE,
-    "expired": Paint.VIOLET,
+    RequestOutcome.DONE.value: Paint.GREEN,
+    RequestOutcome.DEQUEUED.value: Paint.BLUE,
+    RequestOutcome.FAILED.value: Paint.RED,
+    RequestOutcome.CANCELLED.value: Paint.ORANGE,
+    RequestOutcome.EXPIRED.value: Paint.VIOLET,
 }
+_WELL: Final = {one.value for one in TOOK_EFFECT}
 _KINDS: Final = {"requests": Paint.BLUE, "datagrams": Paint.ORANGE}
 _CHARGES: Final = {
-    "charge": Paint.RED,
-    "reject": Paint.ORANGE,
-    "environment": Paint.BLUE,
-    "suspect": Paint.VIOLET,
+    Charge.CHARGE.value: Paint.RED,
+    Charge.REJECT.value: Paint.ORANGE,
+    Charge.ENVIRONMENT.value: Paint.BLUE,
+    Charge.SUSPECT.value: Paint.VIOLET,
     "other": Paint.GREY,
 }
 _RANKS: Final = {"p50": Paint.BLUE, "p90": Paint.GREEN, "p99": Paint.ORANGE, "max": Paint.GREY}
@@ -248,7 +250,7 @@ def _time(found: Findings, buckets: Buckets, name: str) -> Html:
 
 def _failures(found: Findings, buckets: Buckets) -> Html:
     width = buckets.unit
-    badly = [one for one in _OUTCOMES.items() if one[0] not in ("done", "dequeued")]
+    badly = [one for one in _OUTCOMES.items() if one[0] not in _WELL]
     aborts = [
         Line(
             label=charge,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from onceq import telemetry
 from onceq.engine.perform.steadfast import LOST
 from onceq.manager.taken_over import tell_taken
+from onceq.model.element import Fate
 from onceq.model.ops import ListTakenOver
 from onceq.model.spark_ops import SparkAborts, SparkLastRecord, SparkTakeOver
 
@@ -54,7 +55,7 @@ class Aborts:
             attempt=one.attempt,
             code=one.code or "",
             charge=one.charge,
-            fate="failed" if one.failed else "returned",
+            fate=(Fate.FAILED if one.failed else Fate.RETURNED).value,
             traceback=one.traceback,
         )
 

@@ -16,6 +16,9 @@
 --   13       a reply that its client acknowledged, kept for    the order of    a later one is kept instead
 --            rereceive; everywhere else it is gone             acknowledging
 --
+-- SQL has no constants. Wherever the number of a lane stands in these files, its name in Python's `Lane` follows
+-- as a comment, which psql shows too, and costs nothing; a test compares the two.
+--
 -- An element does not leave its lane when it is claimed: `claimed_by` says so, and stands in no index, so
 -- that a claim is a HOT update. The price is that a look passes over what is claimed; the low-water
 -- marks (cursor.sql) keep it from passing over what has ended. A suspect never becomes fresh again: once
@@ -265,5 +268,5 @@ create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) r
 language plpgsql volatile as $$
 begin
     update onceq.queue set lanes = array(select distinct l from unnest(lanes || p_lane::smallint) l order by l)
-        where queue_id = p_queue_id and p_lane <= 9 and p_lane <> all (lanes);
+        where queue_id = p_queue_id and p_lane <= 9 /* fresh */ and p_lane <> all (lanes);
 end $$;

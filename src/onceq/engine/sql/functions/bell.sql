@@ -159,7 +159,7 @@ create or replace function onceq.ring_suspects() returns void
 language plpgsql volatile as $$
 begin
     perform onceq.queue_bell(q.queue_id, false) from onceq.queue q where exists (select from onceq.element e
-        where e.queue_id = q.queue_id and e.lane = 11 and e.claimed_by is null);
+        where e.queue_id = q.queue_id and e.lane = 11 /* suspect */ and e.claimed_by is null);
 end $$;
 
 -- A bell is "host port channel token". On this session's host it is returned, for a datagram to ring it

@@ -31,7 +31,7 @@ begin
             properties, life, sha256, body)
         overriding system value
         select s.no, coalesce(onceq.turn_at(s.due), s.no), q.queue_id, reply_queue,
-            case when s.due is null then 9 - s.urgency else 10 end, s.urgency,
+            case when s.due is null then 9 /* fresh */ - s.urgency else 10 /* due */ end, s.urgency,
             case when p_registrant is null then 'datagram' else 'request' end::onceq.role, p_registrant,
             case when p_registrant is not null then p_send_no + s.no end, s.rid, s.id, s.correlation_id,
             moment, s.due, onceq.moment_of(s.expires), coalesce(s.content_type, p_content_type),
@@ -104,7 +104,7 @@ begin
         raise exception 'the body of rid "%" has % bytes; queue "%" takes at most %',
             large.rid, large.bytes, q.name, q.body_bytes_max using errcode = 'OQ005';
     end if;
-    perform onceq.check_priority(x.p), onceq.open_lane(q.queue_id, 9 - x.p)
+    perform onceq.check_priority(x.p), onceq.open_lane(q.queue_id, 9 /* fresh */ - x.p)
         from (select distinct coalesce(p, 4) as p from unnest(p_priorities || null::smallint) p) x;
 end $$;
 

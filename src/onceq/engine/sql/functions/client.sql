@@ -24,8 +24,8 @@ language sql stable as $$
     from onceq.registrant r
     cross join lateral onceq.session_tags(r.registrant_id, r.reply_queue_id) t
     cross join lateral (select count(*) filter (where e.role = 'request') as requests,
-            count(*) filter (where e.role = 'reply' and e.lane <> 13) as replies,
-            count(*) filter (where e.lane = 13) as kept
+            count(*) filter (where e.role = 'reply' and e.lane <> 13 /* kept */) as replies,
+            count(*) filter (where e.lane = 13 /* kept */) as kept
         from onceq.element e where e.registrant_id = r.registrant_id) n
     where p_name is null or r.name = p_name collate "C" order by r.name, r.thread
 $$;
@@ -61,7 +61,7 @@ language plpgsql stable as $$
 declare left_over bigint;
 begin
     select count(*) into left_over from onceq.element e
-        where e.registrant_id = who.registrant_id and e.lane <> 13;
+        where e.registrant_id = who.registrant_id and e.lane <> 13 /* kept */;
     if who.state = 'connected' or left_over > 0 then
         raise exception 'client "%"% is %, with % request(s) or replies outstanding: it is not forgotten',
             who.name, case when who.thread <> '' then format(', thread "%s",', who.thread) else '' end,
@@ -98,7 +98,7 @@ begin
     end loop;
     with gone as (delete from onceq.element x where x.registrant_id = who.registrant_id and x.role = 'reply'
             returning x.lane)
-        select count(*) filter (where lane <> 13) - cancelled, count(*) filter (where lane = 13)
+        select count(*) filter (where lane <> 13 /* kept */) - cancelled, count(*) filter (where lane = 13 /* kept */)
         into replies, kept from gone;
     with gone as (delete from onceq.registration x where x.registrant_id = who.registrant_id
             returning x.queue_id, x.recorded_at)

@@ -50,14 +50,14 @@ begin
     if concluded = 0 then
         return;
     end if;
-    perform onceq.ring_suspects() where x.lane = 11;
+    perform onceq.ring_suspects() where x.lane = 11 /* suspect */;
     is_volatile := x.life is not null;
     if x.reply_queue_id is not null then
         reply_eid := onceq.new_eid();
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
                 ack_rid, eid, correlation_id, enqueued_at, aborts, life, code, error, content_type,
                 properties, sha256, body)
-            values (x.reply_queue_id, 0, x.priority, 'reply', p_outcome, x.registrant_id, x.send_no, x.rid,
+            values (x.reply_queue_id, 0 /* reply */, x.priority, 'reply', p_outcome, x.registrant_id, x.send_no, x.rid,
                 x.ack_rid, reply_eid, x.eid::text, moment, coalesce(p_aborts, x.aborts), x.life, p_code,
                 p_error, p_content_type, case when x.properties is not null then onceq.end_user_of(x.properties) end,
                 sha256(coalesce(p_reply, '')), coalesce(p_reply, ''));
@@ -93,7 +93,7 @@ begin
     ), replied as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no, rid,
                 ack_rid, eid, correlation_id, enqueued_at, aborts, life, content_type, properties, sha256, body)
-            select reply_queue_id, 0, priority, 'reply', 'done', registrant_id, send_no, rid, ack_rid,
+            select reply_queue_id, 0 /* reply */, priority, 'reply', 'done', registrant_id, send_no, rid, ack_rid,
                 reply_eid, eid::text, moment, aborts, life, p_content_type,
                 case when properties is not null then onceq.end_user_of(properties) end, sha256(reply), reply
             from gone where reply_queue_id is not null
@@ -120,7 +120,7 @@ language plpgsql volatile as $$
 begin
     perform onceq.conclude_one(e.seq, null, 'failed', p_code => p_code, p_error => p_error,
         p_aborts => e.aborts, p_server => p_server);
-    e.role := 'failed'; e.lane := 12; e.claimed_by := null; e.not_before := null;
+    e.role := 'failed'; e.lane := 12 /* held */; e.claimed_by := null; e.not_before := null;
     e.failed_of := e.registrant_id; e.registrant_id := null;
     e.code := p_code; e.error := p_error;
     e.queue_id := (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id);
@@ -172,7 +172,7 @@ create or replace function onceq.return_element(
 language plpgsql volatile as $$
 declare
     q onceq.queue;
-    is_suspect boolean := e.lane = 11;
+    is_suspect boolean := e.lane = 11 /* suspect */;
     is_counted boolean;
     delay_ms double precision := 0;
     due timestamptz;
@@ -206,7 +206,7 @@ begin
     due := onceq.now() + coalesce(p_after_s * 1000, delay_ms) * interval '1 millisecond';
     update onceq.element set
         claimed_by = null, aborts = e.aborts, faults = e.faults,
-        lane = case when is_suspect or p_charge = 'suspect' then 11 else 10 end,
+        lane = case when is_suspect or p_charge = 'suspect' then 11 /* suspect */ else 10 /* due */ end,
         not_before = due, turn = onceq.turn_at(due),
         code = coalesce(p_code, code), error = coalesce(p_error, error)
         where seq = e.seq;

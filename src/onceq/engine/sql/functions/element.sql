@@ -12,7 +12,7 @@ language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
     id uuid := onceq.new_eid();
-    at_lane smallint := case when p_not_before is null then 9 - p_priority else 10 end;
+    at_lane smallint := case when p_not_before is null then 9 /* fresh */ - p_priority else 10 /* due */ end;
     is_volatile boolean;
 begin
     perform onceq.be_durable();
@@ -65,7 +65,7 @@ begin
     end if;
     return query insert into onceq.element (queue_id, lane, role, rid, eid, enqueued_at,
                 content_type, life, sha256, body)
-            select q.queue_id, 5, 'datagram', s.id::text, s.id, onceq.now(), p_content_type,
+            select q.queue_id, 5 /* usual */, 'datagram', s.id::text, s.id, onceq.now(), p_content_type,
                 case when not q.durable then onceq.current_life() end, sha256(s.body), s.body
             from (select onceq.new_eid() as id, body from unnest(p_bodies) body) s
             returning element.eid, null::text;
@@ -91,9 +91,9 @@ declare
     due bigint := onceq.turn_at(now);
     current bigint := onceq.current_life();
 begin
-    return query select e.* from unnest('{0,1,2,3,4,5,6,7,8,9,10,11}'::smallint[]) l, lateral (
+    return query select e.* from unnest('{0,1,2,3,4,5,6,7,8,9,10,11}'::smallint[] /* fresh, due, suspect */) l, lateral (
             select * from onceq.element x
-            where x.queue_id = q.queue_id and x.lane = l and x.claimed_by is null and (l <= 9 or x.turn <= due)
+            where x.queue_id = q.queue_id and x.lane = l and x.claimed_by is null and (l <= 9 /* fresh */ or x.turn <= due)
               and (x.expires_at is null or x.expires_at > now) and (x.life is null or x.life >= current)
             order by x.turn limit p_n) e
         order by e.lane, e.turn, e.seq limit p_n;
@@ -262,7 +262,7 @@ begin
     delete from onceq.element where seq = e.seq;
     insert into onceq.element (queue_id, lane, turn, priority, role, rid, eid, correlation_id, enqueued_at,
             not_before, content_type, properties, sha256, body)
-        values (home, 10, onceq.turn_at(onceq.now()), e.priority, 'datagram', rid, eid,
+        values (home, 10 /* due */, onceq.turn_at(onceq.now()), e.priority, 'datagram', rid, eid,
             case when e.reply_queue_id is null then e.correlation_id else e.eid::text end,
             onceq.now(), onceq.now(), e.content_type, e.properties, e.sha256, e.body);
     perform onceq.queue_bell(home, false);

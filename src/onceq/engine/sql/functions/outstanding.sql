@@ -15,15 +15,16 @@ declare
     queue integer;
     latest bigint;
 begin
-    delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply' and e.lane = 0
+    delete from onceq.element e where e.registrant_id = p_registrant and e.role = 'reply' and e.lane = 0 /* reply */
         and e.rid = any (p_rids[: cardinality(p_rids) - p_keep]);
     get diagnostics freed = row_count;
     if p_keep > 0 then
         select r.reply_queue_id into queue from onceq.registrant r where r.registrant_id = p_registrant;
-        select coalesce(max(e.turn), 0) into latest from onceq.element e where e.queue_id = queue and e.lane = 13;
-        update onceq.element e set lane = 13, turn = latest + x.n
+        select coalesce(max(e.turn), 0) into latest from onceq.element e
+            where e.queue_id = queue and e.lane = 13 /* kept */;
+        update onceq.element e set lane = 13 /* kept */, turn = latest + x.n
             from unnest(p_rids) with ordinality x (rid, n)
-            where e.registrant_id = p_registrant and e.rid = x.rid and e.role = 'reply' and e.lane = 0;
+            where e.registrant_id = p_registrant and e.rid = x.rid and e.role = 'reply' and e.lane = 0 /* reply */;
         get diagnostics kept = row_count;
         perform onceq.trim_kept(queue, p_keep);
     end if;
@@ -35,8 +36,8 @@ create or replace function onceq.trim_kept(p_reply_queue integer, p_keep integer
 language plpgsql volatile
 set enable_seqscan = off set enable_sort = off set enable_bitmapscan = off as $$
 begin
-    delete from onceq.element e where e.queue_id = p_reply_queue and e.lane = 13 and e.turn <= (
-        select x.turn from onceq.element x where x.queue_id = p_reply_queue and x.lane = 13
+    delete from onceq.element e where e.queue_id = p_reply_queue and e.lane = 13 /* kept */ and e.turn <= (
+        select x.turn from onceq.element x where x.queue_id = p_reply_queue and x.lane = 13 /* kept */
         order by x.turn desc offset p_keep limit 1);
 end $$;
 
@@ -53,7 +54,7 @@ begin
     end if;
     return query select r.thread, r.registrant_id, r.epoch, r.state, t.s_rid, t.s_state, t.r_rid, t.ckpt,
             (select count(*) from onceq.element e where e.registrant_id = r.registrant_id
-                and e.role in ('request', 'reply') and e.lane <> 13 and e.rid is distinct from t.r_rid)
+                and e.role in ('request', 'reply') and e.lane <> 13 /* kept */ and e.rid is distinct from t.r_rid)
         from onceq.registrant r, lateral onceq.session_tags(r.registrant_id, r.reply_queue_id) t
         where r.name = p_name collate "C" order by r.thread;
 end $$;
@@ -70,8 +71,8 @@ language plpgsql volatile as $$
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
     return query select e.rid, case when e.claimed_by is not null then 'executing'
-                when e.lane = 10 and e.not_before > onceq.now() then 'waiting'
-                when e.lane = 11 then 'suspect' else 'queued' end,
+                when e.lane = 10 /* due */ and e.not_before > onceq.now() then 'waiting'
+                when e.lane = 11 /* suspect */ then 'suspect' else 'queued' end,
             e.eid, q.name, e.aborts, e.enqueued_at, e.not_before, s.host, s.pid, a.xact_start,
             null::timestamptz, null, e.code, e.error
         from onceq.element e join onceq.queue q on q.queue_id = e.queue_id
@@ -81,7 +82,7 @@ begin
         where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.role = 'request';
     if not found then
         return query select h.rid, case when exists (select from onceq.element e where e.role = 'reply'
-                    and e.registrant_id = p_registrant and e.rid = h.rid and e.lane <> 13)
+                    and e.registrant_id = p_registrant and e.rid = h.rid and e.lane <> 13 /* kept */)
                     then 'replied' else 'finished' end,
                 h.eid, q.name, h.aborts, h.enqueued_at, null::timestamptz, null, null::integer,
                 null::timestamptz, h.finished_at, h.outcome::text, h.code, h.error
@@ -118,7 +119,7 @@ begin
             'eid', x.eid, 'queue', x.queue, 'sent_at', x.enqueued_at)::text, 'UTF8');
         insert into onceq.element (queue_id, lane, role, rid, eid, correlation_id, enqueued_at,
                 content_type, life, sha256, body)
-            values (q.queue_id, 5, 'datagram', id::text, id, x.eid::text, onceq.now(), 'application/json',
+            values (q.queue_id, 5 /* usual */, 'datagram', id::text, id, x.eid::text, onceq.now(), 'application/json',
                 case when not q.durable then onceq.current_life() end, sha256(content), content)
             on conflict (eid) do nothing;
         continue when not found;

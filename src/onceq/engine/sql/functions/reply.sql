@@ -17,7 +17,7 @@ language plpgsql volatile as $$
 declare e onceq.element;
 begin
     select * into e from onceq.element
-        where registrant_id = p_registrant and rid = p_rid collate "C" and role = 'reply' and lane <> 13
+        where registrant_id = p_registrant and rid = p_rid collate "C" and role = 'reply' and lane <> 13 /* kept */
         for update;
     return e;
 end $$;
@@ -113,7 +113,7 @@ begin
     end if;
     perform onceq.record_receive(e.registrant_id, e.rid, e.send_no, e.eid, null, p_s_rid, p_s_no);
     delete from onceq.element where seq = e.seq;
-    e.role := 'failed'; e.lane := 12; e.claimed_by := null; e.queue_id := q.error_queue_id;
+    e.role := 'failed'; e.lane := 12 /* held */; e.claimed_by := null; e.queue_id := q.error_queue_id;
     e.failed_of := e.registrant_id; e.registrant_id := null;
     insert into onceq.element overriding system value values (e.*);
     return 'failed';
@@ -141,7 +141,7 @@ begin
         returning r.reply_queue_id into e.queue_id;
     update onceq.registration r set rid = null, tag = null
         where r.registrant_id = who and r.queue_id = e.queue_id and r.rid = e.rid;
-    e.role := 'reply'; e.lane := 0; e.faults := 0; e.failed_of := null; e.registrant_id := who;
+    e.role := 'reply'; e.lane := 0 /* reply */; e.faults := 0; e.failed_of := null; e.registrant_id := who;
     insert into onceq.element overriding system value values (e.*);
     perform onceq.ring_clerk(who);
     eid := e.eid;

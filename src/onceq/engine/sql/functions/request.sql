@@ -68,7 +68,7 @@ declare
 begin
     select e.rid, e.send_no, e.role::text, e.ack_rid into last_sent from onceq.element e
         where e.registrant_id = p_registrant and e.role in ('request', 'reply')
-          and e.send_no is not null and e.lane <> 13 order by e.send_no desc limit 1;
+          and e.send_no is not null and e.lane <> 13 /* kept */ order by e.send_no desc limit 1;
     select * into last_received from onceq.registration r
         where r.registrant_id = p_registrant and r.queue_id = p_reply_queue
         order by r.registration_id desc limit 1;
@@ -91,7 +91,7 @@ language plpgsql volatile as $$
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
     return query select e.rid, e.send_no, e.role::text, e.eid from onceq.element e
-        where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13
+        where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13 /* kept */
         order by e.send_no;
 end $$;
 
@@ -101,7 +101,7 @@ language plpgsql volatile as $$
 begin
     perform onceq.check_epoch(p_registrant, p_epoch);
     return (select count(*) from onceq.element e
-        where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13);
+        where e.registrant_id = p_registrant and e.role in ('request', 'reply') and e.lane <> 13 /* kept */);
 end $$;
 
 -- What the end user gave with a request, as text in UTF-8: from the request or its reply or, when
@@ -112,7 +112,7 @@ language plpgsql volatile as $$
 declare found_one jsonb;
 begin
     select onceq.end_user_of(e.properties) -> 'onceq_end_user' into found_one from onceq.element e
-        where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.lane <> 13;
+        where e.registrant_id = p_registrant and e.rid = p_rid collate "C" and e.lane <> 13 /* kept */;
     if found then
         return convert_to(found_one::text, 'UTF8');
     end if;
@@ -171,7 +171,7 @@ begin
     perform onceq.check_epoch(p_registrant, p_epoch);
     perform onceq.record_receive(p_registrant, p_r_rid, null, null, p_ckpt, p_s_rid, p_s_no);
     delete from onceq.element where registrant_id = p_registrant and role = 'reply'
-        and (rid = any (p_received) or lane = 13);
+        and (rid = any (p_received) or lane = 13 /* kept */);
     select rid into open_rid from onceq.element
         where registrant_id = p_registrant and role in ('request', 'reply') limit 1;
     if open_rid is not null then
@@ -192,7 +192,7 @@ declare
     known bytea;
     past record;
 begin
-    select e.eid, case when e.role = 'request' then 'queued' when e.lane <> 13 then 'replied' end,
+    select e.eid, case when e.role = 'request' then 'queued' when e.lane <> 13 /* kept */ then 'replied' end,
            case e.role when 'request' then e.sha256 end
         into eid, state, known
         from onceq.element e
@@ -227,7 +227,7 @@ create or replace function onceq.send(
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set plan_cache_mode = force_generic_plan as $$
 declare
-    at_lane smallint := case when p_not_before is null then 9 - p_priority else 10 end;
+    at_lane smallint := case when p_not_before is null then 9 /* fresh */ - p_priority else 10 /* due */ end;
     x record;
 begin
     state := onceq.prepare_tagged(p_registrant, p_queue) || onceq.check_moments(p_not_before, p_expires_at);
@@ -324,7 +324,7 @@ begin
     perform onceq.prepare_tagged(p_registrant, p_queue);
     insert into onceq.element (queue_id, reply_queue_id, lane, role, registrant_id,
             send_no, rid, ack_rid, eid, enqueued_at, content_type, life, sha256, body)
-        select s.queue_id, s.reply_queue_id, 5, 'request', p_registrant,
+        select s.queue_id, s.reply_queue_id, 5 /* usual */, 'request', p_registrant,
             p_send_no + s.n - 1, s.rid, case when s.n = 1 then p_ack[cardinality(p_ack)] end,
             ids[s.n], onceq.now(), p_content_type, case when not s.durable then onceq.current_life() end,
             sha256(s.body), s.body
@@ -440,7 +440,7 @@ begin
     end if;
     for try in 1 .. 2 loop
         if p_rid is null then
-            return query select x.* from onceq.element x where x.lane = 0 and x.queue_id = (
+            return query select x.* from onceq.element x where x.lane = 0 /* reply */ and x.queue_id = (
                     select r.reply_queue_id from onceq.registrant r
                     where r.registrant_id = p_registrant and r.epoch = p_epoch)
                 and x.turn > p_after and x.rid not in (select unnest(p_skip)) order by x.turn limit p_limit;
@@ -483,7 +483,7 @@ begin
         join onceq.registrant a on a.registrant_id = r.registrant_id and a.reply_queue_id = r.queue_id
         where r.registrant_id = p_registrant order by r.registration_id desc limit 1;
     if p_ckpt is not null or last.tag is null or not exists (select from onceq.element e
-            where e.registrant_id = p_registrant and e.rid = last.rid and e.role = 'reply' and e.lane <> 13) then
+            where e.registrant_id = p_registrant and e.rid = last.rid and e.role = 'reply' and e.lane <> 13 /* kept */) then
         last.rid := p_rids[cardinality(p_rids)];
         last.tag := p_ckpt;
     end if;

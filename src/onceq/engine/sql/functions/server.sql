@@ -32,15 +32,15 @@ begin
             asleep := onceq.fall_asleep(p_slot, p_sleep);
         end if;
         select x.lanes, x.low, exists (select from onceq.element y
-                where y.queue_id = x.queue_id and y.lane between 10 and 11) as any_late
+                where y.queue_id = x.queue_id and y.lane between 10 /* due */ and 11 /* suspect */) as any_late
             into q from onceq.queue x
             where x.queue_id = p_queue_id and x.dequeue_started and x.kind <> 'reply';
         due := case when q.any_late then onceq.turn_at(onceq.now()) end;
         foreach at_lane in array onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) loop
             exit when wanted = 0;
-            continue when abs(at_lane) = 11 and (wanted < p_n or not onceq.may_claim_suspect(p_incarnation, p_queue_id));
+            continue when abs(at_lane) = 11 /* suspect */ and (wanted < p_n or not onceq.may_claim_suspect(p_incarnation, p_queue_id));
             low := case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end;
-            latest := case when at_lane >= 10 then due when at_lane < 0 then due - 1000000
+            latest := case when at_lane >= 10 /* due */ then due when at_lane < 0 then due - 1000000
                       else 9223372036854775807 end;
             if wanted = 1 then
                 e := onceq.claim_next(p_incarnation, p_queue_id, abs(at_lane)::smallint,
@@ -50,13 +50,13 @@ begin
                 got := 1;
             else
                 return query select * from onceq.claim_many(p_incarnation, p_queue_id, abs(at_lane)::smallint,
-                    coalesce(low, 0), latest, case abs(at_lane) when 11 then 1 else wanted end);
+                    coalesce(low, 0), latest, case abs(at_lane) when 11 /* suspect */ then 1 else wanted end);
                 get diagnostics got = row_count;
             end if;
             wanted := wanted - got;
-            if got > 0 and abs(at_lane) >= 10 then
+            if got > 0 and abs(at_lane) >= 10 /* due */ then
                 perform onceq.be_durable();
-                exit when abs(at_lane) = 11;
+                exit when abs(at_lane) = 11 /* suspect */;
             end if;
         end loop;
         exit when wanted < p_n;
@@ -77,12 +77,12 @@ end $$;
 create or replace function onceq.may_claim_suspect(p_incarnation bigint, p_queue_id integer) returns boolean
 language plpgsql volatile as $$
 begin
-    if not exists (select from onceq.element where queue_id = p_queue_id and lane = 11 and claimed_by is null)
-            or not pg_try_advisory_xact_lock('onceq.element'::regclass::oid::integer, 11) then
+    if not exists (select from onceq.element where queue_id = p_queue_id and lane = 11 /* suspect */ and claimed_by is null)
+            or not pg_try_advisory_xact_lock('onceq.element'::regclass::oid::integer, 11 /* suspect */) then
         return false;
     end if;
     return not exists (select from onceq.queue q
-        join onceq.element e on e.queue_id = q.queue_id and e.lane = 11 and e.claimed_by <> p_incarnation
+        join onceq.element e on e.queue_id = q.queue_id and e.lane = 11 /* suspect */ and e.claimed_by <> p_incarnation
         where q.kind <> 'reply' and exists (select from onceq.server s
             where s.incarnation = e.claimed_by and s.charges is null));
 end $$;
@@ -95,11 +95,12 @@ create or replace function onceq.lanes_in_turn(
 ) returns smallint[]
 language sql immutable as $$
     select case when p_lanes is null then '{}' when not p_any_late then p_lanes
-        else (case when p_turn < 0 then '{11,10}' when p_turn % 2 = 1 then '{}' when not p_alone then '{10}'
-                   when p_turn % 4 = 0 then '{-11,10}' else '{10,-11}' end::smallint[])
+        else (case when p_turn < 0 then '{11,10}' /* suspect, due */
+                   when p_turn % 2 = 1 then '{}' when not p_alone then '{10}' /* due */
+                   when p_turn % 4 = 0 then '{-11,10}' /* suspect, due */ else '{10,-11}' /* due, suspect */ end::smallint[])
              || p_lanes
-             || (case when p_turn % 2 = 1 then '{10}' else '{}' end::smallint[])
-             || (case when p_alone then '{11}' else '{}' end::smallint[]) end
+             || (case when p_turn % 2 = 1 then '{10}' /* due */ else '{}' end::smallint[])
+             || (case when p_alone then '{11}' /* suspect */ else '{}' end::smallint[]) end
 $$;
 
 -- Claims the next element of a lane, with p_low <= turn <= p_latest; null if there is none. An
@@ -191,7 +192,7 @@ begin
     update onceq.element x set claimed_by = p_incarnation
         where x.seq = (select seq from onceq.element where eid = p_eid and claimed_by is null
                        and queue_id = p_queue_id and role in ('request', 'datagram')
-                       and (lane <= 9 or not_before <= onceq.now()) for update skip locked)
+                       and (lane <= 9 /* fresh */ or not_before <= onceq.now()) for update skip locked)
           and exists (select from onceq.queue where queue_id = p_queue_id and dequeue_started)
         returning x.* into e;
     if e.seq is not null and not onceq.dismiss(e) then

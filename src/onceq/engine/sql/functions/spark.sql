@@ -79,7 +79,8 @@ begin
             where group_no = g.group_no;
         perform onceq.spark_gather(g.server_id, left_over[middle + 1:], g.group_no, true);
     else
-        update onceq.element set lane = 11 where seq = left_over[1] and claimed_by = g.group_no returning * into e;
+        update onceq.element set lane = 11 /* suspect */
+            where seq = left_over[1] and claimed_by = g.group_no returning * into e;
         perform onceq.return_element(e, 'charge', 'server_died',
             format('Spark ended %s time(s) while it ran alone', e.aborts + 1), onceq.spark_number(g));
         delete from onceq.spark_group where group_no = g.group_no;
@@ -120,7 +121,8 @@ create or replace function onceq.spark_release(g onceq.spark_group) returns inte
 language plpgsql volatile as $$
 declare released integer;
 begin
-    update onceq.element set claimed_by = null, lane = case when lane = 11 then 11 else 10 end,
+    update onceq.element set claimed_by = null,
+        lane = case when lane = 11 /* suspect */ then 11 /* suspect */ else 10 /* due */ end,
         not_before = onceq.now(), turn = onceq.turn_at(onceq.now()) where seq = any (g.seqs) and claimed_by = g.group_no;
     get diagnostics released = row_count;
     delete from onceq.spark_group where group_no = g.group_no;
@@ -222,12 +224,12 @@ begin
         for at in 1 .. 2 loop
             if s.due_first = (at = 1) then
                 picked := onceq.spark_sound(array(select seq from onceq.element
-                    where queue_id = s.queue_id and lane = 10 and claimed_by is null and turn <= due
+                    where queue_id = s.queue_id and lane = 10 /* due */ and claimed_by is null and turn <= due
                       and seq <= p_bound order by turn limit p_n - cardinality(picked) for update skip locked))
                     || picked;
             else
                 picked := picked || onceq.spark_sound(array(select seq from onceq.element
-                    where queue_id = s.queue_id and lane <= 9 and claimed_by is null and seq <= p_bound
+                    where queue_id = s.queue_id and lane <= 9 /* fresh */ and claimed_by is null and seq <= p_bound
                     order by lane, turn limit p_n - cardinality(picked) for update skip locked));
             end if;
         end loop;
@@ -244,7 +246,7 @@ returns bigint[]
 language plpgsql volatile as $$
 begin
     return nullif(onceq.spark_sound(array(select seq from onceq.element
-        where queue_id = p_queue_id and lane = 11 and claimed_by is null and seq <= p_bound
+        where queue_id = p_queue_id and lane = 11 /* suspect */ and claimed_by is null and seq <= p_bound
           and turn <= onceq.turn_at(onceq.now() - p_waited)
         order by turn limit 1 for update skip locked)), '{}');
 end $$;
@@ -295,7 +297,7 @@ language plpgsql volatile as $$
 begin
     perform from onceq.element e join onceq.queue q on q.queue_id = e.queue_id
         where q.queue_id = p_queue_id and q.dequeue_started and claimed_by is null and seq <= p_bound
-          and (lane <= 9 or lane in (10, 11) and turn <= onceq.turn_at(onceq.now()))
+          and (lane <= 9 /* fresh */ or lane in (10 /* due */, 11 /* suspect */) and turn <= onceq.turn_at(onceq.now()))
         limit 1 for update of e skip locked;
     return found;
 end $$;
@@ -440,7 +442,7 @@ declare
     adopted bigint;
 begin
     if p_server is null then
-        update onceq.element set lane = 11 where seq = any (members) and claimed_by = g.group_no
+        update onceq.element set lane = 11 /* suspect */ where seq = any (members) and claimed_by = g.group_no
             and g.started_under is not null;
         return onceq.spark_release(g);
     end if;

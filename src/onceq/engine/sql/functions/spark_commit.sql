@@ -234,7 +234,7 @@ begin
     ), written as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no,
                 rid, ack_rid, eid, correlation_id, enqueued_at, aborts, life, content_type, properties, sha256, body)
-            select reply_queue_id, 0, priority, 'reply', 'done', registrant_id, send_no,
+            select reply_queue_id, 0 /* reply */, priority, 'reply', 'done', registrant_id, send_no,
                 rid, ack_rid, reply_eid, eid::text, moment, aborts, life, p_content_type,
                 case when properties is not null then onceq.end_user_of(properties) end,
                 sha256(coalesce(reply, '')), coalesce(reply, '')

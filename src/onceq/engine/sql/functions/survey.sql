@@ -52,12 +52,12 @@ declare
     low bigint; latest bigint;
 begin
     select * into q from onceq.queue where queue_id = p_queue_id and dequeue_started and kind <> 'reply';
-    foreach at_lane in array coalesce(q.lanes, '{}') || '{10,11}'::smallint[] loop
-        low := case when not p_everything and at_lane < 10 then pg_sequence_last_value(q.low[at_lane + 1]) end;
-        latest := case when at_lane >= 10 then onceq.turn_at(onceq.now()) else 9223372036854775807 end;
+    foreach at_lane in array coalesce(q.lanes, '{}') || '{10,11}'::smallint[] /* due, suspect */ loop
+        low := case when not p_everything and at_lane < 10 /* due */ then pg_sequence_last_value(q.low[at_lane + 1]) end;
+        latest := case when at_lane >= 10 /* due */ then onceq.turn_at(onceq.now()) else 9223372036854775807 end;
         if exists (select from onceq.element e where e.queue_id = q.queue_id and e.lane = at_lane
                 and e.turn >= coalesce(low, 0) and e.turn <= latest and e.claimed_by is null) then
-            return at_lane <> 11 or onceq.may_claim_suspect(0, p_queue_id);
+            return at_lane <> 11 /* suspect */ or onceq.may_claim_suspect(0, p_queue_id);
         end if;
     end loop;
     return false;
@@ -70,7 +70,7 @@ declare
     now bigint := onceq.turn_at(onceq.now());
     next bigint;
 begin
-    select min(x.turn) into next from onceq.queue q, unnest('{10,11}'::smallint[]) l, lateral (
+    select min(x.turn) into next from onceq.queue q, unnest('{10,11}'::smallint[] /* due, suspect */) l, lateral (
             select e.turn from onceq.element e where e.queue_id = q.queue_id and e.lane = l and e.turn > now
               and e.claimed_by is null order by e.turn limit 1) x
         where q.queue_id = p_queue_id and q.dequeue_started and q.kind <> 'reply';

@@ -9,11 +9,11 @@ create or replace function onceq.count_queue(
 )
 language sql stable
 set enable_seqscan = off as $$
-    select count(*) filter (where claimed_by is null and lane <= 9),
+    select count(*) filter (where claimed_by is null and lane <= 9 /* fresh */),
            count(*) filter (where claimed_by is not null),
-           count(*) filter (where claimed_by is null and lane = 10),
-           count(*) filter (where claimed_by is null and lane = 11),
-           count(*) filter (where lane = 12),
+           count(*) filter (where claimed_by is null and lane = 10 /* due */),
+           count(*) filter (where claimed_by is null and lane = 11 /* suspect */),
+           count(*) filter (where lane = 12 /* held */),
            min(enqueued_at)
     from onceq.element where queue_id = p_queue_id
 $$;
@@ -47,11 +47,11 @@ where q.destroyed_at is null;
 -- attempts: executions that ended and counted, the charged ones (aborts) and the one that finished it.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,
-       case when e.role = 'reply' then case e.lane when 13 then 'kept' else 'replied' end
+       case when e.role = 'reply' then case e.lane when 13 /* kept */ then 'kept' else 'replied' end
             when e.role = 'failed' then 'held'
             when e.claimed_by is not null then 'executing'
-            when e.lane = 10 and e.not_before > onceq.now() then 'waiting'
-            when e.lane = 11 then 'suspect'
+            when e.lane = 10 /* due */ and e.not_before > onceq.now() then 'waiting'
+            when e.lane = 11 /* suspect */ then 'suspect'
             else 'queued' end as state,
        e.role::text as role, e.outcome::text as outcome, q.name as queue, e.aborts as aborts,
        e.code, e.error, e.enqueued_at, e.not_before, e.expires_at,
