@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from onceq.engine.perform.driver import this_process
-from onceq.engine.sessions.identity import own_identity
+from onceq.engine.sessions.identity import own_identity, this_process
 from onceq.errors import OnceqError
 from onceq.manager import program
 from onceq.manager.taken_over import tell_taken

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onceq import errors
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.server.telling import Undone, in_doubt, is_conflict, lost, tell
+from onceq.server.telling import Undone, counted, in_doubt, is_conflict, lost, tell
 from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
 
 A lost claim may have been won again, by the claim chained to the finish of its batch.
 """
+
 
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
 """After these the session cannot go on; its next life learns the truth (spec finding 9)."""
@@ -341,17 +342,9 @@ def _abort(
     if fate is Fate.LOST:
         yield from tell(session, lost(run.served.queue, element, 1))
         return fate, False
-    undone = Undone(
-        queue=run.served.queue,
-        element=element,
-        error=error,
-        charge=charge,
-        code=code,
-        text=text,
-        trace=trace,
-        fate=fate,
-    )
-    yield from tell(session, undone)
+    aborted = counted(run.served.queue, element, charge=charge, code=code, error=text, fate=fate)
+    again = (element.code, element.error) == (code, text)
+    yield from tell(session, Undone(aborted=aborted, error=error, trace=trace, again=again))
     return fate, charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
 
 

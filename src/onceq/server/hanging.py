@@ -16,10 +16,11 @@ from onceq import errors, telemetry
 from onceq.engine.connect.connection import Link
 from onceq.engine.perform import hung
 from onceq.engine.sessions import silence
-from onceq.manager import taken_over
+from onceq.manager.taken_over import aborted_event
 from onceq.model import admin_ops, ops
 from onceq.model.element import Charge, Fate
 from onceq.server.reporting import tell_taken_over
+from onceq.server.telling import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -106,9 +107,7 @@ class Watch:
                 hung.end_session(self._link.connection, backend_pid)
             for one in found:
                 self._charge(one, limits[one.queue], child.pid)
-            for server in self._link.perform(admin_ops.ListServers()):
-                if server.process == child.process:
-                    self._link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
+            close_sessions(self._link, {child.process})
             self._aborted(tell_taken_over(self._link))
         except errors.OnceqError as error:
             _failed(f"say what hangs in process {child.pid}", error)
@@ -143,18 +142,16 @@ class Watch:
         )
         if fate is Fate.LOST:  # somebody else has decided what becomes of it
             return
-        aborted = ops.Aborted(
-            queue=one.queue,
-            rid=one.rid,
-            eid=one.eid,
-            attempt=one.aborts + 1,
-            charge=charge,
-            code=CODE,
-            error=text,
-            fate=fate,
-        )
-        telemetry.tell(log, taken_over.aborted(aborted))
+        aborted = counted(one.queue, one, charge=charge, code=CODE, error=text, fate=fate)
+        telemetry.tell(log, aborted_event(aborted))
         self._aborted([aborted])
+
+
+def close_sessions(link: Link, processes: set[UUID]) -> None:
+    """Ends the incarnations of processes that are about to be killed, uncharged (spec S5)."""
+    for server in link.perform(admin_ops.ListServers()):
+        if server.process in processes:
+            link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
 
 
 def _failed(what: str, error: errors.OnceqError) -> None:

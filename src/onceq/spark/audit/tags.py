@@ -16,8 +16,6 @@ from onceq.model.element import ElementState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["unknown_to_tags"]
-
 _WHO: Final = ["registrant", "thread"]
 
 
