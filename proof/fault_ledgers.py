@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from onceq.clerk.ledger import LedgerClerk
+    from onceq import LedgerClerk
     from proof.fault_programs import Errand
     from proof.fault_scenes import Left
 

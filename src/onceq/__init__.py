@@ -5,14 +5,18 @@ This module is the public Python API, together with `onceq.errors`, `onceq.files
 """
 
 from onceq.api import AsyncQueueManager, QueueManager, open, open_async  # noqa: A004 # onceq.open reads well
-from onceq.clerk import AsyncClerk, Clerk, Device, Processed, Reply, ReplyPolicy, Settled
-from onceq.clerk.ledger import (
+from onceq.clerk import (
+    AsyncClerk,
     AsyncLedgerClerk,
+    Clerk,
+    Device,
     LedgerClerk,
-    PostgresLedger,
-    QueueLedger,
-    SqliteLedger,
+    Processed,
+    Reply,
+    ReplyPolicy,
+    Settled,
 )
+from onceq.clerk.ledger import PostgresLedger, QueueLedger, SqliteLedger
 from onceq.errors import (
     Cancelled,
     Expired,

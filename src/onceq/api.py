@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-from onceq.clerk.async_clerk import AsyncClerk
-from onceq.clerk.clerk import Clerk
-from onceq.clerk.ledger import AsyncLedgerClerk, Ledger, LedgerClerk
+from onceq.clerk.async_clerk import AsyncClerk, AsyncLedgerClerk
+from onceq.clerk.clerk import Clerk, LedgerClerk
+from onceq.clerk.ledger import Ledger
 from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.kind import check_ledger
 from onceq.clerk.ledger.runner import LedgerLink
@@ -60,7 +60,7 @@ class QueueManager(QueueOperations):
         *,
         ledger: Ledger[C, Any] | None = None,
         **options: Unpack[ClerkOptions],
-    ) -> Clerk[T, R] | LedgerClerk[T, R, C]:
+    ) -> Clerk[T, R]:
         """Returns the clerk of a client, on a connection of its own; `with` connects it.
 
         registrant: the client's lasting name; a second process that uses it fences the first.
@@ -93,7 +93,7 @@ class AsyncQueueManager(AsyncQueueOperations):
         *,
         ledger: Ledger[Any, C] | None = None,
         **options: Unpack[ClerkOptions],
-    ) -> AsyncClerk[T, R] | AsyncLedgerClerk[T, R, C]:
+    ) -> AsyncClerk[T, R]:
         """See QueueManager.clerk; `async with` connects it."""
         whose = _whose(registrant)
         link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=whose)

@@ -28,8 +28,9 @@ def _processed(ground: Ground, ledger: Ledger[Any, Any]) -> None:
         clerk.send("1", b"x")
         ground.serve_one()
         clerk.receive(timeout_s=30)
+        assert clerk._kept is not None
         entry = replace(
-            clerk.kept.entry,
+            clerk._kept.entry,
             last_request=LastRequest(rid="2", body=b"y"),
             last_enqueued="2",
             last_dequeued="1",

@@ -1,9 +1,19 @@
 """The clerk: the library through which a client sends requests and receives replies."""
 
-from onceq.clerk.async_clerk import AsyncClerk
-from onceq.clerk.clerk import Clerk
+from onceq.clerk.async_clerk import AsyncClerk, AsyncLedgerClerk
+from onceq.clerk.clerk import Clerk, LedgerClerk
 from onceq.clerk.device import Device
 from onceq.clerk.policy import Processed, ReplyPolicy, Settled
 from onceq.clerk.session import Reply
 
-__all__ = ["AsyncClerk", "Clerk", "Device", "Processed", "Reply", "ReplyPolicy", "Settled"]
+__all__ = [
+    "AsyncClerk",
+    "AsyncLedgerClerk",
+    "Clerk",
+    "Device",
+    "LedgerClerk",
+    "Processed",
+    "Reply",
+    "ReplyPolicy",
+    "Settled",
+]

@@ -7,8 +7,8 @@ ends it. Source: BHM90 3 and 5.
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onceq.clerk import (
     processing,
@@ -16,96 +16,54 @@ from onceq.clerk import (
     receiving,
     recovery,
     streaming,
-    transactions,
     watching,
 )
-from onceq.clerk.alone import Alone
+from onceq.clerk.async_running import AsyncRunning
 from onceq.clerk.late import async_waits_on, check_on_timeout
+from onceq.clerk.ledger import program as ledger_program
+from onceq.clerk.ledger import recovery as ledger_recovery
+from onceq.clerk.ledger.async_runner import AsyncLedgerLink
+from onceq.clerk.ledger.refusals import needs_ledger, no_ledger, refuse_with_ledger
+from onceq.clerk.ledger.whole import whole
+from onceq.clerk.ledger.work import Work, still
 from onceq.clerk.policy import check_policy
-from onceq.clerk.session import WINDOW_MAX, session_of
-from onceq.clerk.shown import Shown
-from onceq.engine.connect.unwrap import AsyncCallers
-from onceq.engine.sessions.session import in_transaction, is_broken
+from onceq.clerk.session import WINDOW_MAX
 from onceq.engine.sessions.silence import waiting, within
-from onceq.errors import IllegalState, OnceqError, ReceiveTimeout
+from onceq.errors import ReceiveTimeout
 from onceq.model import names
 from onceq.model.arguments import check_function
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable
-    from types import TracebackType
-    from typing import Self, Unpack
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+    from contextlib import AbstractAsyncContextManager
+    from typing import Unpack
 
     from onceq.clerk.late import AsyncOnTimeout
+    from onceq.clerk.ledger.program import Kept
     from onceq.clerk.policy import Processed, ReplyPolicy
-    from onceq.clerk.session import ClerkOptions, Reply
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.engine.perform.async_driver import AsyncPostgresDriver
+    from onceq.clerk.session import Reply
     from onceq.engine.sessions.silence import Patience
     from onceq.model.client_state import Recovery
     from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
-    from onceq.model.ops import Program, Sent, ThreadTags
-    from onceq.model.queue import Queue
+    from onceq.model.ops import Request, Sent, ThreadTags
 
 T = TypeVar("T")
 R = TypeVar("R")
-A = TypeVar("A")
+C = TypeVar("C")
 
 
-class AsyncClerk(Shown[T, R]):
+class AsyncClerk(AsyncRunning[T, R]):
     """A client's session with a repository.
 
     One call at a time: another of the program's tasks is refused, and changes nothing. Every
     method raises Fenced when a newer life of this registrant has connected, IllegalState when the
     client's state forbids the call, InDoubt when the answer to a commit was lost: then `connect()`
-    tells the outcome.
-    Source: BHM90 3.
+    tells the outcome. With a ledger (C4) there is one request at a time, `recover()` comes first in
+    each life, and after InDoubt, or a call that was cut short, `connect()` and `recover()`.
+    Source: BHM90 3, BN09 4.3.
     """
 
     _awaits = True
-
-    def __init__(
-        self, link: AsyncLink, name: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
-    ) -> None:
-        super().__init__(session_of(name, queue, options))
-        self._link = link
-        self._alone = Alone(asyncio.current_task)
-        self._callers = AsyncCallers(link.repository)
-        self._caller: AsyncPostgresDriver | None = None
-        self._is_taking = False
-
-    async def connect(self, *, timeout_s: float | None = None) -> Self:
-        """Begins a new life, on a new connection if the old one broke; fences the former life.
-
-        timeout_s: when to give up, with CannotConnect or InDoubt; at least 2 s for a host that is
-        silent. None: when TCP gives up, and after `connect_timeout`.
-        """
-        with self._alone:
-            self._refuse_open()
-            with self._link.bounded(within(names.check_timeout(timeout_s))):
-                await self._link.reconnect()
-                await self._link.run(program.connect(self._session))
-            self._is_taking = False
-        return self
-
-    def _refuse_open(self) -> None:
-        """Refuses to wait for this client's own transaction: it would wait for ever.
-
-        It also refuses if a receive in it was cut short, which may have taken the reply.
-        """
-        has_taken = self._is_taking or self._session.taken is not None
-        if not has_taken or self._caller is None:
-            return
-        connection = self._caller.connection
-        if in_transaction(connection) and not is_broken(connection):
-            raise IllegalState("a reply was received in a transaction that is still open: end it")
-
-    async def _run(self, call: Program[A], patience: Patience | None = None) -> A:
-        """Runs a Program, once it is known what became of the reply that was taken last."""
-        with self._alone:
-            if self._session.taken is not None:
-                await self._link.run(transactions.settle_taken(self._session), patience)
-            return await self._link.run(call, patience)
 
     async def disconnect(self) -> None:
         """Ends the session. IllegalState while a request is outstanding. Source: BHM90 3."""
@@ -128,7 +86,13 @@ class AsyncClerk(Shown[T, R]):
         """
         patience = within(names.check_timeout(timeout_s))
         sent = program.request_of(self._session.queue, rid, request, attributes)
-        return await self._run(program.send(self._session, sent), patience)
+        return await self._send(sent, patience)
+
+    async def _send(self, request: Request, patience: Patience | None) -> Sent:
+        if self._kept is None:
+            return await self._run(program.send(self._session, request), patience)
+        send = ledger_program.send(self._kept, request)
+        return await self._run(whole(self._kept, send), patience)
 
     async def send_one_way(
         self, rid: str, request: T, **attributes: Unpack[RequestAttributes]
@@ -141,11 +105,13 @@ class AsyncClerk(Shown[T, R]):
         `connect` shows whether the request arrived. The next call of this clerk first reads the
         answer. Source: BHM90 5.
         """
+        refuse_with_ledger(self._kept, "send_one_way")
         sent = program.request_of(self._session.queue, rid, request, attributes)
         await self._run(program.send_one_way(self._session, sent))
 
     async def send_many(self, requests: Iterable[tuple[str, T]]) -> list[Sent]:
         """Sends (rid, request) pairs in one transaction: either all become stable, or none."""
+        refuse_with_ledger(self._kept, "send_many")
         pairs = list(program.pairs_of(self._session.queue, requests))
         return await self._run(program.send_many(self._session, pairs))
 
@@ -166,40 +132,21 @@ class AsyncClerk(Shown[T, R]):
         After a rollback it comes again. After as many rollbacks as the abort limit of the reply
         queue, the reply is held, and ReplyHeld is raised once.
         on_timeout: called when no reply came in time; it may use this clerk, and returns True to
-        wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone.
+        wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone. With a ledger
+        the reply comes again after a crash, until it is `done`.
         """
         check_on_timeout(on_timeout, may_await=self._awaits)
+        if connection is not None:
+            refuse_with_ledger(self._kept, "receive(connection=...)")
         while True:
             try:
                 if connection is not None:
-                    with self._alone:
-                        return await self._receive_in(connection, checkpoint, timeout_s, rid)
+                    return await self._receive_in(connection, checkpoint, timeout_s, rid)
                 replies = await self._receive(1, checkpoint, timeout_s, rid)
                 return replies[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or not await async_waits_on(on_timeout, late):
                     raise
-
-    async def _receive_in(
-        self, connection: Any, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
-    ) -> Reply[R]:
-        """Receives a reply in the transaction of the caller's connection."""
-        caller = await self._callers.driver(connection, self._link.connection)
-        ckpt, wait_s = names.check_tag(checkpoint, "checkpoint"), names.check_timeout(timeout_s)
-        begin = transactions.begin(self._session, names.check_rid(rid), wait_s)
-        reply = await self._link.run(begin, waiting(wait_s))
-        take = transactions.take_op(self._session, reply.rid, ckpt)
-        self._session.sure = False  # if this is cut short, the next life must look
-        self._caller, self._is_taking = caller, True
-        try:
-            xid = await caller.perform(take)
-        except OnceqError:
-            self._session.sure, self._is_taking = True, False
-            await self._link.run(transactions.give_back(self._session, reply.rid))
-            raise
-        self._session.taken = (reply.rid, xid, ckpt)
-        self._session.sure, self._is_taking = True, False
-        return reply
 
     async def receive_many(
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
@@ -210,6 +157,8 @@ class AsyncClerk(Shown[T, R]):
     async def _receive(
         self, limit: int, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
     ) -> list[Reply[R]]:
+        if self._kept is not None:
+            ledger_program.ready(self._kept)
         receive = receiving.receive(
             self._session,
             ckpt=names.check_tag(checkpoint, "checkpoint"),
@@ -237,6 +186,7 @@ class AsyncClerk(Shown[T, R]):
         each wait. After ReceiveTimeout or any other error, stream again from `last_sent` on.
         """
         check_on_timeout(on_timeout, may_await=self._awaits)
+        refuse_with_ledger(self._kept, "stream")
         pairs = program.pairs_of(self._session.queue, requests)
         stream = streaming.Stream(self._session, pairs, names.check_timeout(timeout_s))
         return self._streamed(stream, timeout_s, on_timeout)
@@ -277,7 +227,7 @@ class AsyncClerk(Shown[T, R]):
     ) -> Reply[R]:
         """Sends a request and receives its reply."""
         sent = program.request_of(self._session.queue, rid, request, {})
-        await self._run(program.send(self._session, sent), waiting(names.check_timeout(timeout_s)))
+        await self._send(sent, waiting(names.check_timeout(timeout_s)))
         return await self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
 
     async def process(
@@ -295,6 +245,7 @@ class AsyncClerk(Shown[T, R]):
         handler raises, ReceiveTimeout or ReplyGone; call it again. With asyncio the handler, the
         device and whoever is asked may be awaitable. Source: BHM90 3, CSEP 9.2.
         """
+        refuse_with_ledger(self._kept, "process")
         wait_s = names.check_timeout(timeout_s)
         chosen = check_policy(policy, may_await=self._awaits)
         check_function("the handler of `process`", handler, may_await=self._awaits)
@@ -303,6 +254,7 @@ class AsyncClerk(Shown[T, R]):
 
     async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
         """Frees replies whose content the client has recorded (C6)."""
+        refuse_with_ledger(self._kept, "acknowledge")
         chosen = [names.check_id("rid", rid) for rid in names.check_each("rids", rids)]
         ckpt = names.check_tag(checkpoint, "checkpoint")
         return await self._run(receiving.acknowledge(self._session, chosen, ckpt))
@@ -340,30 +292,75 @@ class AsyncClerk(Shown[T, R]):
         *,
         acknowledged: bool = False,
         by: recovery.Basis = "session",
+        policy: ledger_recovery.Policy = "ask",
     ) -> Recovery:
         """Returns where the last request stands, A to E, what that rests on and what to do.
 
         rid: the request that the client last meant to send, if it knows. acknowledged: it knows
         that this send returned. by: what may be looked at; the "reply queue" alone cannot tell
-        A, B and D apart, and "history" needs the rid. Source: BN09 4.3.
+        A, B and D apart, and "history" needs the rid. A ledger knows all that: with one, policy
+        says what is done with a request that was constructed and not submitted (A): "resubmit"
+        sends it, "discard" gives it up, "ask" leaves it to `resubmit()` or `discard()`. In E, when
+        the repository went back, one of these two is always a person's decision. Source: BN09 4.3.
         """
         names.check_rid(rid)
         names.check_flag("acknowledged", acknowledged)
         names.check_choice("by", by, recovery.BASES)
-        found = recovery.recover(self._session, rid, acknowledged=acknowledged, by=by)
-        return await self._run(found)
+        names.check_choice("policy", policy, ledger_recovery.POLICIES)
+        if self._kept is None:
+            if policy != "ask":
+                raise no_ledger(f"recover(policy={policy!r})")
+            found = recovery.recover(self._session, rid, acknowledged=acknowledged, by=by)
+            return await self._run(found)
+        if rid is not None or acknowledged or by != "session":
+            refuse_with_ledger(self._kept, "recover(rid)")
+        return await self._run(whole(self._kept, ledger_recovery.recover(self._kept, policy)))
 
-    async def close(self) -> None:
-        """Closes the connection; the session stays. Idempotent."""
-        await self._link.close()
+    async def done(self, reply: Reply[R]) -> None:
+        """Notes in the ledger that a reply was processed. The next send notes it too."""
+        kept = needs_ledger(self._kept, "done")
+        await self._run(whole(kept, ledger_program.finish(kept, reply.rid)))
 
-    async def __aenter__(self) -> Self:
-        return await self.connect()
+    def transaction(self) -> AbstractAsyncContextManager[Work[T, R, Any]]:
+        """A transaction of the client where its ledger is: its own SQL, one send, one `done`.
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self.close()
+        All of it commits at the end of the block, or none. With SqliteLedger the send follows the
+        commit: a crash between them leaves state A.
+        """
+        link = self._link
+        if self._kept is None or not isinstance(link, AsyncLedgerLink):
+            raise no_ledger("transaction")
+        ledger_program.ready(self._kept)
+        return self._block(self._kept, link)
+
+    @asynccontextmanager
+    async def _block(self, kept: Kept, link: AsyncLedgerLink) -> AsyncGenerator[Work[T, R, Any]]:
+        await self._run(ledger_program.open_block(kept))
+        work: Work[T, R, Any] = Work(kept, link.executor.connection)
+        try:
+            yield work
+        except BaseException as error:
+            with still(error):
+                await self._go_on(ledger_program.close_block(kept, None))
+            raise
+        await self._go_on(ledger_program.close_block(kept, work.unit))
+
+    async def resubmit(self) -> None:
+        """Sends the request that the ledger has (A; or E, when a person has decided so)."""
+        kept = needs_ledger(self._kept, "resubmit")
+        await self._run(whole(kept, ledger_program.resubmit(kept)))
+
+    async def discard(self) -> None:
+        """Gives up the request that the ledger has (A; or E, then `recover()` again)."""
+        kept = needs_ledger(self._kept, "discard")
+        await self._run(whole(kept, ledger_program.discard(kept)))
+
+
+class AsyncLedgerClerk(AsyncClerk[T, R], Generic[T, R, C]):
+    """An AsyncClerk with a ledger, by the name that says what its transactions give: a C."""
+
+    if TYPE_CHECKING:
+
+        def transaction(self) -> AbstractAsyncContextManager[Work[T, R, C]]:
+            """See AsyncClerk.transaction."""
+            ...

@@ -3,8 +3,6 @@
 Kinds: a local SQLite file, the repository's own database, another PostgreSQL database, a queue.
 """
 
-from onceq.clerk.ledger.async_clerk import AsyncLedgerClerk
-from onceq.clerk.ledger.clerk import LedgerClerk
 from onceq.clerk.ledger.kind import Ledger
 from onceq.clerk.ledger.postgresql import PostgresLedger
 from onceq.clerk.ledger.queue import QueueLedger
@@ -12,9 +10,7 @@ from onceq.clerk.ledger.sqlite import SqliteLedger
 from onceq.clerk.ledger.work import Work
 
 __all__ = [
-    "AsyncLedgerClerk",
     "Ledger",
-    "LedgerClerk",
     "PostgresLedger",
     "QueueLedger",
     "SqliteLedger",

@@ -1,6 +1,6 @@
 """Runs Programs on a link and a ledger: each Op goes to whichever of the two answers it.
 
-Used by AsyncLedgerClerk. Never retries; a failure is thrown into the Program.
+Given to AsyncClerk. Never retries; a failure is thrown into the Program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The Programs of a client with a ledger: connect, send, finish a reply, recover.
 
-Run by LedgerClerk and AsyncLedgerClerk. Transactions 0, 1 and 3 of BN09 figure 4.6, in the three
+Run by a clerk that has one. Transactions 0, 1 and 3 of BN09 figure 4.6, in the three
 ways in which a ledger and a repository can be joined (`Joint`). The repository decides: a rid that
 it knows was sent, whatever the ledger says, and a reply that the ledger has as dequeued was
 processed, whatever the reply queue holds. Source: BN09 4.3, CSEP 9.2.
@@ -17,7 +17,7 @@ from onceq import errors
 from onceq.clerk import program, receiving
 from onceq.clerk.ledger import whole
 from onceq.clerk.session import check
-from onceq.model import admin_ops, ledger_ops, ops
+from onceq.model import admin_ops, ledger_ops, names, ops
 from onceq.model.client_state import Call
 from onceq.model.ledger import Entry, Joint, LastRequest, Owner, rid_digest
 from onceq.model.recovery import NONE, Event, after
@@ -71,6 +71,13 @@ class Kept:
         """Returns the name of a prepared transaction: it says what its outcome depends on."""
         kind, rid = (SENT, unit.request.rid) if unit.request else (PROCESSED, unit.done or "")
         return f"{self.gid_prefix}{self.session.who.epoch}:{kind}:{rid_digest(rid)}"
+
+
+def kept_beside(session: Session[Any, Any], joint: Joint, repository: str) -> Kept:
+    """Returns what a client with a ledger knows before it connects. InvalidValue: C4."""
+    names.check_range("window, with a ledger,", session.window, 1, 1)
+    names.check_range("keep, with a ledger,", session.keep, 0, 0)
+    return Kept(session=session, joint=joint, repository=repository)
 
 
 def connect(kept: Kept, life: str) -> ops.Program[None]:
@@ -145,7 +152,7 @@ def may_finish(kept: Kept, rid: str) -> None:
         raise errors.IllegalState(f"the reply to {rid!r} was not received in this session")
 
 
-def send(kept: Kept, request: ops.Request) -> ops.Program[None]:
+def send(kept: Kept, request: ops.Request) -> ops.Program[ops.Sent]:
     """Sends a request: transaction 0, then transaction 1. Acknowledges the previous reply (C17)."""
     may_send(kept)
     before = kept.entry
@@ -155,11 +162,14 @@ def send(kept: Kept, request: ops.Request) -> ops.Program[None]:
         kept.letter = "A"
     yield from _begin()
     try:
-        yield from _conclude(kept, unit)
+        sent = yield from _conclude(kept, unit)
     except errors.UsageError:  # the repository will never take it: no request, as before
         yield from _write(kept, replace(before, last_dequeued=kept.entry.last_dequeued))
         kept.letter = after("A", Event.DISCARDED) if before.last_request is None else "D"
         raise
+    if sent is None:
+        raise LookupError("a transaction with a request sends it")
+    return sent
 
 
 def _handed_out(kept: Kept) -> str | None:
@@ -211,7 +221,7 @@ def _in_hand(kept: Kept) -> str | None:
 
 def open_block(kept: Kept) -> ops.Program[None]:
     """Begins the transaction that the client's own work joins; `close_block` ends it."""
-    whole.set_working(kept)
+    kept.is_working = True
     yield from whole.known_if_it_failed(kept, _begin())
 
 
@@ -235,11 +245,14 @@ def _roll_back() -> ops.Program[None]:
     yield from ledger_ops.RollbackLedger()
 
 
-def _conclude(kept: Kept, unit: Unit) -> ops.Program[None]:
-    """Commits the transaction, with its work in the repository, joined in the ledger's way."""
+def _conclude(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
+    """Commits the transaction, with its work in the repository, joined in the ledger's way.
+
+    Returns what the repository answered to the request, if there was one.
+    """
     if unit.request is not None and unit.done is None:
         unit.done = _handed_out(kept)
-    yield from CONCLUDED[kept.joint](kept, unit)
+    return (yield from CONCLUDED[kept.joint](kept, unit))
 
 
 def _begun(entry: Entry, unit: Unit) -> Entry:
@@ -260,13 +273,14 @@ def _write(kept: Kept, entry: Entry) -> ops.Program[None]:
         kept.entry = entry
 
 
-def _in_repository(kept: Kept, unit: Unit) -> ops.Program[None]:
+def _in_repository(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
     """Sends, or frees the reply; a send itself frees the previous reply."""
     if unit.request is not None:
         own = kept.joint is not Joint.TOGETHER
-        yield from program.send(kept.session, unit.request, own_transaction=own)
-    elif unit.done is not None:
+        return (yield from program.send(kept.session, unit.request, own_transaction=own))
+    if unit.done is not None:
         yield from receiving.acknowledge(kept.session, [unit.done], None)
+    return None
 
 
 def _moved(kept: Kept, unit: Unit) -> None:
@@ -281,15 +295,17 @@ def _moved(kept: Kept, unit: Unit) -> None:
     kept.letter = letter
 
 
-def _ordered(kept: Kept, unit: Unit) -> ops.Program[None]:
+def _ordered(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
     """Local first, then the repository, then local again. The next send frees the reply."""
     yield from _undone_on_failure(_write_and_commit(kept, _begun(kept.entry, unit)))
     _moved(kept, Unit(done=unit.done))
-    if unit.request is not None:
-        kept.letter = "A"
-        yield from _in_repository(kept, unit)
-        _moved(kept, unit)
-        yield from _write(kept, _ended(kept.entry, unit))
+    if unit.request is None:
+        return None
+    kept.letter = "A"
+    sent = yield from _in_repository(kept, unit)
+    _moved(kept, unit)
+    yield from _write(kept, _ended(kept.entry, unit))
+    return sent
 
 
 def _write_and_commit(kept: Kept, entry: Entry) -> ops.Program[None]:
@@ -299,24 +315,26 @@ def _write_and_commit(kept: Kept, entry: Entry) -> ops.Program[None]:
     kept.entry = entry
 
 
-def _together(kept: Kept, unit: Unit) -> ops.Program[None]:
+def _together(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
     """One transaction of the repository's database."""
 
-    def steps() -> ops.Program[None]:
+    def steps() -> ops.Program[ops.Sent | None]:
         yield from ledger_ops.WriteLedger(entry=entry)  # first: it sees whether this is still open
-        yield from _in_repository(kept, unit)
+        sent = yield from _in_repository(kept, unit)
         kept.session.sure = False  # until the commit confirms it
         yield from ledger_ops.CommitLedger()
         kept.session.sure = True
+        return sent
 
     entry = _ended(kept.entry, unit)
 
-    yield from _undone_on_failure(steps())
+    sent = yield from _undone_on_failure(steps())
     kept.entry = entry
     _moved(kept, unit)
+    return sent
 
 
-def _two_phase(kept: Kept, unit: Unit) -> ops.Program[None]:
+def _two_phase(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
     """The ledger's database prepares; the repository's commit, in one phase, is the decision.
 
     It leaves the record of the decision behind: the rid of the last send, or that the reply
@@ -325,7 +343,7 @@ def _two_phase(kept: Kept, unit: Unit) -> ops.Program[None]:
     entry = _ended(kept.entry, unit)
     if unit == Unit():
         yield from _undone_on_failure(_write_and_commit(kept, entry))
-        return
+        return None
     gid = kept.gid(unit)
 
     def prepared() -> ops.Program[None]:
@@ -336,7 +354,7 @@ def _two_phase(kept: Kept, unit: Unit) -> ops.Program[None]:
     yield from _undone_on_failure(prepared())
     kept.session.sure = sure
     try:
-        yield from _in_repository(kept, unit)
+        sent = yield from _in_repository(kept, unit)
     except errors.OnceqError as error:
         if error.outcome is errors.Outcome.NOTHING_HAPPENED:
             kept.session.sure = False
@@ -348,6 +366,7 @@ def _two_phase(kept: Kept, unit: Unit) -> ops.Program[None]:
     kept.session.sure = True
     kept.entry = entry
     _moved(kept, unit)
+    return sent
 
 
 def _undone_on_failure(steps: ops.Program[T]) -> ops.Program[T]:
@@ -359,7 +378,7 @@ def _undone_on_failure(steps: ops.Program[T]) -> ops.Program[T]:
         raise
 
 
-CONCLUDED: Final[dict[Joint, Callable[[Kept, Unit], ops.Program[None]]]] = {
+CONCLUDED: Final[dict[Joint, Callable[[Kept, Unit], ops.Program[ops.Sent | None]]]] = {
     Joint.ORDERED: _ordered,
     Joint.TOGETHER: _together,
     Joint.TWO_PHASE: _two_phase,

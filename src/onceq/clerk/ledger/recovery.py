@@ -1,7 +1,7 @@
 """Recovery with a ledger, as a Program: what the ledger says, and what the repository says of it.
 
-Run by LedgerClerk and AsyncLedgerClerk, once in each life, before anything else. It brings both
-sides into step, and applies the policy for a request that was not submitted. Source: BN09 4.3.
+Run by a clerk that has a ledger, once in each life, before anything else. It brings both sides
+into step, and applies the policy for a request that was not submitted. Source: BN09 4.3.
 """
 
 from __future__ import annotations

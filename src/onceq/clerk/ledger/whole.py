@@ -17,25 +17,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def whole(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
-    """Runs a call of the clerk; if it is cut short, only connect may follow.
-
-    Nobody commits what a cancellation or Ctrl-C leaves open on the ledger: any call that could
-    commit it is refused. IllegalState.
-    """
-    set_working(kept)
-    answer = yield from known_if_it_failed(kept, call)
-    kept.is_working = False
-    return answer
-
-
-def beside(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
-    """Runs a call that does not touch the ledger and may be cut short. IllegalState."""
-    _refuse_working(kept)
-    return (yield from call)
-
-
-def _refuse_working(kept: Kept) -> None:
+def refuse_working(kept: Kept) -> None:
+    """Refuses any call that would join what is open, or what nobody knows. IllegalState."""
     if kept.is_working or not kept.session.sure:
         raise errors.IllegalState(
             "a transaction is open, or the effect of the last call is unknown: end the block of "
@@ -43,10 +26,16 @@ def _refuse_working(kept: Kept) -> None:
         )
 
 
-def set_working(kept: Kept) -> None:
-    """Notes that a call which must not be cut short is under way. IllegalState."""
-    _refuse_working(kept)
+def whole(kept: Kept, call: ops.Program[T]) -> ops.Program[T]:
+    """Runs a call of the clerk; if it is cut short, only connect may follow.
+
+    Nobody commits what a cancellation or Ctrl-C leaves open on the ledger: any call that could
+    commit it is refused.
+    """
     kept.is_working = True
+    answer = yield from known_if_it_failed(kept, call)
+    kept.is_working = False
+    return answer
 
 
 def known_if_it_failed(kept: Kept, steps: ops.Program[T]) -> ops.Program[T]:

@@ -1,6 +1,6 @@
-"""What a client with a ledger does, beside its calls: the parts that are alike for both clerks.
+"""What a transaction of a client with a ledger is to do, beside the client's own SQL.
 
-Used by `LedgerClerk` and `AsyncLedgerClerk`.
+Given by `transaction` of AsyncClerk and Clerk.
 """
 
 from __future__ import annotations
@@ -8,24 +8,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from onceq.clerk import program as clerk_program
-from onceq.clerk.alone import Alone
-from onceq.clerk.ledger import program, recovery
-from onceq.clerk.ledger.program import Kept, Unit
-from onceq.clerk.shown import Shown
+from onceq.clerk.ledger import program
+from onceq.clerk.ledger.program import Unit
+from onceq.clerk.program import request_of
 from onceq.errors import IllegalState, OnceqError
-from onceq.model import names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from typing import Unpack
 
-    from onceq.clerk.ledger.async_runner import AsyncLedgerLink
-    from onceq.clerk.ledger.recovery import Policy
-    from onceq.clerk.ledger.runner import LedgerLink
-    from onceq.clerk.session import Reply, Session
+    from onceq.clerk.ledger.program import Kept
+    from onceq.clerk.session import Reply
     from onceq.model.element import RequestAttributes
-    from onceq.model.ops import Request
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -38,52 +32,24 @@ class Work(Generic[T, R, C]):
     Leave committing, rolling back and preparing to the block.
     """
 
-    def __init__(self, calls: LedgerCalls[T, R], connection: C) -> None:
+    def __init__(self, kept: Kept, connection: C) -> None:
         self.connection = connection
         self.unit = Unit()
-        self._calls = calls
+        self._kept = kept
 
     def send(self, rid: str, request: T, **attributes: Unpack[RequestAttributes]) -> None:
         """Sends a request when the block commits; one in a block. See Clerk.send."""
         if self.unit.request is not None:
             raise IllegalState("one request in a transaction: the first is there already")
-        self.unit.request = self._calls.request(rid, request, attributes)
-        self._calls.check_send(self.unit)
+        sent = request_of(self._kept.session.queue, rid, request, attributes)
+        if self.unit.done is None:
+            program.may_send(self._kept)
+        self.unit.request = sent
 
     def done(self, reply: Reply[R]) -> None:
         """Notes, when the block commits, that a reply was processed in it."""
-        program.may_finish(self._calls.kept, reply.rid)
+        program.may_finish(self._kept, reply.rid)
         self.unit.done = reply.rid
-
-
-class LedgerCalls(Shown[T, R]):
-    """What both ledger clerks know and check."""
-
-    def __init__(
-        self,
-        session: Session[T, R],
-        link: LedgerLink | AsyncLedgerLink,
-        who: Callable[[], object],
-    ) -> None:
-        names.check_range("window, with a ledger,", session.window, 1, 1)
-        names.check_range("keep, with a ledger,", session.keep, 0, 0)
-        super().__init__(session)
-        self._alone = Alone(who)
-        self.kept = Kept(session=session, joint=link.joint, repository=link.repository)
-
-    def request(self, rid: str, request: T, attributes: RequestAttributes) -> Request:
-        """Returns a request to be sent. InvalidName, InvalidValue, TooLarge."""
-        return clerk_program.request_of(self._session.queue, rid, request, attributes)
-
-    def check_send(self, unit: Unit) -> None:
-        """Raises IllegalState where nothing may be sent now."""
-        if unit.done is None:
-            program.may_send(self.kept)
-
-    def policy(self, policy: Policy) -> Policy:
-        """Returns a policy of `recover`. InvalidValue if there is none of that name."""
-        names.check_choice("policy", policy, recovery.POLICIES)
-        return policy
 
 
 @contextmanager
