@@ -80,7 +80,6 @@ INSIDE = (
     steps.CallerWrites,
 )
 """Ops of a transaction that others end: a ghost of one never commits."""
-
 STARTING = (ops.Begin, ops.Start, ops.Take)
 STEPS = frozenset(
     (
