@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
 from onceq.cli.requests import as_time
@@ -39,7 +39,7 @@ Master = Annotated[str | None, typer.Option(help="Spark's master; default: local
 
 
 def spark_archive(
-    place: Place,
+    invoked: Invocation,
     root: Annotated[
         str, typer.Argument(help="The archive: a directory that all of Spark's machines can see.")
     ],
@@ -63,7 +63,7 @@ def spark_archive(
     being written are left to the next run. With --every, a run that the environment fails is
     reported and tried again; if Spark's Java has died, the command ends: start it again.
     """
-    target = place.target
+    target = invoked.target
 
     def once(session: SparkSession) -> None:
         from onceq.spark.pipelines import archive  # noqa: PLC0415 # an extra
@@ -76,13 +76,13 @@ def spark_archive(
             compact=compact,
             spark=session,
         )
-        _tell(place, done)
+        _tell(invoked, done)
 
     return run_pipeline(once, f"archiving to {root}", every=every, master=master)
 
 
 def spark_delta(
-    place: Place,
+    invoked: Invocation,
     tables: Annotated[str, typer.Argument(help="The directory of the Delta tables.")],
     *,
     every: Every = None,
@@ -96,19 +96,19 @@ def spark_delta(
     from onceq.spark.archive.delta import add_to_delta, require_delta  # noqa: PLC0415 # an extra
 
     require_delta()
-    target = place.target
+    target = invoked.target
 
     def once() -> None:
         done = add_to_delta(tables, target.url or None, repository=target.repository)
         told = {"added": counted(done.rows) or "nothing new", "up to record": done.until}
-        place.output.item(asdict(done) if place.as_json else told)
+        invoked.output.item(asdict(done) if invoked.as_json else told)
 
     _run(once, lambda: True, f"adding to {tables}", every)
     return OK
 
 
 def spark_report(
-    place: Place,
+    invoked: Invocation,
     out: Annotated[
         str, typer.Argument(help="The report's directory; all of Spark's machines must see it.")
     ],
@@ -126,7 +126,7 @@ def spark_report(
     OUT/latest/report.html is the page; OUT/latest/ends and aborts are its tables, in Parquet. A run
     that dies leaves the former report whole.
     """
-    target = place.target
+    target = invoked.target
     begin, end = as_time("--since", since), as_time("--until", until)
 
     def once(session: SparkSession) -> None:
@@ -139,7 +139,7 @@ def spark_report(
             span=Span(since=begin, until=end),
             spark=session,
         )
-        place.output.item(asdict(done) if place.as_json else _as_told(done))
+        invoked.output.item(asdict(done) if invoked.as_json else _as_told(done))
 
     return run_pipeline(once, f"reporting to {out}", every=every, master=master)
 
@@ -214,13 +214,13 @@ def _again_and_again(
     running.result()
 
 
-def _tell(place: Place, done: Archived) -> None:
+def _tell(invoked: Invocation, done: Archived) -> None:
     if done.is_behind:
         hint(f"onceq: {BEHIND}")
-    if place.as_json:
-        place.output.line(asdict(done))
+    if invoked.as_json:
+        invoked.output.line(asdict(done))
         return
-    place.output.item(
+    invoked.output.item(
         {
             "archived": counted(done.rows) or "nothing new",
             "files": done.files,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.config import chosen_repository
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 
 
 def init(
-    place: Place,
+    invoked: Invocation,
     *,
     print_sql: Annotated[bool, typer.Option("--print-sql", help="Only print the SQL.")] = False,
 ) -> None:
     """Create the repository's schema, or bring it up to date; running it again is harmless."""
     if print_sql:
-        script = scripts.script(chosen_repository(place.repository))
-        if place.as_json:
-            place.output.item({"sql": script})
+        script = scripts.script(chosen_repository(invoked.repository))
+        if invoked.as_json:
+            invoked.output.item({"sql": script})
         else:
-            place.output.text(script)
+            invoked.output.text(script)
         return
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located:
         changed = migrate.apply_with(located.conninfo, target.repository)
-    place.output.item(
+    invoked.output.item(
         {
             "repository": target.repository,
             "changed": changed,
@@ -53,33 +53,33 @@ def init(
 
 
 def url(
-    place: Place,
+    invoked: Invocation,
     *,
     show_password: Annotated[
         bool, typer.Option("--show-password", help="Do not mask the password.")
     ] = False,
 ) -> None:
     """Print the libpq URL of the database, for psql and other programs."""
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located:
         found = address.as_url(located.conninfo, show_password=show_password)
-    if place.as_json:
-        place.output.item({"url": found, "repository": target.repository})
+    if invoked.as_json:
+        invoked.output.item({"url": found, "repository": target.repository})
     else:
-        place.output.text(found)
+        invoked.output.text(found)
     if target.url.startswith(EMBEDDED):
         hint("onceq: the embedded server runs only while somebody uses it (`onceq psql` does)")
 
 
 def psql(
-    place: Place,
+    invoked: Invocation,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="Passed to psql; write -- before those that begin with -."),
     ] = None,
 ) -> int:
     """Run psql on the database, with the repository's schema at the end of the search path."""
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located:
         conninfo, secret = address.without_password(located.conninfo)
         conninfo = address.with_search_path(
@@ -115,7 +115,7 @@ def _psql_program() -> Path | str:
 
 
 def stop(
-    place: Place,
+    invoked: Invocation,
     *,
     force: Annotated[
         bool,
@@ -126,25 +126,25 @@ def stop(
     ] = 30.0,
 ) -> int:
     """Stop the embedded server of a directory; committed work is kept."""
-    target = place.target
+    target = invoked.target
     if not target.url.startswith(EMBEDDED):
         raise InvalidValue("only an embedded server is stopped: give --url embedded:PATH")
     directory = target.url.removeprefix(EMBEDDED)
     stopped = stop_embedded(directory, timeout_s=timeout_s, force=force)
-    place.output.item({"directory": directory, "stopped": stopped})
+    invoked.output.item({"directory": directory, "stopped": stopped})
     if not stopped:
         hint("onceq: it was not running")
     return OK
 
 
-def version(place: Place) -> None:
+def version(invoked: Invocation) -> None:
     """Print the versions of onceq, its schema and Python."""
     versions = {
         "version": __version__,
         "schema_version": scripts.newest(),
         "python": platform.python_version(),
     }
-    if place.as_json:
-        place.output.item(versions)
+    if invoked.as_json:
+        invoked.output.item(versions)
     else:
-        place.output.text(f"onceq {__version__}")
+        invoked.output.text(f"onceq {__version__}")
