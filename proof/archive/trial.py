@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 import onceq
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.engine.schema.migrate import apply_with
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.archive.files import OF_KIND
@@ -221,9 +221,9 @@ class Trial:
         self, since: dt.date = dt.date.min, until: dt.date = dt.date.max
     ) -> dict[Kind, Held]:
         """Summarises what is in the files of the manifest; optionally of some days."""
-        place = Place(url="", conninfo=self.url, repository=self.repository)
+        route = Route(url="", conninfo=self.url, repository=self.repository)
         found: dict[Kind, Held] = {}
-        with spark_driver(place) as driver:
+        with spark_driver(route) as driver:
             for kind in Kind:
                 files = driver.perform(ArchiveManifest(kind=kind)).files
                 found[kind] = _held(

@@ -23,7 +23,7 @@ from onceq.clerk.ledger.sqlite import SqliteExecutor
 from onceq.engine.connect.ledger import LinkExecutor, OwnExecutor
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.model import ops
-from onceq.model.recovery import TRANSITIONS, Event
+from onceq.model.recovery import TRANSITIONS, Move
 from onceq.testing.device import Device
 from proof.clients.ground import ORDERS, REPOSITORY, Ground, append, truth
 
@@ -170,7 +170,7 @@ class Living(abc.ABC):
             is_right = is_right or (letter == "A" and rid == 0 and self.may_be_discarded)
         else:
             is_right = letter in allowed and rid == number
-        moved = before == after or (before, Event.EXECUTED) in TRANSITIONS
+        moved = before == after or (before, Move.EXECUTED) in TRANSITIONS
         self.note(letter if is_right and moved else "WRONG", (before, after, letter, found))
 
     may_be_discarded = False

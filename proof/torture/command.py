@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from onceq.cli.command import Place, spread
+from onceq.cli.command import Invocation, spread
 from onceq.cli.exits import OK, VIOLATION
 from onceq.cli.output import hint
 from onceq.errors import MissingExtra
@@ -34,7 +34,7 @@ SHOWN_MAX: Final = 10
 
 
 def torture(
-    place: Place,
+    invoked: Invocation,
     *,
     minutes: Annotated[float, typer.Option(min=0.1, help="How long faults are made for.")] = 2.0,
     seed: Annotated[
@@ -70,15 +70,15 @@ def torture(
         seconds=60 * minutes,
         seed=chosen,
         place=where,
-        url=place.url,
+        url=invoked.url,
         spark=spark_command(minutes=minutes, wanted=spark),
         broken=broken,
     )
     hint(f"onceq: seed {chosen}, in {where}")
     with _interrupted_by(signal.SIGTERM, signal.SIGHUP):
-        report = run(plan) if place.as_json else _watched(plan)
-    if place.as_json:
-        place.output.line(report.to_builtins())
+        report = run(plan) if invoked.as_json else _watched(plan)
+    if invoked.as_json:
+        invoked.output.line(report.to_builtins())
     else:
         _tell(report, where)
     return VIOLATION if report.violations else OK

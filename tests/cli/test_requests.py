@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import onceq
-from onceq.cli.requests import place_in
+from onceq.cli.requests import where_in
 from onceq.model import ops
 from tests.parts import linked, serving, wait_until
 
@@ -154,10 +154,10 @@ FROZEN = '  File "<frozen importlib._bootstrap>", line 1, in g\n'
         (None, None),
     ],
 )
-def test_where_is_the_last_place_in_the_users_own_code(
+def test_where_is_the_last_line_in_the_users_own_code(
     traceback: str | None, where: str | None
 ) -> None:
-    assert place_in(traceback) == where
+    assert where_in(traceback) == where
 
 
 def test_all_of_a_queue_is_redriven(cli: Cli, failed: uuid.UUID) -> None:

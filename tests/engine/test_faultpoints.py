@@ -14,7 +14,7 @@ import pytest
 from onceq.engine import faultpoints
 from onceq.engine.bind.binding import BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
-from onceq.engine.faultpoints import OPS, PLACES, POINTS, VARIABLE, WATCHED
+from onceq.engine.faultpoints import NAMED, OPS, POINTS, VARIABLE, WATCHED
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.model import ops
@@ -64,8 +64,8 @@ def test_an_op_that_leaves_its_effect_in_doubt_changes_something_and_has_points(
 def test_the_places_of_the_table_are_those_of_the_source() -> None:
     texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")]
     called = [name for text in texts for name in CALLED.findall(text)]
-    assert sorted([*called, *(f"spark.{one}" for one in SPARK_POINTS)]) == sorted(PLACES)
-    assert len(POINTS) == 2 * len(OPS) + len(PLACES)
+    assert sorted([*called, *(f"spark.{one}" for one in SPARK_POINTS)]) == sorted(NAMED)
+    assert len(POINTS) == 2 * len(OPS) + len(NAMED)
 
 
 def test_off_the_drivers_are_what_they_are_written_as() -> None:
@@ -113,6 +113,6 @@ def test_the_page_of_the_docs_has_the_table() -> None:
         encoding="utf-8"
     )
     rows = [f"| `{one}.before`, `{one}.after` | {what} |" for one, what in OPS.items()]
-    rows += [f"| `{one}` | {what} |" for one, what in PLACES.items()]
+    rows += [f"| `{one}` | {what} |" for one, what in NAMED.items()]
     assert [row for row in rows if row not in text] == []
     assert text.count("\n| `") == len(rows)

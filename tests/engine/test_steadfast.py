@@ -9,7 +9,7 @@ import pytest
 
 from onceq import errors, telemetry
 from onceq.engine.perform.driver import connect
-from onceq.engine.perform.spark_driver import Place
+from onceq.engine.perform.spark_driver import Route
 from onceq.engine.perform.steadfast import WAITS_S, Steadfast
 from onceq.model.spark_ops import SparkBound, SparkPlan
 from tests.events import emits
@@ -29,8 +29,8 @@ def pauses() -> list[float]:
 
 @pytest.fixture
 def steadfast(conninfo: str, repository: str, pauses: list[float]) -> Iterator[Steadfast]:
-    place = Place(url="", conninfo=conninfo, repository=repository)
-    with Steadfast(place, pauses.append) as made:
+    route = Route(url="", conninfo=conninfo, repository=repository)
+    with Steadfast(route, pauses.append) as made:
         yield made
 
 
@@ -60,7 +60,7 @@ def test_what_is_performed_once_is_not_asked_again(conninfo: str, steadfast: Ste
 
 
 def test_it_gives_up_in_the_end(pauses: list[float]) -> None:
-    nowhere = Place(url="", conninfo="host=127.0.0.1 port=1 dbname=d", repository="onceq")
+    nowhere = Route(url="", conninfo="host=127.0.0.1 port=1 dbname=d", repository="onceq")
     steadfast = Steadfast(nowhere, pauses.append)
     with pytest.raises(errors.CannotConnect):
         steadfast.insist(ASK)

@@ -8,7 +8,7 @@ import pytest
 
 from onceq.errors import IllegalState
 from onceq.model.ledger import Entry, LastRequest, Noted, decode_entry, encode_entry
-from onceq.model.recovery import LEDGER, NONE, PLACES, TRANSITIONS, Event, Place, after
+from onceq.model.recovery import LEDGER, NONE, PLACES, TRANSITIONS, Move, Place, after
 
 STATES = ("A", "B", "C", "D", "E")
 
@@ -16,11 +16,11 @@ STATES = ("A", "B", "C", "D", "E")
 def test_a_request_lives_from_a_to_d() -> None:
     state = NONE
     for event, following in [
-        (Event.CONSTRUCTED, "A"),
-        (Event.SUBMITTED, "B"),
-        (Event.EXECUTED, "C"),
-        (Event.PROCESSED, "D"),
-        (Event.CONSTRUCTED, "A"),
+        (Move.CONSTRUCTED, "A"),
+        (Move.SUBMITTED, "B"),
+        (Move.EXECUTED, "C"),
+        (Move.PROCESSED, "D"),
+        (Move.CONSTRUCTED, "A"),
     ]:
         state = after(state, event)
         assert state == following
@@ -28,14 +28,14 @@ def test_a_request_lives_from_a_to_d() -> None:
 
 def test_only_a_decision_leads_out_of_e() -> None:
     assert {event for state, event in TRANSITIONS if state == "E"} == {
-        Event.SUBMITTED,
-        Event.DISCARDED,
+        Move.SUBMITTED,
+        Move.DISCARDED,
     }
-    assert {after(state, Event.LOST) for state in "ABCD"} == {"E"}
+    assert {after(state, Move.LOST) for state in "ABCD"} == {"E"}
     with pytest.raises(IllegalState, match="state E"):
-        after("E", Event.CONSTRUCTED)
+        after("E", Move.CONSTRUCTED)
     with pytest.raises(IllegalState, match="without a request"):
-        after(NONE, Event.SUBMITTED)
+        after(NONE, Move.SUBMITTED)
 
 
 def test_every_pair_of_ledger_and_place_has_its_state() -> None:

@@ -136,7 +136,7 @@ def test_nobody_is_rung_where_nobody_sleeps(
 ) -> None:
     qm.declare(RAW)
     with qm._link.borrowed() as link:
-        line = link._line
+        line = link._wire
     assert line is not None
     with plain(conninfo) as connection:  # as one who is registered, and awake
         connection.execute("begin")
@@ -307,8 +307,8 @@ def test_without_any_ring_everything_is_done_all_the_same(
     with onceq.open(conninfo, repository=repository) as qm:
         talk(qm, fleet, "till", 4)
         with qm._link.borrowed() as link:
-            assert link._line is not None
-            assert link._line._exchange.ringer.rung > 0  # in vain
+            assert link._wire is not None
+            assert link._wire._exchange.ringer.rung > 0  # in vain
     assert_history(fleet, conninfo)
 
 

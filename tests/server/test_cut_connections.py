@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import pytest
 
-    from onceq.server.processes import Event
+    from onceq.server.processes import ChildEvent
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 CUTS = 12
@@ -149,7 +149,7 @@ def test_a_supervisor_says_that_its_child_has_ended(
     qm.enqueue(ORDERS, "poison")
     found: list[Background[None]] = []
 
-    def tell(event: Event) -> None:
+    def tell(event: ChildEvent) -> None:
         if event.kind == "died":
             found.append(Background(wait_charged))
 

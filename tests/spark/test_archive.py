@@ -10,7 +10,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.engine.faultpoints import PlannedFault
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark import reading
 from onceq.spark.archive import archiving
@@ -34,9 +34,9 @@ insert into {}.attempt (ended_at, eid, charge, error)
 
 
 @pytest.fixture
-def place(onceq_url: str, qm: onceq.QueueManager) -> Place:
+def route(onceq_url: str, qm: onceq.QueueManager) -> Route:
     qm.declare(WORDS)
-    return Place(url="", conninfo=onceq_url, repository=qm.repository)
+    return Route(url="", conninfo=onceq_url, repository=qm.repository)
 
 
 def end_some(qm: onceq.QueueManager, *words: str) -> None:
@@ -46,29 +46,29 @@ def end_some(qm: onceq.QueueManager, *words: str) -> None:
 
 
 @pytest.fixture
-def run(spark: SparkSession, place: Place, tmp_path: Path) -> Callable[..., Archived]:
+def run(spark: SparkSession, route: Route, tmp_path: Path) -> Callable[..., Archived]:
     def run(**how: Any) -> Archived:
         root = tmp_path / "archive"
-        return archive(root, place.conninfo, repository=place.repository, spark=spark, **how)
+        return archive(root, route.conninfo, repository=route.repository, spark=spark, **how)
 
     return run
 
 
-def in_files(spark: SparkSession, place: Place, tmp_path: Path, kind: Kind) -> DataFrame:
-    with spark_driver(place) as driver:
+def in_files(spark: SparkSession, route: Route, tmp_path: Path, kind: Kind) -> DataFrame:
+    with spark_driver(route) as driver:
         files = driver.perform(ArchiveManifest(kind=kind)).files
     return read_files(spark, tmp_path / "archive", kind, files)
 
 
 def test_each_row_is_in_files_once_as_it_was(
     spark: SparkSession,
-    place: Place,
+    route: Route,
     qm: onceq.QueueManager,
     run: Callable[..., Archived],
     tmp_path: Path,
 ) -> None:
     end_some(qm, "one", "", "zwei\x1f\x1e\n", "\N{SNOWMAN}")
-    ask(place.conninfo, ODD.format(place.repository))
+    ask(route.conninfo, ODD.format(route.repository))
     first = run()
     assert first.rows == {"history": 4, "attempt": 1}
     end_some(qm, "five")
@@ -76,25 +76,25 @@ def test_each_row_is_in_files_once_as_it_was(
     assert run().rows == {"history": 0, "attempt": 0}
     spark.dataSource.register(OnceqDataSource)
     for kind, read in ((Kind.HISTORY, "history"), (Kind.ATTEMPT, "attempts")):
-        found = in_files(spark, place, tmp_path, kind)
-        with reading(read, place.conninfo, repository=place.repository) as options:
+        found = in_files(spark, route, tmp_path, kind)
+        with reading(read, route.conninfo, repository=route.repository) as options:
             there = spark.read.format("onceq").options(**options).load()
             assert sorted(map(repr, found.collect())) == sorted(map(repr, there.collect()))
 
 
 def test_what_is_in_files_is_trimmed_once_it_is_old(
-    place: Place, qm: onceq.QueueManager, run: Callable[..., Archived]
+    route: Route, qm: onceq.QueueManager, run: Callable[..., Archived]
 ) -> None:
     end_some(qm, "one", "two")
-    ask(place.conninfo, ODD.format(place.repository))
+    ask(route.conninfo, ODD.format(route.repository))
     assert run(keep_days=1).trimmed == {"history": 0, "attempt": 1}
     assert run(keep_days=0).trimmed == {"history": 2, "attempt": 0}
-    assert ask(place.conninfo, f"select count(*) from {place.repository}.history") == [(0,)]
+    assert ask(route.conninfo, f"select count(*) from {route.repository}.history") == [(0,)]
 
 
 @pytest.mark.parametrize("keep_days", [None, 1])
 def test_a_file_that_was_damaged_since_is_found_before_it_is_trimmed(
-    place: Place,
+    route: Route,
     qm: onceq.QueueManager,
     run: Callable[..., Archived],
     tmp_path: Path,
@@ -111,11 +111,11 @@ def test_a_file_that_was_damaged_since_is_found_before_it_is_trimmed(
     path.unlink()
     with pytest.raises(errors.FileMismatch, match="cannot be read: nothing is trimmed"):
         run(keep_days=0)
-    assert ask(place.conninfo, f"select count(*) from {place.repository}.history") == [(1,)]
+    assert ask(route.conninfo, f"select count(*) from {route.repository}.history") == [(1,)]
 
 
 def test_records_are_archived_some_at_a_time(
-    place: Place,
+    route: Route,
     qm: onceq.QueueManager,
     run: Callable[..., Archived],
     monkeypatch: pytest.MonkeyPatch,
@@ -123,7 +123,7 @@ def test_records_are_archived_some_at_a_time(
     end_some(qm, *"abcde")
     monkeypatch.setattr(archiving, "RECORDS", 2)
     assert run().rows["history"] == 5
-    with spark_driver(place) as driver:
+    with spark_driver(route) as driver:
         ends = sorted({one.until for one in driver.perform(ArchiveManifest()).files})
     assert len(ends) >= 2
 
@@ -182,7 +182,7 @@ def test_what_cannot_be_an_archive_is_refused(root: str, said: str) -> None:
 
 
 def test_an_overtaken_run_archives_nothing(
-    place: Place,
+    route: Route,
     qm: onceq.QueueManager,
     run: Callable[..., Archived],
     monkeypatch: pytest.MonkeyPatch,
@@ -201,16 +201,16 @@ def test_an_overtaken_run_archives_nothing(
     with pytest.raises(errors.Fenced):
         run()
     assert others[0].rows["history"] == 1
-    with spark_driver(place) as driver:
+    with spark_driver(route) as driver:
         assert [one.rows for one in driver.perform(ArchiveManifest()).files] == [1]
 
 
 def test_only_columns_that_are_wanted_are_read(
-    spark: SparkSession, place: Place, qm: onceq.QueueManager
+    spark: SparkSession, route: Route, qm: onceq.QueueManager
 ) -> None:
     end_some(qm, "one")
     spark.dataSource.register(OnceqDataSource)
-    with reading("history", place.conninfo, repository=place.repository) as options:
+    with reading("history", route.conninfo, repository=route.repository) as options:
         source = spark.read.format("onceq").options(**options)
         table = source.schema("outcome string, queue string").load()
         assert table.where("queue = 'words'").collect() == [("dequeued", "words")]
@@ -236,11 +236,11 @@ def test_only_columns_that_are_wanted_are_read(
     ],
 )
 def test_conditions_mean_the_same_wherever_they_are_decided(
-    spark: SparkSession, place: Place, qm: onceq.QueueManager, condition: str, rows: int | None
+    spark: SparkSession, route: Route, qm: onceq.QueueManager, condition: str, rows: int | None
 ) -> None:
     end_some(qm, "one", "two", "three", "four")
     spark.dataSource.register(OnceqDataSource)
-    with reading("history", place.conninfo, repository=place.repository) as options:
+    with reading("history", route.conninfo, repository=route.repository) as options:
         table = spark.read.format("onceq").options(**options).load()
         pushed = table.where(condition).count()
         everything = spark.createDataFrame(table.collect(), table.schema)

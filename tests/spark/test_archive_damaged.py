@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 import onceq
 from onceq import errors
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.model.archive_ops import ArchiveManifest
 from onceq.spark.pipelines import archive, audit, records, report
 from tests.spark.test_archive import WORDS, end_some
@@ -41,28 +41,28 @@ def trade(path: Path) -> None:
 @pytest.fixture
 def archived(
     spark: SparkSession, onceq_url: str, qm: onceq.QueueManager, tmp_path: Path
-) -> tuple[Place, Path]:
+) -> tuple[Route, Path]:
     qm.declare(WORDS)
     end_some(qm, "one", "two", "three")
-    place = Place(url="", conninfo=onceq_url, repository=qm.repository)
+    route = Route(url="", conninfo=onceq_url, repository=qm.repository)
     archive(tmp_path / "archive", onceq_url, repository=qm.repository, spark=spark)
-    with spark_driver(place) as driver:
+    with spark_driver(route) as driver:
         (one,) = driver.perform(ArchiveManifest()).files
-    return place, tmp_path / "archive" / one.path
+    return route, tmp_path / "archive" / one.path
 
 
-def read_records(spark: SparkSession, place: Place) -> None:
-    with records(spark, url=place.conninfo, repository=place.repository) as found:
+def read_records(spark: SparkSession, route: Route) -> None:
+    with records(spark, url=route.conninfo, repository=route.repository) as found:
         found.collect()
 
 
-def run_audit(spark: SparkSession, place: Place) -> None:
-    audit(place.conninfo, repository=place.repository, spark=spark)
+def run_audit(spark: SparkSession, route: Route) -> None:
+    audit(route.conninfo, repository=route.repository, spark=spark)
 
 
-def run_report(spark: SparkSession, place: Place) -> None:
+def run_report(spark: SparkSession, route: Route) -> None:
     with tempfile.TemporaryDirectory() as out:
-        report(out, place.conninfo, repository=place.repository, spark=spark)
+        report(out, route.conninfo, repository=route.repository, spark=spark)
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def run_report(spark: SparkSession, place: Place) -> None:
 @pytest.mark.parametrize("read", [read_records, run_audit, run_report])
 def test_a_file_that_is_not_what_was_archived_is_named(
     spark: SparkSession,
-    archived: tuple[Place, Path],
+    archived: tuple[Route, Path],
     harm: Callable[[Path], None],
     says: str,
-    read: Callable[[Any, Place], None],
+    read: Callable[[Any, Route], None],
 ) -> None:
-    place, path = archived
-    read(spark, place)
+    route, path = archived
+    read(spark, route)
     harm(path)
     with pytest.raises(errors.FileMismatch, match=f"{path.name}.* {says}"):
-        read(spark, place)
+        read(spark, route)

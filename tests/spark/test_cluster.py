@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq.engine.embedded.locate import locate
-from onceq.engine.perform.spark_driver import Place, executor_driver, spark_driver
+from onceq.engine.perform.spark_driver import Route, executor_driver, spark_driver
 from onceq.errors import CannotConnect, InvalidValue
 from onceq.model.spark_ops import SparkOpen
 from onceq.spark.given.options import ServingOptions
-from onceq.spark.given.place import EXECUTOR_URL, find_place
+from onceq.spark.given.route import EXECUTOR_URL, find_route
 from onceq.spark.source import OnceqStreamReader
 from tests.spark.driving import drive, submit
 from tests.spark.serving import check_all_done
@@ -61,39 +61,39 @@ def test_a_server_submitted_with_spark_submit(repository: Repository, tmp_path: 
     check_all_done(repository, rids)
 
 
-def found(repository: Repository, *, local: bool = True) -> Place:
+def found(repository: Repository, *, local: bool = True) -> Route:
     with (
         contextlib.closing(locate(repository.conninfo)) as located,
-        find_place(located, repository.name, local=local) as place,
+        find_route(located, repository.name, local=local) as route,
     ):
-        return place
+        return route
 
 
 def test_executors_have_a_url_of_their_own(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(EXECUTOR_URL, NOBODY)
-    place = found(repository)
+    route = found(repository)
     options = ServingOptions.from_spark(
-        ServingOptions(place=place, server_id=1, epoch=1, tables={}).to_spark()
+        ServingOptions(route=route, server_id=1, epoch=1, tables={}).to_spark()
     )
-    assert options.place.executors == NOBODY
-    with spark_driver(place):
+    assert options.route.executors == NOBODY
+    with spark_driver(route):
         pass
-    with pytest.raises(CannotConnect), executor_driver(options.place):
+    with pytest.raises(CannotConnect), executor_driver(options.route):
         pass
 
 
 def test_tasks_connect_as_executors_do_and_the_driver_as_itself(repository: Repository) -> None:
     repository.send(3)
     who = repository.driver.perform(SparkOpen(name="s", queue=QUEUE))
-    where = Place(
+    where = Route(
         url="", conninfo=NOBODY, repository=repository.name, executors=repository.conninfo
     )
-    spoken = ServingOptions(place=where, server_id=who.server_id, epoch=who.epoch, tables={})
-    here = Place(url="", conninfo=repository.conninfo, repository=repository.name)
+    spoken = ServingOptions(route=where, server_id=who.server_id, epoch=who.epoch, tables={})
+    here = Route(url="", conninfo=repository.conninfo, repository=repository.name)
     planner = OnceqStreamReader(
-        ServingOptions(place=here, server_id=who.server_id, epoch=who.epoch, tables={})
+        ServingOptions(route=here, server_id=who.server_id, epoch=who.epoch, tables={})
     )
     end = planner.latestOffset({"claim": 0}, planner.getDefaultReadLimit())
     slices = planner.partitions({"claim": 0}, end)

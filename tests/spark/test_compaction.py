@@ -11,7 +11,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.engine.faultpoints import PlannedFault
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.model.archive_ops import ArchivedFile, ArchiveManifest, Kind
 from onceq.spark.archive import compacting
 from onceq.spark.archive.compacting import small_neighbours
@@ -33,36 +33,36 @@ insert into {}.attempt (ended_at, eid, charge, error)
 
 
 @pytest.fixture
-def place(onceq_url: str, qm: onceq.QueueManager) -> Place:
+def route(onceq_url: str, qm: onceq.QueueManager) -> Route:
     qm.declare(WORDS)
-    return Place(url="", conninfo=onceq_url, repository=qm.repository)
+    return Route(url="", conninfo=onceq_url, repository=qm.repository)
 
 
 @pytest.fixture
-def run(spark: SparkSession, place: Place, tmp_path: Path) -> Callable[..., Archived]:
+def run(spark: SparkSession, route: Route, tmp_path: Path) -> Callable[..., Archived]:
     def run(**how: Any) -> Archived:
         root = tmp_path / "archive"
-        return archive(root, place.conninfo, repository=place.repository, spark=spark, **how)
+        return archive(root, route.conninfo, repository=route.repository, spark=spark, **how)
 
     return run
 
 
 @pytest.fixture
 def small_runs(
-    place: Place, qm: onceq.QueueManager, run: Callable[..., Archived]
+    route: Route, qm: onceq.QueueManager, run: Callable[..., Archived]
 ) -> Callable[[int], None]:
     def some(count: int) -> None:
         for _ in range(count):
             qm.enqueue(WORDS, "word")
             assert qm.dequeue(WORDS.name) is not None
-            ask(place.conninfo, OLD.format(place.repository))
+            ask(route.conninfo, OLD.format(route.repository))
             run()
 
     return some
 
 
-def manifest(place: Place) -> list[ArchivedFile]:
-    with spark_driver(place) as driver:
+def manifest(route: Route) -> list[ArchivedFile]:
+    with spark_driver(route) as driver:
         return driver.perform(ArchiveManifest()).files
 
 
@@ -70,71 +70,71 @@ def folders(tmp_path: Path) -> list[str]:
     return sorted(path.name for path in (tmp_path / "archive" / "history").iterdir())
 
 
-def every_row(spark: SparkSession, place: Place) -> list[str]:
+def every_row(spark: SparkSession, route: Route) -> list[str]:
     found: list[str] = []
     for kind in Kind:
-        with records(spark, kind, place.conninfo, repository=place.repository) as rows:
+        with records(spark, kind, route.conninfo, repository=route.repository) as rows:
             found += [repr(row) for row in rows.collect()]
     return sorted(found)
 
 
-def pass_a_day(place: Place) -> None:
+def pass_a_day(route: Route) -> None:
     late = "update {}.archive_run set replaced_at = replaced_at - interval '24 hours 1 second'"
-    ask(place.conninfo, late.format(place.repository))
+    ask(route.conninfo, late.format(route.repository))
 
 
 def test_small_runs_become_one_with_a_file_a_day(
     spark: SparkSession,
-    place: Place,
+    route: Route,
     run: Callable[..., Archived],
     small_runs: Callable[[int], None],
 ) -> None:
     small_runs(3)
-    before, old = every_row(spark, place), manifest(place)
+    before, old = every_row(spark, route), manifest(route)
     assert run(compact=4).compacted == 0
     run(keep_days=1)
     done = run(compact=3)
     assert (done.compacted, done.swept) == (3, 0)
-    new = manifest(place)
+    new = manifest(route)
     assert [(one.kind, one.rows, one.is_trimmed) for one in new] == [
         (Kind.ATTEMPT, 3, True),
         (Kind.HISTORY, 3, False),
     ]
     assert new[0].day == date(2020, 2, 29)
     assert {(one.since, one.until) for one in new} == {(0, max(one.until for one in old))}
-    assert every_row(spark, place) == before
+    assert every_row(spark, route) == before
     assert run(compact=2).compacted == 0
     assert run(keep_days=0).trimmed == {"history": 3, "attempt": 0}
-    assert every_row(spark, place) == before
+    assert every_row(spark, route) == before
 
 
 def test_who_has_the_old_manifest_can_read_for_a_day(
-    place: Place,
+    route: Route,
     run: Callable[..., Archived],
     small_runs: Callable[[int], None],
     tmp_path: Path,
 ) -> None:
     small_runs(2)
-    old = manifest(place)
+    old = manifest(route)
     assert run(compact=2).swept == 0
     assert run().swept == 0
     assert all((tmp_path / "archive" / one.path).exists() for one in old)
-    pass_a_day(place)
+    pass_a_day(route)
     assert run().swept == 4  # two kinds of two runs
     assert len(folders(tmp_path)) == 1
-    assert all((tmp_path / "archive" / one.path).exists() for one in manifest(place))
+    assert all((tmp_path / "archive" / one.path).exists() for one in manifest(route))
 
 
 def test_what_dies_before_it_has_replaced_them_has_changed_nothing(
     spark: SparkSession,
-    place: Place,
+    route: Route,
     run: Callable[..., Archived],
     small_runs: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
     small_runs(2)
-    before, old = every_row(spark, place), manifest(place)
+    before, old = every_row(spark, route), manifest(route)
 
     def die(point: str) -> None:
         raise PlannedFault(point)
@@ -143,15 +143,15 @@ def test_what_dies_before_it_has_replaced_them_has_changed_nothing(
         patch.setattr(compacting, "faultpoint", die)
         with pytest.raises(PlannedFault):
             run(compact=2)
-    assert manifest(place) == old
+    assert manifest(route) == old
     assert len(folders(tmp_path)) == 3
     done = run(compact=2)
     assert (done.compacted, done.swept) == (2, 2)
-    assert every_row(spark, place) == before
+    assert every_row(spark, route) == before
 
 
 def test_an_overtaken_run_replaces_nothing(
-    place: Place,
+    route: Route,
     run: Callable[..., Archived],
     small_runs: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
@@ -167,34 +167,34 @@ def test_an_overtaken_run_replaces_nothing(
     with pytest.raises(errors.Fenced):
         run(compact=2)
     assert [one.compacted for one in others] == [2]
-    assert [one.rows for one in manifest(place)] == [2, 2]
+    assert [one.rows for one in manifest(route)] == [2, 2]
 
 
 def test_a_file_that_was_damaged_is_not_put_together(
-    place: Place,
+    route: Route,
     run: Callable[..., Archived],
     small_runs: Callable[[int], None],
     tmp_path: Path,
 ) -> None:
     small_runs(2)
-    old = manifest(place)
+    old = manifest(route)
     damaged = tmp_path / "archive" / old[0].path
     content = bytearray(damaged.read_bytes())
     content[20] ^= 1
     damaged.write_bytes(content)
     with pytest.raises(errors.FileMismatch, match="not what was archived: nothing is put together"):
         run(compact=2)
-    assert manifest(place) == old
+    assert manifest(route) == old
 
 
 def test_rows_that_get_lost_on_the_way_are_missed(
-    place: Place,
+    route: Route,
     run: Callable[..., Archived],
     small_runs: Callable[[int], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     small_runs(2)
-    old = manifest(place)
+    old = manifest(route)
 
     def fewer(rows: DataFrame, *where: Any) -> list[ArchivedFile]:
         return write_files(rows.limit(1), *where)
@@ -202,7 +202,7 @@ def test_rows_that_get_lost_on_the_way_are_missed(
     monkeypatch.setattr(compacting, "write_files", fewer)
     with pytest.raises(errors.EnvironmentFault, match="were written, and"):
         run(compact=2)
-    assert manifest(place) == old
+    assert manifest(route) == old
 
 
 def test_how_many_runs_is_checked(run: Callable[..., Archived]) -> None:

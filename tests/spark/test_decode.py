@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.spark.read.decode import record_batch, selected
 from onceq.spark.read.relations import Column
 
@@ -51,9 +51,9 @@ VALUES: Final[dict[str, tuple[str, list[Any]]]] = {
 
 def read(conninfo: str, columns: Sequence[Column], rows: str, values: list[Any]) -> list[Any]:
     """Select columns from rows, some lines at a time; return the values, row by row."""
-    place = Place(url="", conninfo=conninfo, repository="unused")
+    route = Route(url="", conninfo=conninfo, repository="unused")
     query = f"select {', '.join(selected(one) for one in columns)} from {rows}"
-    with spark_driver(place) as driver:
+    with spark_driver(route) as driver:
         batches = [record_batch(columns, some) for some in driver.lines(query, values, 10)]
     return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 
 import onceq
 from onceq import errors
-from onceq.engine.perform.spark_driver import Place
+from onceq.engine.perform.spark_driver import Route
 from onceq.model.archive_ops import Kind
 from onceq.spark.archive import delta, files
 from onceq.spark.pipelines import AddedToDelta, add_to_delta, archive
@@ -62,24 +62,24 @@ STEPS = 2
 
 
 @pytest.fixture
-def place(onceq_url: str, qm: onceq.QueueManager) -> Place:
+def route(onceq_url: str, qm: onceq.QueueManager) -> Route:
     qm.declare(WORDS)
-    return Place(url="", conninfo=onceq_url, repository=qm.repository)
+    return Route(url="", conninfo=onceq_url, repository=qm.repository)
 
 
 @pytest.fixture
-def run(spark: SparkSession, place: Place, tmp_path: Path) -> Callable[..., None]:
+def run(spark: SparkSession, route: Route, tmp_path: Path) -> Callable[..., None]:
     def run(rows: int, **how: Any) -> None:
-        ask(place.conninfo, OLD.format(place.repository, rows))
+        ask(route.conninfo, OLD.format(route.repository, rows))
         root = tmp_path / "archive"
-        archive(root, place.conninfo, repository=place.repository, spark=spark, **how)
+        archive(root, route.conninfo, repository=route.repository, spark=spark, **how)
 
     return run
 
 
 @pytest.fixture
-def add(place: Place, tmp_path: Path) -> Callable[[], AddedToDelta]:
-    return lambda: add_to_delta(tmp_path / "delta", place.conninfo, repository=place.repository)
+def add(route: Route, tmp_path: Path) -> Callable[[], AddedToDelta]:
+    return lambda: add_to_delta(tmp_path / "delta", route.conninfo, repository=route.repository)
 
 
 def rows_of(tmp_path: Path) -> int:
@@ -92,7 +92,7 @@ def rows_of(tmp_path: Path) -> int:
 def test_each_row_is_in_the_tables_once_as_it_was(
     qm: onceq.QueueManager,
     spark: SparkSession,
-    place: Place,
+    route: Route,
     run: Callable[..., None],
     add: Callable[[], AddedToDelta],
     tmp_path: Path,
@@ -102,7 +102,7 @@ def test_each_row_is_in_the_tables_once_as_it_was(
     run(30)
     assert add().rows == {"history": 31, "attempt": 0}
     assert add().rows == {"history": 0, "attempt": 0}
-    ask(place.conninfo, ABORT.format(place.repository))
+    ask(route.conninfo, ABORT.format(route.repository))
     run(2, keep_days=0, compact=2)  # old and new are in the same files now
     assert add().rows == {"history": 2, "attempt": 1}
     assert rows_of(tmp_path) == 33
@@ -152,15 +152,15 @@ def test_of_two_at_once_one_fails_and_nothing_is_doubled(
 
 
 def test_one_that_is_killed_has_added_whole_steps(
-    place: Place, run: Callable[..., None], tmp_path: Path
+    route: Route, run: Callable[..., None], tmp_path: Path
 ) -> None:
     for _ in range(STEPS):
         run(50)
-    command = [sys.executable, "-c", CHILD, str(tmp_path / "delta"), place.conninfo]
+    command = [sys.executable, "-c", CHILD, str(tmp_path / "delta"), route.conninfo]
     found: list[tuple[int, int]] = []
     for point in ("opened", "read", "written", ""):
         child = subprocess.run(
-            [*command, place.repository, point], check=False, capture_output=True, text=True
+            [*command, route.repository, point], check=False, capture_output=True, text=True
         )
         assert child.returncode in {0, -signal.SIGKILL}, child.stderr
         found.append((child.returncode, rows_of(tmp_path)))
@@ -169,7 +169,7 @@ def test_one_that_is_killed_has_added_whole_steps(
 
 
 def test_what_is_not_as_it_was_is_not_added(
-    run: Callable[..., None], add: Callable[[], AddedToDelta], place: Place, tmp_path: Path
+    run: Callable[..., None], add: Callable[[], AddedToDelta], route: Route, tmp_path: Path
 ) -> None:
     with pytest.raises(errors.IllegalState, match="was ever archived"):
         add()
@@ -181,20 +181,20 @@ def test_what_is_not_as_it_was_is_not_added(
         add()
     path.write_bytes(whole)
     assert add().rows["history"] == 1
-    ask(place.conninfo, f"update {place.repository}.archive set archived = archived - 1")
+    ask(route.conninfo, f"update {route.repository}.archive set archived = archived - 1")
     with pytest.raises(errors.IllegalState, match="of a later time"):
         add()
 
 
 def test_the_table_of_another_is_refused(
-    run: Callable[..., None], add: Callable[[], AddedToDelta], place: Place, tmp_path: Path
+    run: Callable[..., None], add: Callable[[], AddedToDelta], route: Route, tmp_path: Path
 ) -> None:
     run(1)
     for there in ("archive", ".", "archive/delta"):
         with pytest.raises(errors.InvalidValue, match="name another directory"):
-            add_to_delta(tmp_path / there, place.conninfo, repository=place.repository)
+            add_to_delta(tmp_path / there, route.conninfo, repository=route.repository)
     add()
-    ask(place.conninfo, f"update {place.repository}.archive set root = root || '/elsewhere'")
+    ask(route.conninfo, f"update {route.repository}.archive set root = root || '/elsewhere'")
     with pytest.raises(errors.IllegalState, match="is a table of"):
         add()
 

@@ -15,7 +15,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.clerk.ledger.sqlite import TABLE, VERSION
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.model import ops
 from onceq.model.client_state import STATES
 from onceq.model.ledger import Entry, LastRequest, Owner, encode_entry
@@ -140,8 +140,8 @@ def make_clients(driver: SparkDriver, url: str, repository: str) -> list[Client]
 @pytest.fixture
 def driver(onceq_url: str, qm: onceq.QueueManager) -> Iterator[SparkDriver]:
     qm.declare(RAW)
-    place = Place(url="", conninfo=onceq_url, repository=qm.repository)
-    with spark_driver(place) as driver:
+    route = Route(url="", conninfo=onceq_url, repository=qm.repository)
+    with spark_driver(route) as driver:
         yield driver
 
 

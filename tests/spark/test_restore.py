@@ -12,7 +12,7 @@ import pytest
 import onceq
 from onceq import errors
 from onceq.engine.faultpoints import VARIABLE
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest
 from onceq.spark.archive import restoring
 from onceq.spark.pipelines import Archived, Restored, archive, restore
@@ -55,11 +55,11 @@ class Ground:
     """A repository, and its archive."""
 
     spark: SparkSession
-    place: Place
+    route: Route
     root: Path
 
     def run(self, keep_days: int | None = None) -> Archived:
-        where = self.place
+        where = self.route
         return archive(
             self.root,
             where.conninfo,
@@ -70,25 +70,25 @@ class Ground:
 
     def restore(self, since: date = OLD, until: date | None = None) -> Restored:
         end = datetime.now(UTC).date() + DAY if until is None else until
-        where = self.place
+        where = self.route
         return restore(where.conninfo, since=since, until=end, repository=where.repository)
 
     def ask(self, query: str) -> list[Any]:
-        return ask(self.place.conninfo, query.format(self.place.repository))
+        return ask(self.route.conninfo, query.format(self.route.repository))
 
     def rows(self) -> list[Any]:
         """Returns all that the tables hold."""
         return self.ask(ROWS)
 
     def trimmed(self) -> list[bool]:
-        with spark_driver(self.place) as driver:
+        with spark_driver(self.route) as driver:
             return [one.is_trimmed for one in driver.perform(ArchiveManifest()).files]
 
 
 @pytest.fixture
 def ground(spark: SparkSession, onceq_url: str, qm: onceq.QueueManager, tmp_path: Path) -> Ground:
-    place = Place(url="", conninfo=onceq_url, repository=qm.repository)
-    return Ground(spark, place, tmp_path / "archive")
+    route = Route(url="", conninfo=onceq_url, repository=qm.repository)
+    return Ground(spark, route, tmp_path / "archive")
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def ended(ground: Ground, qm: onceq.QueueManager) -> list[Any]:
     qm.declare(ORDERS)
     qm.declare(WORDS)
     with (
-        serving(ground.place.conninfo, qm.repository, ORDERS.handled_by(handler)),
+        serving(ground.route.conninfo, qm.repository, ORDERS.handled_by(handler)),
         qm.clerk("till", ORDERS, window=3) as clerk,
     ):
         for rid in ("1", "2", "3"):
@@ -179,7 +179,7 @@ def test_a_restore_that_is_killed_is_repeated(
     ground.run(keep_days=0)
     until = str(datetime.now(UTC).date() + DAY)
     words = ("spark", "restore", "--since", str(OLD), "--until", until)
-    where = (ground.place.conninfo, ground.place.repository)
+    where = (ground.route.conninfo, ground.route.repository)
     with Armed(*where, f"{point} 1 kill {tmp_path}").start(*words) as killed:
         said = killed.communicate(timeout=300)
         assert killed.returncode == -signal.SIGKILL, said
@@ -239,7 +239,7 @@ def test_an_overtaken_restore_restores_nothing(
     ground: Ground, archived: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def overtaken(*given: Any) -> Iterator[tuple[Any, ...]]:
-        with spark_driver(ground.place) as driver:
+        with spark_driver(ground.route) as driver:
             driver.perform(ArchiveBegin(root=str(ground.root)))
         yield from read(*given)
 
@@ -251,11 +251,11 @@ def test_an_overtaken_restore_restores_nothing(
 
 
 def test_what_cannot_be_restored_is_refused(ground: Ground, qm: onceq.QueueManager) -> None:
-    cli = Cli(ground.place.conninfo, qm.repository)
+    cli = Cli(ground.route.conninfo, qm.repository)
     days = ("spark", "restore", "--since", "2026-01-01", "--until")
     assert "nothing of repository" in cli(*days, "2026-01-02", code=1).err
     assert "there is no day" in cli(*days, "2026-01-01", code=2).err
     assert "--until is a day like 2026-01-31" in cli(*days, "tomorrow", code=2).err
-    with spark_driver(ground.place) as driver:
+    with spark_driver(ground.route) as driver:
         driver.perform(ArchiveBegin(root=str(ground.root)))
     assert "has nothing of these days" in cli(*days, "2026-01-02", code=3).err

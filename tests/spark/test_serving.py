@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.perform.spark_driver import Place, SparkDriver
+    from onceq.engine.perform.spark_driver import Route, SparkDriver
     from tests.events import Events
 
 pytestmark = pytest.mark.timeout(180)
@@ -92,10 +92,10 @@ def test_a_database_that_goes_away_while_spark_begins_is_waited_for(
     rids = repository.send(2)
     away = iter([True, True])
 
-    def driver(place: Place) -> AbstractContextManager[SparkDriver]:
+    def driver(route: Route) -> AbstractContextManager[SparkDriver]:
         if next(away, False):
             raise errors.CannotConnect("the database system is starting up")
-        return spark_driver(place)
+        return spark_driver(route)
 
     monkeypatch.setattr("onceq.engine.perform.steadfast.spark_driver", driver)
     assert serve_once(spark, repository, tmp_path) == {"ENVIRONMENT": 2}

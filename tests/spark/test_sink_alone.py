@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from onceq.engine.perform.spark_driver import Place
+from onceq.engine.perform.spark_driver import Route
 from onceq.spark.given.options import ServingOptions
 from onceq.spark.serve.sink import OnceqStreamWriter, Staged
 from tests.spark.spark_life import Life
@@ -34,9 +34,9 @@ def test_nothing_is_open_while_the_first_rows_are_computed(
     (rid,) = repository.send(1)
     life = Life(repository)
     (request,) = life.plan(life.claim())
-    place = Place(url="", conninfo=repository.conninfo, repository=repository.name)
+    route = Route(url="", conninfo=repository.conninfo, repository=repository.name)
     options = ServingOptions(
-        place=place, server_id=life.who.server_id, epoch=life.who.epoch, tables={}
+        route=route, server_id=life.who.server_id, epoch=life.who.epoch, tables={}
     )
     writer = OnceqStreamWriter(options, StructType().add("eid", "string").add("reply", "binary"))
     seen: list[Any] = []

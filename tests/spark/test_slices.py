@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from onceq.engine.perform.spark_driver import Place
+from onceq.engine.perform.spark_driver import Route
 from onceq.spark.read.batch import NO_BLOCK, KeySlice, OnceqBatchReader, condition_of
 from onceq.spark.read.reading import ReadingOptions
 from onceq.spark.read.relations import TABLE_OF, relation_of
@@ -45,9 +45,9 @@ def noted(request: pytest.FixtureRequest, conninfo: str, repository: str) -> int
 
 def read(conninfo: str, repository: str, **options: Any) -> list[list[str]]:
     """Returns what each slice has."""
-    place = Place(url="", conninfo=conninfo, repository=repository)
+    route = Route(url="", conninfo=conninfo, repository=repository)
     table = f'{TABLE_OF}"{repository}"."noted"'
-    given = ReadingOptions(place=place, read=table, partitions=SLICES, **options)
+    given = ReadingOptions(route=route, read=table, partitions=SLICES, **options)
     reader = OnceqBatchReader(given, ["eid"])
     return [
         [eid for batch in reader.read(one) for eid in batch["eid"].to_pylist()]
@@ -82,8 +82,8 @@ def test_the_last_slice_has_what_stands_in_no_block() -> None:
 
 
 def test_only_one_slice_has_no_end() -> None:
-    place = Place(url="", conninfo="", repository="unused")
-    beyond = ReadingOptions(place=place, read="redrives", since=0, until=2**34, partitions=4)
+    route = Route(url="", conninfo="", repository="unused")
+    beyond = ReadingOptions(route=route, read="redrives", since=0, until=2**34, partitions=4)
     cuts = OnceqBatchReader(beyond, ["old_eid"]).partitions()
     ends = [cut.until for cut in cuts if isinstance(cut, KeySlice)]
     assert (len(ends), ends[-1], max(ends[:-1]) < NO_BLOCK) == (4, NO_BLOCK, True)

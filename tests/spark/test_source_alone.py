@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import types as st
 
 from onceq import errors
-from onceq.engine.perform.spark_driver import Place
+from onceq.engine.perform.spark_driver import Route
 from onceq.model.spark_ops import SparkRefuse
 from onceq.spark.given.options import ServingOptions
 from onceq.spark.serve.handlers import told
@@ -39,7 +39,7 @@ def repository(conninfo: str, repository_name: str) -> Iterator[Repository]:
 def options(repository: Repository) -> ServingOptions:
     life = Life(repository)
     return ServingOptions(
-        place=Place(url="", conninfo=repository.conninfo, repository=repository.name),
+        route=Route(url="", conninfo=repository.conninfo, repository=repository.name),
         server_id=life.who.server_id,
         epoch=life.who.epoch,
         tables={},
@@ -129,7 +129,7 @@ def test_a_batch_is_committed_with_all_its_tasks(
     rids = repository.send(2)
     life = Life(repository)
     current = ServingOptions(
-        place=options.place, server_id=life.who.server_id, epoch=life.who.epoch, tables={}
+        route=options.route, server_id=life.who.server_id, epoch=life.who.epoch, tables={}
     )
     requests = life.plan(life.claim())
     staged = [life.stage([request]) for request in requests]

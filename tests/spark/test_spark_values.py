@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from onceq import errors
-from onceq.engine.perform.spark_driver import Place, has_password, without_password
+from onceq.engine.perform.spark_driver import Route, has_password, without_password
 from onceq.model.spark_ops import SparkClaim
 from onceq.spark import ServerSettings, add, insert, register
 from onceq.spark.given.options import ServingOptions
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.serve.checkpoint import check_checkpoint
 from onceq.spark.serve.schema import request_schema
 from tests.spark.serving import ORDERS, make_server
@@ -33,12 +33,12 @@ SECRET = "S3:cr\\et"
 TABLES = {"totals": add("a", "b")}
 
 
-def options_of(place: Place) -> ServingOptions:
-    return ServingOptions(place=place, server_id=1, epoch=2, stateful=True, tables=TABLES)
+def options_of(route: Route) -> ServingOptions:
+    return ServingOptions(route=route, server_id=1, epoch=2, stateful=True, tables=TABLES)
 
 
 def test_options_come_back_as_they_were() -> None:
-    options = options_of(Place(url="", conninfo="host=h", repository="r"))
+    options = options_of(Route(url="", conninfo="host=h", repository="r"))
     spoken = options.to_spark()
     assert ServingOptions.from_spark(spoken) == options
     del spoken["epoch"]
@@ -50,13 +50,13 @@ def test_options_come_back_as_they_were() -> None:
 def test_a_password_is_never_an_option(conninfo: str, tmp_path: Path) -> None:
     assert has_password(conninfo)
     with pytest.raises(errors.InvalidValue, match="passfile"):
-        options_of(Place(url="", conninfo=conninfo, repository="r")).to_spark()
+        options_of(Route(url="", conninfo=conninfo, repository="r")).to_spark()
     passfile = tmp_path / "passfile"
     shown = without_password(conninfo, passfile)
     assert not has_password(shown)
     assert "S3" not in shown
     assert stat.S_IMODE(passfile.stat().st_mode) == 0o600
-    options_of(Place(url="", conninfo=shown, repository="r")).to_spark()
+    options_of(Route(url="", conninfo=shown, repository="r")).to_spark()
 
 
 def test_a_password_for_executors_elsewhere_is_refused(conninfo: str, repository_name: str) -> None:
@@ -66,15 +66,15 @@ def test_a_password_for_executors_elsewhere_is_refused(conninfo: str, repository
     with (
         reach(url, repository_name) as located,
         pytest.raises(errors.InvalidValue, match="passfile on every machine"),
-        find_place(located, repository_name, local=False),
+        find_route(located, repository_name, local=False),
     ):
         pass
     with (
         reach(url, repository_name) as located,
-        find_place(located, repository_name, local=True) as place,
+        find_route(located, repository_name, local=True) as route,
     ):
-        assert "S3" not in str(place)
-        assert "passfile" in place.conninfo
+        assert "S3" not in str(route)
+        assert "passfile" in route.conninfo
 
 
 def test_a_checkpoint_is_a_directory_of_this_machine(tmp_path: Path) -> None:

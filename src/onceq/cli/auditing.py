@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import VIOLATION
 from onceq.cli.output import hint
 from onceq.cli.pipelines import Every, Master, run_pipeline
@@ -56,7 +56,9 @@ class Asked:
             raise InvalidValue("--effects-each says how many rows --effects has: give both")
 
 
-def spark_audit(place: Place, asked: Asked, *, every: Every = None, master: Master = None) -> int:
+def spark_audit(
+    invoked: Invocation, asked: Asked, *, every: Every = None, master: Master = None
+) -> int:
     """Judge everything in history, archived or not, and everything in the queues, by G1 to G8.
 
     Exit code 1 if a guarantee was broken; each violation names its request. The repository
@@ -67,17 +69,17 @@ def spark_audit(place: Place, asked: Asked, *, every: Every = None, master: Mast
     broken: list[int] = []
 
     def once(session: SparkSession) -> None:
-        found = _run(place, asked, session)
+        found = _run(invoked, asked, session)
         broken.append(found.violations)
         if asked.report is not None:
-            _write(place, found, asked.report)
-        _tell(place, found)
+            _write(invoked, found, asked.report)
+        _tell(invoked, found)
 
     code = run_pipeline(once, "judging", every=every, master=master)
     return VIOLATION if any(broken) else code
 
 
-def _run(place: Place, asked: Asked, session: SparkSession) -> Audited:
+def _run(invoked: Invocation, asked: Asked, session: SparkSession) -> Audited:
     from onceq.spark.pipelines import Known, audit, audit_files  # noqa: PLC0415 # an extra
 
     if asked.events is not None and (asked.events / FINAL_NAME).is_file():
@@ -89,7 +91,7 @@ def _run(place: Place, asked: Asked, session: SparkSession) -> Audited:
         abort_limit=asked.abort_limit,
         retry_limit=asked.retry_limit,
     )
-    target = place.target
+    target = invoked.target
     return audit(
         target.url or None,
         repository=target.repository,
@@ -99,17 +101,17 @@ def _run(place: Place, asked: Asked, session: SparkSession) -> Audited:
     )
 
 
-def _write(place: Place, found: Audited, report: Path) -> None:
+def _write(invoked: Invocation, found: Audited, report: Path) -> None:
     from onceq.spark.pipelines import audit_page  # noqa: PLC0415 # an extra
 
-    name = f"repository {place.target.repository}"
+    name = f"repository {invoked.target.repository}"
     report.write_text(audit_page(found, name, dt.datetime.now(dt.UTC)), encoding="utf-8")
     hint(f"onceq: the report is in {report}")
 
 
-def _tell(place: Place, found: Audited) -> None:
-    if place.as_json:
-        place.output.line(asdict(found))
+def _tell(invoked: Invocation, found: Audited) -> None:
+    if invoked.as_json:
+        invoked.output.line(asdict(found))
         return
     from onceq.spark.audit.audited import GIVEN  # noqa: PLC0415 # an extra
 
@@ -117,7 +119,7 @@ def _tell(place: Place, found: Audited) -> None:
         print(one)
     if found.violations > SAID_MAX:
         hint(f"onceq: and {found.violations - SAID_MAX} more: --save keeps all of them")
-    place.output.item(
+    invoked.output.item(
         {
             "places": found.places,
             "of them archived": found.archived,

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.output import hint
 from onceq.engine.embedded.locate import locate
@@ -39,7 +39,7 @@ class BadRows:
 
 
 def submit_file(
-    place: Place,
+    invoked: Invocation,
     file: Annotated[Path, typer.Argument(help="A .csv, .jsonl or .parquet file of requests.")],
     *,
     queue: Annotated[
@@ -65,7 +65,7 @@ def submit_file(
     `onceq collect` after this has ended: only one process at a time may act for a client. Counts
     are for the whole file, over all the runs that it took.
     """
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located, _bar("submitting", file.name) as moved:
         order = SubmitOrder(
             path=file,
@@ -78,7 +78,7 @@ def submit_file(
             told=_told,
         )
         summary = submit(order, located, target.repository)
-    place.output.item(asdict(summary))
+    invoked.output.item(asdict(summary))
     if summary.rejected:
         hint(f"onceq: {summary.rejected} row(s) were rejected: {summary.rejects} says why")
     hint(f"onceq: next: onceq collect --client {summary.client!r} --out replies.csv")
@@ -96,7 +96,7 @@ def _queue(said: str) -> str | Queue[Any, Any]:
 
 
 def collect_replies(
-    place: Place,
+    invoked: Invocation,
     *,
     client: Annotated[
         str, typer.Option(help="The client whose replies to collect; `onceq submit` shows it.")
@@ -115,7 +115,7 @@ def collect_replies(
 
     Ends when nothing is outstanding; exit 1 if --timeout ended it before that.
     """
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located, _bar("collecting", out.name) as moved:
         order = CollectOrder(
             client=client,
@@ -127,9 +127,9 @@ def collect_replies(
         )
         summary = collect(order, located, target.repository)
     values = asdict(summary)
-    if not place.as_json:
+    if not invoked.as_json:
         values["outcomes"] = ", ".join(f"{n} {what}" for what, n in summary.outcomes.items()) or "-"
-    place.output.item(values)
+    invoked.output.item(values)
     if not summary.known:
         hint(f"onceq: client {client!r} was never connected: `onceq submit` names the client")
         return NOT_FOUND

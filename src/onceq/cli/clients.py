@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from onceq.cli.command import Place, command
+from onceq.cli.command import Invocation, command
 from onceq.cli.exits import NOT_FOUND, OK
 from onceq.cli.output import hint
 
@@ -40,7 +40,7 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
 
 @command(app, "list")
 def list_clients(
-    place: Place,
+    invoked: Invocation,
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Only this client.")] = None,
 ) -> int:
     """List the clients: how far each is, requests outstanding, replies not collected, last seen.
@@ -49,9 +49,9 @@ def list_clients(
     `waits` marks one that waits for a reply now.
     Exit 3 when there is no client of this name.
     """
-    with place.open() as qm:
+    with invoked.open() as qm:
         rows = [as_row(info) for info in qm.clients(name)]
-    place.output.rows(COLUMNS, rows if place.as_json else [_for_people(row) for row in rows])
+    invoked.output.rows(COLUMNS, rows if invoked.as_json else [_for_people(row) for row in rows])
     if name is not None and not rows:
         hint(f"onceq: no client {name!r} was ever here")
         return NOT_FOUND
@@ -60,7 +60,7 @@ def list_clients(
 
 @command(app, "forget")
 def forget(
-    place: Place,
+    invoked: Invocation,
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="The client's name, as `list` shows it.")
     ],
@@ -86,11 +86,11 @@ def forget(
     client does connect again, it is told what it sent last; while history is kept, none of its
     rids runs twice. Exit 3: there is no such client.
     """
-    with place.open() as qm:
+    with invoked.open() as qm:
         gone = qm.forget(name, thread=thread, forced=force, timeout_s=timeout_s)
     rows = [{"name": name, **asdict(one)} for one in gone]
     if not rows:
         hint(f"onceq: no client {name!r} is here: `onceq client list` shows them")
         return NOT_FOUND
-    place.output.rows(("name", *FORGOTTEN), rows)
+    invoked.output.rows(("name", *FORGOTTEN), rows)
     return OK

@@ -1,8 +1,8 @@
 """How a function becomes a command: its dataclasses become options, its errors exit codes.
 
-A command is a function with a `place: Place` (where the repository is, --json) and any
+A command is a function with a `invoked: Invocation` (where the repository is, --json) and any
 arguments of its own. A parameter that is a dataclass becomes one option for each of its
-fields. This is the one place that catches every exception.
+fields. Nothing else catches every exception.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Invocation:
     """The options that every command has."""
 
     url: Annotated[
@@ -44,11 +44,11 @@ class Place:
         bool, typer.Option("--json", help="Answer in JSON: one object, or one on each line.")
     ] = False
 
-    def over(self, outer: Place | None) -> Place:
+    def over(self, outer: Invocation | None) -> Invocation:
         """Returns these options; those not given here are taken from before the command."""
         if outer is None:
             return self
-        return Place(
+        return Invocation(
             url=self.url or outer.url,
             repository=self.repository or outer.repository,
             as_json=self.as_json or outer.as_json,
@@ -103,9 +103,9 @@ def spread(function: Callable[..., int | None], notes: Mapping[str, str]) -> Cal
             own = {field.name: values.pop(field.name) for field in dataclasses.fields(kind)}
             with reported(Output(as_json=False)):
                 arguments[name] = kind(**own)
-        place: Place = arguments["place"].over(ctx.find_root().obj)
-        with reported(place.output), told_if_made(place):
-            raise typer.Exit(function(**{**values, **arguments, "place": place}) or 0)
+        invoked: Invocation = arguments["invoked"].over(ctx.find_root().obj)
+        with reported(invoked.output), told_if_made(invoked):
+            raise typer.Exit(function(**{**values, **arguments, "invoked": invoked}) or 0)
 
     call.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined] # typer reads it
     call.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -136,20 +136,20 @@ def _fields_as_parameters(group: type[Any], notes: Mapping[str, str]) -> list[in
 
 
 @contextlib.contextmanager
-def told_if_made(place: Place) -> Generator[None]:
+def told_if_made(invoked: Invocation) -> Generator[None]:
     """Says on standard error that a command made an embedded PostgreSQL: the path may be wrong."""
-    directory = _not_yet_there(place)
+    directory = _not_yet_there(invoked)
     try:
         yield
     finally:
-        if directory is not None and _not_yet_there(place) is None:
+        if directory is not None and _not_yet_there(invoked) is None:
             hint(f"onceq: made a new PostgreSQL in {directory}, where there was none")
 
 
-def _not_yet_there(place: Place) -> str | None:
+def _not_yet_there(invoked: Invocation) -> str | None:
     """Returns the directory of an embedded PostgreSQL that is still to be made."""
     try:
-        url = place.target.url
+        url = invoked.target.url
         directory = url.removeprefix(EMBEDDED)
         missing = url.startswith(EMBEDDED) and embedded_status(directory).version is None
     except OnceqError:  # a command that needs the repository says so itself

@@ -95,8 +95,8 @@ def _checked(found: object, path: Path) -> dict[str, str]:
     url = table.get("url", "")
     if url.startswith(EMBEDDED):
         try:
-            place = path.parent / Path(url.removeprefix(EMBEDDED)).expanduser()
+            folder = path.parent / Path(url.removeprefix(EMBEDDED)).expanduser()
         except (RuntimeError, ValueError) as error:  # no home directory is known; a NUL
             raise InvalidValue(f"{path}: url = {url!r}: {error}") from None
-        return {**table, "url": f"{EMBEDDED}{place}"}
+        return {**table, "url": f"{EMBEDDED}{folder}"}
     return table

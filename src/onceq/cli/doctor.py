@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import CANNOT_CONNECT, OK, VIOLATION
 from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded import embedded_status
@@ -51,13 +51,13 @@ class Finding:
     advice: str | None = None
 
 
-def doctor(place: Place) -> int:
+def doctor(invoked: Invocation) -> int:
     """Check the database, the schema, the settings, the servers and the disk.
 
     Exit 0: nothing failed, though there may be warnings; 1: a check failed; 4: cannot connect.
     """
-    findings = list(_examine(place.target))
-    place.output.rows(COLUMNS, [asdict(finding) for finding in findings])
+    findings = list(_examine(invoked.target))
+    invoked.output.rows(COLUMNS, [asdict(finding) for finding in findings])
     failed = [finding.check for finding in findings if finding.verdict == "fail"]
     if "connection" in failed:
         return CANNOT_CONNECT

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 import onceq
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.requests import as_time
 from onceq.errors import InvalidValue
 
@@ -49,7 +49,7 @@ class How:
 
 
 def enqueue(
-    place: Place,
+    invoked: Invocation,
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")],
     body: Annotated[
         str, typer.Argument(metavar="[BODY]", help="The request; - reads it from standard input.")
@@ -66,13 +66,13 @@ def enqueue(
     """
     attributes = how.attributes
     content = sys.stdin.buffer.read() if body == "-" else body.encode(errors="surrogateescape")
-    with place.open() as qm:
+    with invoked.open() as qm:
         if raw:
             eid = qm.enqueue(onceq.Queue(queue, bytes, bytes), content, **attributes)
         else:
             request = msgspec.Raw(_checked_json(content))
             eid = qm.enqueue(onceq.Queue(queue, msgspec.Raw, bytes), request, **attributes)
-    place.output.item({"queue": queue, "eid": eid})
+    invoked.output.item({"queue": queue, "eid": eid})
 
 
 def _checked_json(content: bytes) -> bytes:

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from onceq.cli.command import Place, command
+from onceq.cli.command import Invocation, command
 from onceq.cli.output import hint
 from onceq.cli.pipelines import counted
 from onceq.engine.embedded.locate import locate
@@ -19,7 +19,7 @@ app: Final = typer.Typer(no_args_is_help=True, help="History: what has ended.")
 
 @command(app, "trim")
 def trim(
-    place: Place,
+    invoked: Invocation,
     *,
     keep_days: Annotated[
         int, typer.Option(min=0, max=36_500, help="Trim what ended more than this many days ago.")
@@ -38,11 +38,11 @@ def trim(
     in a queue, and while it is the last that a client sent or received. A trimmed rid counts as
     new again: keep history for longer than any client may be away. A run that dies may be repeated.
     """
-    target = place.target
+    target = invoked.target
     order = TrimOrder(keep_days=keep_days, unarchived=unarchived, dry_run=dry_run)
     with contextlib.closing(locate(target.url)) as located:
         done = trim_history(order, located, target.repository)
-    place.output.either(
+    invoked.output.either(
         asdict(done),
         {
             "ended before": done.before,

@@ -21,7 +21,7 @@ from onceq.cli import (
     restoring,
     serving,
 )
-from onceq.cli.command import Place, command
+from onceq.cli.command import Invocation, command
 from onceq.cli.doctor import doctor
 from onceq.version import __version__
 
@@ -98,7 +98,7 @@ def _outer(
         ),
     ] = False,
 ) -> None:
-    ctx.obj = Place(url=url, repository=repository_name, as_json=as_json)
+    ctx.obj = Invocation(url=url, repository=repository_name, as_json=as_json)
 
 
 def main() -> NoReturn:

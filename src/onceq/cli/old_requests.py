@@ -112,7 +112,7 @@ def as_eid(text: str) -> uuid.UUID | None:
 
 @contextlib.contextmanager
 def _archive_of(qm: QueueManager) -> Generator[ArchivedRequests]:
-    where = engine.Place(url="", conninfo=qm.located.conninfo, repository=qm.repository)
+    where = engine.Route(url="", conninfo=qm.located.conninfo, repository=qm.repository)
     with engine.spark_driver(where) as driver:
 
         def redriven(eids: list[uuid.UUID]) -> dict[uuid.UUID, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
 from onceq.cli.requests import as_time
@@ -37,7 +37,7 @@ Master = Annotated[str | None, typer.Option(help="Spark's master; default: local
 
 
 def spark_archive(
-    place: Place,
+    invoked: Invocation,
     root: Annotated[
         str, typer.Argument(help="The archive: a directory that all of Spark's machines can see.")
     ],
@@ -61,7 +61,7 @@ def spark_archive(
     being written are left to the next run. With --every, a run that the environment fails is
     reported and tried again; if Spark's Java has died, the command ends: start it again.
     """
-    target = place.target
+    target = invoked.target
 
     def once(session: SparkSession) -> None:
         from onceq.spark.pipelines import archive  # noqa: PLC0415 # an extra
@@ -74,13 +74,13 @@ def spark_archive(
             compact=compact,
             spark=session,
         )
-        _tell(place, done)
+        _tell(invoked, done)
 
     return run_pipeline(once, f"archiving to {root}", every=every, master=master)
 
 
 def spark_delta(
-    place: Place,
+    invoked: Invocation,
     tables: Annotated[str, typer.Argument(help="The directory of the Delta tables.")],
     *,
     every: Every = None,
@@ -94,19 +94,19 @@ def spark_delta(
     from onceq.spark.archive.delta import add_to_delta, require_delta  # noqa: PLC0415 # an extra
 
     require_delta()
-    target = place.target
+    target = invoked.target
 
     def once() -> None:
         done = add_to_delta(tables, target.url or None, repository=target.repository)
         told = {"added": counted(done.rows) or "nothing new", "up to record": done.until}
-        place.output.either(asdict(done), told)
+        invoked.output.either(asdict(done), told)
 
     _run(once, lambda: True, f"adding to {tables}", every)
     return OK
 
 
 def spark_report(
-    place: Place,
+    invoked: Invocation,
     out: Annotated[
         str, typer.Argument(help="The report's directory; all of Spark's machines must see it.")
     ],
@@ -124,7 +124,7 @@ def spark_report(
     OUT/latest/report.html is the page; OUT/latest/ends and aborts are its tables, in Parquet. A run
     that dies leaves the former report whole.
     """
-    target = place.target
+    target = invoked.target
     begin, end = as_time("--since", since), as_time("--until", until)
 
     def once(session: SparkSession) -> None:
@@ -138,7 +138,7 @@ def spark_report(
             spark=session,
         )
         told = {"open": done.page, "ended": f"{done.ended:,}", "aborts": f"{done.aborts:,}"}
-        place.output.either(asdict(done), told)
+        invoked.output.either(asdict(done), told)
 
     return run_pipeline(once, f"reporting to {out}", every=every, master=master)
 
@@ -199,10 +199,10 @@ def _again_and_again(
     run_until_signalled(run, stop.set)
 
 
-def _tell(place: Place, done: Archived) -> None:
+def _tell(invoked: Invocation, done: Archived) -> None:
     if done.is_behind:
         hint(f"onceq: {BEHIND}")
-    place.output.either(
+    invoked.output.either(
         asdict(done),
         {
             "archived": counted(done.rows) or "nothing new",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from onceq.api import QueueManager
-from onceq.cli.command import Place, command
+from onceq.cli.command import Invocation, command
 from onceq.cli.output import duration
 from onceq.model import ops
 from onceq.model.queue import Queue, QueueKind, QueueSettings
@@ -72,20 +72,20 @@ def as_row(info: QueueInfo) -> dict[str, Any]:
 
 @command(app, "list")
 def list_queues(
-    place: Place,
+    invoked: Invocation,
     *,
     every: Annotated[
         bool, typer.Option("--all", help="Include the private reply queues of clients.")
     ] = False,
 ) -> None:
     """List the queues: how many elements are where, the oldest's age, requests done per minute."""
-    with place.open() as qm:
+    with invoked.open() as qm:
         found = [info for info in qm.queues() if every or info.kind is not QueueKind.REPLY]
         rates = qm.rates()
     rows = [as_row(info) | _of_late(info, rates) for info in found]
-    if not place.as_json:
+    if not invoked.as_json:
         rows = [row | _for_people(row) for row in rows]
-    place.output.rows(COLUMNS, rows)
+    invoked.output.rows(COLUMNS, rows)
 
 
 def _of_late(info: QueueInfo, rates: Rates) -> dict[str, Any]:
@@ -103,64 +103,68 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
 
 
 @command(app, "show")
-def show(place: Place, queue: Name) -> None:
+def show(invoked: Invocation, queue: Name) -> None:
     """Show a queue: its settings, and how many elements are where."""
-    with place.open() as qm:
+    with invoked.open() as qm:
         info = qm.show(queue)
         row = as_row(info) | _of_late(info, qm.rates())
-    if not place.as_json:
+    if not invoked.as_json:
         row |= row.pop("settings")
-    place.output.item(row)
+    invoked.output.item(row)
 
 
 @command(app, "create", notes=NOTES)
-def create(place: Place, queue: Name, settings: QueueSettings) -> None:
+def create(invoked: Invocation, queue: Name, settings: QueueSettings) -> None:
     """Create a queue and its error queue; doing so again with the same settings is harmless."""
     declared: Queue[bytes, bytes] = Queue(queue, bytes, bytes, **asdict(settings))
-    with place.open() as qm:
+    with invoked.open() as qm:
         created = qm.declare(declared)
-    place.output.item({"queue": queue, "created": created})
+    invoked.output.item({"queue": queue, "created": created})
 
 
 @command(app, "alter", notes=NOTES)
-def alter(place: Place, queue: Name, changes: Changes) -> None:
+def alter(invoked: Invocation, queue: Name, changes: Changes) -> None:
     """Change settings of a queue; those not given stay as they are."""
-    with place.open() as qm:
+    with invoked.open() as qm:
         before = qm.show(queue)
         given = {name: value for name, value in asdict(changes).items() if value is not None}
         QueueSettings(**{**asdict(before.settings), **given})
         qm.alter(ops.AlterQueue(queue=queue, **given))
         after = asdict(qm.show(queue).settings)
-    place.output.item({"queue": queue, **after})
+    invoked.output.item({"queue": queue, **after})
 
 
 @command(app, "start")
-def start(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
+def start(
+    invoked: Invocation, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False
+) -> None:
     """Start a queue for enqueue, for dequeue, or for both if neither option is given."""
-    _open(place, queue, QueueManager.start, enqueue=enqueue, dequeue=dequeue)
+    _open(invoked, queue, QueueManager.start, enqueue=enqueue, dequeue=dequeue)
 
 
 @command(app, "stop")
-def stop(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
+def stop(
+    invoked: Invocation, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False
+) -> None:
     """Stop a queue for enqueue, for dequeue, or for both if neither option is given."""
-    _open(place, queue, QueueManager.stop, enqueue=enqueue, dequeue=dequeue)
+    _open(invoked, queue, QueueManager.stop, enqueue=enqueue, dequeue=dequeue)
 
 
 def _open(
-    place: Place, queue: str, change: Callable[..., None], *, enqueue: bool, dequeue: bool
+    invoked: Invocation, queue: str, change: Callable[..., None], *, enqueue: bool, dequeue: bool
 ) -> None:
     """Starts or stops a queue, and says for what it is started then."""
     both = enqueue == dequeue
-    with place.open() as qm:
+    with invoked.open() as qm:
         change(qm, queue, enqueue=enqueue or both, dequeue=dequeue or both)
         info = qm.show(queue)
     started = {name: getattr(info, name) for name in ("enqueue_started", "dequeue_started")}
-    place.output.item({"queue": info.name, **started})
+    invoked.output.item({"queue": info.name, **started})
 
 
 @command(app, "destroy")
-def destroy(place: Place, queue: Name) -> None:
+def destroy(invoked: Invocation, queue: Name) -> None:
     """Destroy an empty queue; one that holds elements is never destroyed."""
-    with place.open() as qm:
+    with invoked.open() as qm:
         qm.destroy(queue)
-    place.output.item({"queue": queue, "destroyed": True})
+    invoked.output.item({"queue": queue, "destroyed": True})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import OK, VIOLATION
 from onceq.cli.output import hint
 from onceq.cli.pipelines import Master, run_pipeline
@@ -31,7 +31,7 @@ BASE64: Final = {"ckpt": "base64(ckpt) as ckpt"}
 
 
 def spark_recover(
-    place: Place,
+    invoked: Invocation,
     out: Annotated[
         Path, typer.Argument(help="A new directory; the tables clients and stuck go into it.")
     ],
@@ -72,15 +72,15 @@ def spark_recover(
         with recovery(
             session,
             given,
-            place.target.url or None,
-            repository=place.target.repository,
+            invoked.target.url or None,
+            repository=invoked.target.repository,
             stuck_after_s=stuck_after_s,
         ) as found:
             states.update(_write(found.clients, out / "clients", written_as, "state"))
             stuck.update(_write(found.stuck, out / "stuck", written_as, "reason"))
 
     run_pipeline(once, f"recovering into {out}", every=None, master=master)
-    _tell(place, out, states, stuck)
+    _tell(invoked, out, states, stuck)
     return VIOLATION if states.get("E") else OK
 
 
@@ -107,10 +107,10 @@ def _spoken(path: Path) -> str:
     return f"file:{path.resolve()}"
 
 
-def _tell(place: Place, out: Path, states: dict[str, int], stuck: dict[str, int]) -> None:
+def _tell(invoked: Invocation, out: Path, states: dict[str, int], stuck: dict[str, int]) -> None:
     if states.get("E"):
         hint(f"onceq: {states['E']} client(s) in state E: the repository went back behind them")
-    place.output.either(
+    invoked.output.either(
         {"out": str(out), "clients": states, "stuck": stuck},
         {
             "out": str(out),

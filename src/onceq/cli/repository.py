@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.config import chosen_repository
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
@@ -28,47 +28,47 @@ if TYPE_CHECKING:
 
 
 def init(
-    place: Place,
+    invoked: Invocation,
     *,
     print_sql: Annotated[bool, typer.Option("--print-sql", help="Only print the SQL.")] = False,
 ) -> None:
     """Create the repository's schema, or bring it up to date; running it again is harmless."""
     if print_sql:
-        script = scripts.script(chosen_repository(place.repository))
-        place.output.either({"sql": script}, script)
+        script = scripts.script(chosen_repository(invoked.repository))
+        invoked.output.either({"sql": script}, script)
         return
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located:
         changed = migrate.apply_with(located.conninfo, target.repository)
     made = {"changed": changed, "schema_version": scripts.newest()}
-    place.output.item({"repository": target.repository, **made})
+    invoked.output.item({"repository": target.repository, **made})
 
 
 def url(
-    place: Place,
+    invoked: Invocation,
     *,
     show_password: Annotated[
         bool, typer.Option("--show-password", help="Do not mask the password.")
     ] = False,
 ) -> None:
     """Print the libpq URL of the database, for psql and other programs."""
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located:
         found = address.as_url(located.conninfo, show_password=show_password)
-    place.output.either({"url": found, "repository": target.repository}, found)
+    invoked.output.either({"url": found, "repository": target.repository}, found)
     if target.url.startswith(EMBEDDED):
         hint("onceq: the embedded server runs only while somebody uses it (`onceq psql` does)")
 
 
 def psql(
-    place: Place,
+    invoked: Invocation,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="Passed to psql; write -- before those that begin with -."),
     ] = None,
 ) -> int:
     """Run psql on the database, with the repository's schema at the end of the search path."""
-    target = place.target
+    target = invoked.target
     with contextlib.closing(locate(target.url)) as located:
         conninfo, secret = address.without_password(located.conninfo)
         conninfo = address.with_search_path(
@@ -104,7 +104,7 @@ def _psql_program() -> Path | str:
 
 
 def stop(
-    place: Place,
+    invoked: Invocation,
     *,
     force: Annotated[
         bool,
@@ -115,22 +115,22 @@ def stop(
     ] = 30.0,
 ) -> int:
     """Stop the embedded server of a directory; committed work is kept."""
-    target = place.target
+    target = invoked.target
     if not target.url.startswith(EMBEDDED):
         raise InvalidValue("only an embedded server is stopped: give --url embedded:PATH")
     directory = target.url.removeprefix(EMBEDDED)
     stopped = stop_embedded(directory, timeout_s=timeout_s, force=force)
-    place.output.item({"directory": directory, "stopped": stopped})
+    invoked.output.item({"directory": directory, "stopped": stopped})
     if not stopped:
         hint("onceq: it was not running")
     return OK
 
 
-def version(place: Place) -> None:
+def version(invoked: Invocation) -> None:
     """Print the versions of onceq, its schema and Python."""
     versions = {
         "version": __version__,
         "schema_version": scripts.newest(),
         "python": platform.python_version(),
     }
-    place.output.either(versions, f"onceq {__version__}")
+    invoked.output.either(versions, f"onceq {__version__}")

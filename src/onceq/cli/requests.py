@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from onceq.cli.command import Place, command
+from onceq.cli.command import Invocation, command
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.old_requests import Shown, as_eid, find_all, look_up
 from onceq.cli.output import hint, plain
@@ -97,8 +97,8 @@ def _for_people(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
-def place_in(traceback: str | None) -> str | None:
-    """Returns the last place in the user's own code that a traceback names; failing that, any."""
+def where_in(traceback: str | None) -> str | None:
+    """Returns the last line in the user's own code that a traceback names; failing that, any."""
     found = FRAME.findall(traceback or "")
     own = [one for one in found if not NOT_THE_USERS.search(one[0]) and not one[1].startswith("<")]
     return "{1}:{2} in {3}".format(*(own or found)[-1]) if found else None
@@ -108,12 +108,12 @@ def _held(qm: QueueManager, state: RequestState) -> dict[str, Any]:
     """Returns a failed request as `error list` shows it: with its last abort's traceback."""
     aborts = qm.attempts(state.eid)
     traceback = aborts[-1].traceback if aborts else None
-    return as_row(state) | {"where": place_in(traceback), "traceback": traceback}
+    return as_row(state) | {"where": where_in(traceback), "traceback": traceback}
 
 
 @command(request_app, "show")
 def show(
-    place: Place,
+    invoked: Invocation,
     rid: Annotated[str, typer.Argument(metavar="RID", help="The request's id, or its eid.")],
     *,
     client: Annotated[str | None, typer.Option(help="Only this client's.")] = None,
@@ -126,18 +126,18 @@ def show(
 
     Requests that were trimmed from PostgreSQL are looked up in the archive.
     """
-    with place.open() as qm:
+    with invoked.open() as qm:
         found, missed = look_up(qm, rid, client, limit)
         rows = [_shown(one) | (_bodies(qm, one) if body else {}) for one in found]
-    if not body and not place.as_json:
+    if not body and not invoked.as_json:
         rows = [{name: row[name] for name in row if name not in BODIES} for row in rows]
     if not found:
         hint(f"onceq: no request {rid!r} is or was here (as far as history is kept)")
         return NOT_FOUND
     for number, row in enumerate(rows):
-        if number and not place.as_json:
-            place.output.text("")
-        place.output.item(row if place.as_json else _for_people(row))
+        if number and not invoked.as_json:
+            invoked.output.text("")
+        invoked.output.item(row if invoked.as_json else _for_people(row))
     return _code(missed)
 
 
@@ -170,7 +170,7 @@ class Wanted:
 
 @command(request_app, "find")
 def find(
-    place: Place,
+    invoked: Invocation,
     wanted: Wanted,
     *,
     limit: Annotated[int, typer.Option(min=1, help="At most this many.")] = 100,
@@ -179,11 +179,11 @@ def find(
 
     Requests that were trimmed from PostgreSQL are looked up in the archive.
     """
-    with place.open() as qm:
+    with invoked.open() as qm:
         found, missed = find_all(qm, wanted.search, limit)
     if not found:
         return NOT_FOUND
-    place.output.rows(OLD_COLUMNS, [old_row(one) for one in found])
+    invoked.output.rows(OLD_COLUMNS, [old_row(one) for one in found])
     return _code(missed)
 
 
@@ -206,7 +206,7 @@ def as_time(option: str, text: str | None) -> datetime | None:
 
 @command(error_app, "list")
 def list_errors(
-    place: Place,
+    invoked: Invocation,
     *,
     queue: Annotated[
         str | None, typer.Option(help="Only this queue's, or this error queue's.")
@@ -217,13 +217,13 @@ def list_errors(
 
     WHERE is the line of the handler that raised; --json shows the whole traceback.
     """
-    with place.open() as qm:
+    with invoked.open() as qm:
         held = qm.lookup(state=ElementState.HELD, queue=_error_queue(qm, queue), limit=limit)
-        place.output.rows(ERROR_COLUMNS, [_held(qm, state) for state in held])
+        invoked.output.rows(ERROR_COLUMNS, [_held(qm, state) for state in held])
 
 
 def redrive(
-    place: Place,
+    invoked: Invocation,
     eid: Annotated[
         str | None, typer.Argument(metavar="[EID]", help="The eid, as `error list` shows it.")
     ] = None,
@@ -238,14 +238,14 @@ def redrive(
     """Run a failed request again, as a new request linked to the old one."""
     if (eid is not None, queue is not None, every) not in REDRIVES:
         raise InvalidValue("give an EID, or --queue QUEUE --all")
-    with place.open() as qm:
+    with invoked.open() as qm:
         chosen = _held_of(qm, queue) if queue is not None else [_required_eid(qm, eid or "")]
         rows: list[dict[str, Any]] = []
         for old in chosen:
             new = qm.redrive(old)
             if new is not None:
                 rows.append({"old_eid": old, "eid": new[0], "rid": new[1]})
-    place.output.rows(("old_eid", "eid", "rid"), rows)
+    invoked.output.rows(("old_eid", "eid", "rid"), rows)
     if eid is not None and not rows:
         hint(f"onceq: {eid} is not held in an error queue: `onceq error list` shows what is")
         return NOT_FOUND
@@ -255,7 +255,7 @@ def redrive(
 
 
 def kill(
-    place: Place,
+    invoked: Invocation,
     request: Annotated[str, typer.Argument(metavar="EID|RID", help="The request to kill.")],
     *,
     timeout_s: Annotated[
@@ -263,10 +263,10 @@ def kill(
     ] = 10.0,
 ) -> int:
     """Kill a request, queued or running: KILLED (exit 0), TOO_LATE (1) or NOT_FOUND (3)."""
-    with place.open() as qm:
+    with invoked.open() as qm:
         eid = _eid_of(qm, request)
         answer = KillAnswer.NOT_FOUND if eid is None else qm.kill(eid, timeout_s=timeout_s)
-    place.output.item({"request": request, "eid": eid, "answer": answer.value})
+    invoked.output.item({"request": request, "eid": eid, "answer": answer.value})
     return KILL_CODES[answer]
 
 

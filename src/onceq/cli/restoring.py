@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import NOT_FOUND, OK
 from onceq.cli.output import hint
 from onceq.cli.pipelines import counted
@@ -17,7 +17,7 @@ from onceq.errors import InvalidValue
 
 
 def spark_restore(
-    place: Place,
+    invoked: Invocation,
     since: Annotated[str, typer.Option(help="The first day, in UTC: 2026-01-31.")],
     until: Annotated[str, typer.Option(help="The day after the last one.")],
 ) -> int:
@@ -29,7 +29,7 @@ def spark_restore(
     require_spark()
     from onceq.spark.pipelines import restore  # noqa: PLC0415 # an extra
 
-    target = place.target
+    target = invoked.target
     done = restore(
         target.url or None,
         since=_as_day("--since", since),
@@ -40,7 +40,7 @@ def spark_restore(
         hint("onceq: the archive has nothing of these days")
         return NOT_FOUND
     restored = counted(done.rows) or "nothing: all of it was there"
-    place.output.either(asdict(done), {"restored": restored, "files": done.files})
+    invoked.output.either(asdict(done), {"restored": restored, "files": done.files})
     return OK
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from onceq.cli.command import Place
+from onceq.cli.command import Invocation
 from onceq.cli.exits import INTERRUPTED, OK, VIOLATION
 from onceq.cli.output import Output, hint
 from onceq.errors import InvalidValue, MissingExtra
@@ -23,7 +23,7 @@ from onceq.server.processes import PROCESSES_MAX, Processes, Spec
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.server.processes import Event
+    from onceq.server.processes import ChildEvent
 
 Named = Annotated[
     str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, for example app:server.")
@@ -51,7 +51,7 @@ class Log:
 
 
 def serve(
-    place: Place,
+    invoked: Invocation,
     server: Named,
     log: Log,
     *,
@@ -64,12 +64,12 @@ def serve(
     A process that dies is started again. Exit 1: something was still running at the deadline of the
     stop; it was revoked and will run again.
     """
-    target = place.target
-    output = place.output
+    target = invoked.target
+    output = invoked.output
 
     said = False
 
-    def told(event: Event) -> None:
+    def told(event: ChildEvent) -> None:
         nonlocal said
         if event.kind == "ready" and not said:  # only now is it known that it can be loaded
             said = True
@@ -82,20 +82,20 @@ def serve(
     spec = Spec(server, log.log_format, log.log_level)
     service = Processes(spec, processes, told=told)
     ended = service.run(target.url or None, repository=target.repository)
-    if place.as_json:
+    if invoked.as_json:
         output.line({"event": "stopped", **asdict(ended)})
     log.hint(f"onceq: stopped; {ended.restarts} restart(s), {ended.abandoned} process(es) revoked")
     return VIOLATION if ended.abandoned else OK
 
 
-def _tell(output: Output, event: Event) -> None:
+def _tell(output: Output, event: ChildEvent) -> None:
     if output.as_json:
         fields = {name: value for name, value in asdict(event).items() if value is not None}
         output.line({"event": fields.pop("kind"), **fields})
 
 
 def spark_serve(
-    place: Place,
+    invoked: Invocation,
     server: Named,
     log: Log,
     *,
@@ -111,7 +111,7 @@ def spark_serve(
     require_spark()
     from onceq.spark import Server, build_session  # noqa: PLC0415 # an extra
 
-    target = place.target
+    target = invoked.target
     log.begin()
     found = load(server)
     if not isinstance(found, Server):
@@ -133,8 +133,8 @@ def spark_serve(
 
     log.hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
     run_until_signalled(run, found.stop)
-    if place.as_json:
-        place.output.line({"event": "stopped"})
+    if invoked.as_json:
+        invoked.output.line({"event": "stopped"})
     log.hint("onceq: stopped")
     return OK
 

@@ -53,7 +53,7 @@ OPS: Final = {
 Those of the Spark server have none: their points are places between Spark's steps.
 """
 
-PLACES: Final = {
+NAMED: Final = {
     "archive.written": "files of a run are written and durable, and in no manifest",
     "archive.compacted": "the files of small runs are one by day, durable, and in no manifest",
     "bulk.read": "an executor is about to enqueue rows of a DataFrame",
@@ -85,7 +85,7 @@ PLACES: Final = {
 POINTS: Final = {
     **{f"{name}.before": f"before {text}" for name, text in OPS.items()},
     **{f"{name}.after": f"after {text}" for name, text in OPS.items()},
-    **PLACES,
+    **NAMED,
 }
 """All points. Reaching a name that is not here is a bug."""
 

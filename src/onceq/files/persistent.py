@@ -32,7 +32,7 @@ WAITS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 5.0, 5.0, 5.0)
 """Waits between attempts to connect again after a loss; the first connection is tried once."""
 
 
-class Line(Protocol):
+class ClientLink(Protocol):
     """What a client needs from its connection; `Link` is one."""
 
     def reconnect(self) -> None:
@@ -71,12 +71,12 @@ class PersistentClient:
 
     def __init__(
         self,
-        line: Line,
+        link: ClientLink,
         client: str,
         told: Callable[[str], None],
         pause: Callable[[float], None] = wait,
     ) -> None:
-        self._link = line
+        self._link = link
         self._client = client
         self._told = told
         self._life: Life | None = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 LINE: Final = "line"
-"""The value of --rid if a row is named by its place in the file."""
+"""The value of --rid if a row is named by its line in the file."""
 _NAME_BYTES_MAX: Final = 120
 """How many of a rid's 200 bytes are left for the file's name, beside digest and row number."""
 _NOT_IN_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f:]")

@@ -1,6 +1,6 @@
 """Submits a file: every row one request, exactly once, however often it is run (spec C11).
 
-A row's rid comes from the row or from its place in the file, so that a second run sends the same
+A row's rid comes from the row or from its line in the file, so that a second run sends the same
 rids and is told what became of the first. What was dealt with is noted (`track`), so that a
 run after a kill need not send it again. `collect` gets the replies.
 """
@@ -111,7 +111,7 @@ class SubmitSummary:
 
 @dataclass(slots=True)
 class _Run:
-    """One run over a file. seen: the rids of its rows; None if their places name them."""
+    """One run over a file. seen: the rids of its rows; None if their lines name them."""
 
     order: SubmitOrder
     content_type: str
@@ -239,9 +239,9 @@ def _prepare(client: PersistentClient, order: SubmitOrder, life: Life, sha256: s
 def _send_file(run: _Run, reader: readers.Reader, limit: int) -> None:
     order = run.order
     prefix = file_prefix(order.path.name)
-    by_place = order.rid == LINE
-    rid_of = by_line(prefix, run.sha256) if by_place else by_column(order.rid)
-    column = None if by_place else order.rid
+    is_by_line = order.rid == LINE
+    rid_of = by_line(prefix, run.sha256) if is_by_line else by_column(order.rid)
+    column = None if is_by_line else order.rid
     checker = Checker(rid_of, limit, column, _decoder(order.queue, run.content_type))
     most = order.batch_rows or BATCH_ROWS
     run.refuse_many_rejects()

@@ -11,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceq.engine.perform.spark_driver import Place, spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.engine.schema.sealing import check_sealed, sealed
 from onceq.errors import IllegalState
 from onceq.manager import trimming
@@ -68,7 +68,7 @@ def trim_history(order: TrimOrder, located: Located, repository: str = "onceq") 
     ever archived), FileMismatch (a file is not what was archived), Fenced (a run of the archive
     has begun), CannotConnect, ConnectionLost, InDoubt: some may be removed, and it may be repeated.
     """
-    where = Place(url="", conninfo=located.conninfo, repository=repository)
+    where = Route(url="", conninfo=located.conninfo, repository=repository)
     with spark_driver(where) as driver:
         root = driver.perform(ArchiveManifest()).root
         if root is None and not order.unarchived:

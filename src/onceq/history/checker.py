@@ -1,4 +1,4 @@
-"""The checker itself: reads the final state and the events, and asks each part for its verdict.
+"""The checker itself: reads the final state and the events, and asks each part for what is wrong.
 
 `check` is for events in memory, `check_files` for files of events, of which it holds no more at a
 time than the clients that share files. Invariants: linear in the number of events; each event is
@@ -11,13 +11,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from onceq.history import answers, verdicts
+from onceq.history import answers, judgements
 from onceq.history import events as ev
-from onceq.history.clients import settle, settle_silent
+from onceq.history.clients import judge_client, judge_silent
+from onceq.history.diary import Diary
 from onceq.history.elements import TAKE, Others
 from onceq.history.events import Client
 from onceq.history.events.files import EVENTS_PATTERN, read
-from onceq.history.life import Life
 from onceq.history.table import Table
 from onceq.history.violation import Violation
 
@@ -50,8 +50,8 @@ def check(events: Iterable[ev.Event], final: ev.FinalState) -> list[Violation]:
     checker.effects(final.effects)
     owned: Owned = defaultdict(list)
     checker.take(events, owned)
-    checker.settle(owned)
-    return checker.verdict()
+    checker.judge_clients(owned)
+    return checker.violations()
 
 
 def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
@@ -69,8 +69,8 @@ def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
         owned: Owned = defaultdict(list)
         for path in group:
             checker.read_clients(path, owned)
-        checker.settle(owned)
-    found = checker.verdict()
+        checker.judge_clients(owned)
+    found = checker.violations()
     return Report(
         violations=found,
         events=checker.events,
@@ -106,7 +106,7 @@ class Checker:
             self.rows += 1
 
     def take(self, events: Iterable[ev.Event], owned: Owned) -> None:
-        """Takes events: those of clients are kept for `settle`, the others are handled at once."""
+        """Takes events: clients' are kept for `judge_clients`, the others are handled at once."""
         others = self._others
         for event in events:
             taker = TAKE.get(type(event))
@@ -145,30 +145,30 @@ class Checker:
                         own = owned[registrant, thread]
                     own.append(event)
 
-    def settle(self, owned: Owned) -> None:
+    def judge_clients(self, owned: Owned) -> None:
         """Judges clients whose events are all here."""
         for client in list(owned):
-            life = Life(client)
-            life.run(owned.pop(client))
+            diary = Diary(client)
+            diary.run(owned.pop(client))
             self._clients.add(client)
-            self._found += life.found
-            self._found += settle(life, self._table)
-            self.acknowledged += sum(one.acked_at is not None for one in life.requests.values())
+            self._found += diary.found
+            self._found += judge_client(diary, self._table)
+            self.acknowledged += sum(one.acked_at is not None for one in diary.requests.values())
             own = self._table.by_client.get(client, {})
-            for rid in self._others.killed.intersection(life.requests).intersection(own):
-                acked_at = life.requests[rid].acked_at
+            for rid in self._others.killed.intersection(diary.requests).intersection(own):
+                acked_at = diary.requests[rid].acked_at
                 if acked_at is not None:
                     own[rid].acked_at = acked_at
 
-    def verdict(self, facts: Facts | None = None) -> list[Violation]:
+    def violations(self, facts: Facts | None = None) -> list[Violation]:
         """Judges the elements, and returns all that was found. facts: None: this is everything."""
         table, others, final = self._table, self._others, self._final
         answers.tell_kills(others)
         found = self._found + table.found
         for client in table.replies.keys() - self._clients:
-            found += settle_silent(client, table)
+            found += judge_silent(client, table)
         found += table.effects_found()
-        found += verdicts.judge_all(table, others, final, facts or others.facts())
+        found += judgements.judge_all(table, others, final, facts or others.facts())
         found += answers.judge_kills(others)
         found += answers.judge_redrives(others)
         found += answers.judge_enqueued(others, all_recorded=final.all_recorded)

@@ -1,6 +1,6 @@
 """What a client saw, compared with the final state (G1, G2, G4 to G7).
 
-Private to the checker. Called once for each client, after its `Life` has taken all its events.
+Private to the checker. Called once for each client, after its `Diary` has taken all its events.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from onceq.history.violation import Violation
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from onceq.history.diary import Diary, Request
     from onceq.history.events import Client
-    from onceq.history.life import Life, Request
     from onceq.history.table import Element, Table, WaitingReply
 
 
-def settle(life: Life, table: Table) -> Iterator[Violation]:
+def judge_client(diary: Diary, table: Table) -> Iterator[Violation]:
     """Yields what is wrong with a client's requests, and tells their elements what it knew."""
-    who = life.client[0]
-    elements = table.by_client.get(life.client, {})
-    replies = table.replies.get(life.client, {})
-    for rid, request in life.requests.items():
+    who = diary.client[0]
+    elements = table.by_client.get(diary.client, {})
+    replies = table.replies.get(diary.client, {})
+    for rid, request in diary.requests.items():
         element, reply = elements.get(rid), replies.get(rid)
         if element is not None:
             if reply is None and _is_ordinary(request, element):
@@ -34,11 +34,11 @@ def settle(life: Life, table: Table) -> Iterator[Violation]:
         if reply is not None:
             for guarantee, text in _replied(element, reply):
                 yield Violation(guarantee, rid, f"{who}: {text}")
-    for rid in (elements.keys() | replies.keys()) - life.requests.keys():
+    for rid in (elements.keys() | replies.keys()) - diary.requests.keys():
         yield Violation("G4", rid, f"{who}: is there and was never sent")
 
 
-def settle_silent(client: Client, table: Table) -> Iterator[Violation]:
+def judge_silent(client: Client, table: Table) -> Iterator[Violation]:
     """Yields what is wrong with the replies of a client that recorded nothing."""
     elements = table.by_client.get(client, {})
     for rid, reply in table.replies.get(client, {}).items():

@@ -90,7 +90,7 @@ def show(queue: str) -> ops.Program[QueueInfo]:
     return found[0]
 
 
-SETTLED = 3
+SHORT_WAITS = 3
 """After this many waits a dequeue waits longer: it asks when the next element is due."""
 
 
@@ -108,7 +108,7 @@ def dequeue(
     try:
         while (element := (yield from replace(op, sleep=rings and waits > 0))) is None:
             due_s = None
-            if rings and waits >= SETTLED:
+            if rings and waits >= SHORT_WAITS:
                 due_s = yield from ops.NextDue(queue=op.queue)
             wait = ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s, within_s=due_s)
             if not (yield from wait):

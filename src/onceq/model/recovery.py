@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from onceq.model.ledger import Entry
 
 
-class Event(enum.Enum):
+class Move(enum.Enum):
     """What moves a request from one state to the next."""
 
     CONSTRUCTED = "a new request was constructed (transaction 0)"
@@ -62,19 +62,19 @@ NONE: Final = ""
 CANNOT_TELL: Final = "ABD"
 """The states that an empty reply queue leaves open (BN09)."""
 
-TRANSITIONS: Final[dict[tuple[str, Event], str]] = {
-    (NONE, Event.CONSTRUCTED): "A",
-    ("A", Event.SUBMITTED): "B",
-    ("A", Event.DISCARDED): NONE,
-    ("A", Event.LOST): "E",
-    ("B", Event.EXECUTED): "C",
-    ("B", Event.LOST): "E",
-    ("C", Event.PROCESSED): "D",
-    ("C", Event.LOST): "E",
-    ("D", Event.CONSTRUCTED): "A",
-    ("D", Event.LOST): "E",
-    ("E", Event.SUBMITTED): "B",
-    ("E", Event.DISCARDED): NONE,
+TRANSITIONS: Final[dict[tuple[str, Move], str]] = {
+    (NONE, Move.CONSTRUCTED): "A",
+    ("A", Move.SUBMITTED): "B",
+    ("A", Move.DISCARDED): NONE,
+    ("A", Move.LOST): "E",
+    ("B", Move.EXECUTED): "C",
+    ("B", Move.LOST): "E",
+    ("C", Move.PROCESSED): "D",
+    ("C", Move.LOST): "E",
+    ("D", Move.CONSTRUCTED): "A",
+    ("D", Move.LOST): "E",
+    ("E", Move.SUBMITTED): "B",
+    ("E", Move.DISCARDED): NONE,
 }
 """A to B to C to D, and to A with the next request. Only a person's decision leads out of E."""
 
@@ -105,12 +105,12 @@ does not know, was lost there: E, never A (finding 10). What the repository has,
 yet, was sent by a life that died before it could write it down."""
 
 
-def after(state: str, event: Event) -> str:
-    """Returns the state after an event. Raises IllegalState if it cannot happen in that state."""
-    following = TRANSITIONS.get((state, event))
+def after(state: str, move: Move) -> str:
+    """Returns the state after a move. Raises IllegalState if it cannot happen in that state."""
+    following = TRANSITIONS.get((state, move))
     if following is None:
         where = f"in state {state}" if state else "without a request"
-        raise IllegalState(f"{where} it cannot be that {event.value}: recover() says what is next")
+        raise IllegalState(f"{where} it cannot be that {move.value}: recover() says what is next")
     return following
 
 
@@ -129,7 +129,7 @@ class Tags:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Standing:
     """The state of a client's last request, and what that rests on.
 
     is_behind: the ledger lacks this request, but the registration has it.
@@ -180,7 +180,7 @@ def by_ledger(entry: Entry, places: Mapping[str, Place]) -> tuple[str, str]:
     return LEDGER[entry.noted, place], why
 
 
-def decide(entry: Entry, tags: Tags, places: Mapping[str, Place]) -> Verdict:
+def decide(entry: Entry, tags: Tags, places: Mapping[str, Place]) -> Standing:
     """Returns where the last request of a client with a ledger stands.
 
     places: of each rid in the ledger. A request that the registration has and the ledger lacks was
@@ -195,8 +195,8 @@ def decide(entry: Entry, tags: Tags, places: Mapping[str, Place]) -> Verdict:
         letter, why = by_registration(tags)
         if letter == "C" and tags.s_rid == entry.last_dequeued:
             letter = LEDGER[Noted.DONE, Place.REPLY]
-        return Verdict(letter=letter, why=why, rid=tags.s_rid, is_behind=True)
+        return Standing(letter=letter, why=why, rid=tags.s_rid, is_behind=True)
     if last is None:
-        return Verdict(letter=NONE, why="the ledger, which has no request", rid=None)
+        return Standing(letter=NONE, why="the ledger, which has no request", rid=None)
     letter, why = by_ledger(entry, places)
-    return Verdict(letter=letter, why=why, rid=last.rid)
+    return Standing(letter=letter, why=why, rid=last.rid)

@@ -53,7 +53,7 @@ REPORT_BYTES_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class ChildEvent:
     """What happened to a child. kind: started, ready, hung, died, killed.
 
     code: the exit code, or minus the signal.
@@ -153,8 +153,8 @@ class Child:
 
 
 @dataclass(slots=True)
-class Place:
-    """The place of one child. deaths: in a row. due: when to start the next one."""
+class Seat:
+    """The seat of one child. deaths: in a row. due: when to start the next one."""
 
     child: Child | None = None
     deaths: int = 0
@@ -168,11 +168,11 @@ class Processes:
     """
 
     def __init__(
-        self, spec: str | Spec, count: int, *, told: Callable[[Event], None] = lambda _: None
+        self, spec: str | Spec, count: int, *, told: Callable[[ChildEvent], None] = lambda _: None
     ) -> None:
         names.check_range("processes", count, 1, PROCESSES_MAX)
         self._spec = Spec(spec) if isinstance(spec, str) else spec
-        self._places = [Place() for _ in range(count)]
+        self._seats = [Seat() for _ in range(count)]
         self._told = told
         self._stop_timeout_s = 30.0
         self._stop = threading.Event()
@@ -209,8 +209,8 @@ class Processes:
             )
             try:
                 while not self._stop.is_set():
-                    for place in self._places:
-                        if (ended := self._tend(place, repository, environment)) is not None:
+                    for seat in self._seats:
+                        if (ended := self._tend(seat, repository, environment)) is not None:
                             self._judge(ended, located, repository)
                     self._hand_on()
                     self._stop.wait(LOOK_EVERY_S)
@@ -239,10 +239,10 @@ class Processes:
 
     def _living(self) -> list[Child]:
         """Returns the present children; for another thread."""
-        return [place.child for place in self._places if place.child is not None]
+        return [seat.child for seat in self._seats if seat.child is not None]
 
     def _hangs(self, child: Child) -> None:
-        self._told(Event(kind="hung", pid=child.pid))
+        self._told(ChildEvent(kind="hung", pid=child.pid))
 
     def _hand_on(self) -> None:
         """Has a child that serves tell the user's `on_error` what was found of others."""
@@ -253,23 +253,23 @@ class Processes:
                     self._unheard.appendleft(one)
                     break
 
-    def _tend(self, place: Place, repository: str, environment: dict[str, str]) -> uuid.UUID | None:
+    def _tend(self, seat: Seat, repository: str, environment: dict[str, str]) -> uuid.UUID | None:
         """Starts the child that is due; reads its reports; decides what its death means.
 
         Returns the process that has ended, if any.
         """
-        child = place.child
+        child = seat.child
         if child is None:
-            if time.monotonic() >= place.due:
-                place.child = Child(self._spec, repository, environment)
-                self._told(Event(kind="started", pid=place.child.pid))
+            if time.monotonic() >= seat.due:
+                seat.child = Child(self._spec, repository, environment)
+                self._told(ChildEvent(kind="started", pid=seat.child.pid))
             return None
         code = child.code  # read before its reports, so that those of a dead one are whole
         for report in child.reports():
             self._heed(child, report)
         if code is None:
             return None
-        self._died(place, child, code)
+        self._died(seat, child, code)
         return child.process
 
     def _heed(self, child: Child, report: dict[str, Any]) -> None:
@@ -285,24 +285,24 @@ class Processes:
             self._was_ready = True
             self._stop_timeout_s = report["stop_timeout_s"]
             child.limits = report["limits"]
-            self._told(Event(kind="ready", pid=child.pid))
+            self._told(ChildEvent(kind="ready", pid=child.pid))
             telemetry.tell(log, telemetry.ChildReady(child=child.pid))
 
-    def _died(self, place: Place, child: Child, code: int) -> None:
+    def _died(self, seat: Seat, child: Child, code: int) -> None:
         if not self._was_ready and code > 0:  # a signal says nothing about the program
             raise errors.InvalidValue(
                 f"{self._spec.server} could not be loaded: its process ended with {code} while it "
                 "was imported; what it said stands above"
             )
         now = time.monotonic()
-        place.deaths = 1 if now - child.began >= GOOD_LIFE_S else place.deaths + 1
-        delay = backoff_s(place.deaths)
-        place.due = now + delay
-        place.child = None
+        seat.deaths = 1 if now - child.began >= GOOD_LIFE_S else seat.deaths + 1
+        delay = backoff_s(seat.deaths)
+        seat.due = now + delay
+        seat.child = None
         self._unheard.extendleft(reversed(child.handed))
         child.close()
         self._restarts += 1
-        self._told(Event(kind="died", pid=child.pid, code=code, delay_s=delay))
+        self._told(ChildEvent(kind="died", pid=child.pid, code=code, delay_s=delay))
         telemetry.tell(log, telemetry.ChildDied(child=child.pid, code=code, delay_s=delay))
 
     def _judge(self, process: uuid.UUID, located: Located, repository: str) -> None:
@@ -318,7 +318,7 @@ class Processes:
 
     def _end_all(self, located: Located, repository: str) -> None:
         """Stops every child: asks, waits for its deadline, revokes, kills."""
-        left = [place.child for place in self._places if place.child is not None]
+        left = [seat.child for seat in self._seats if seat.child is not None]
         for child in left:
             child.signal(signal.SIGTERM)
         deadline = time.monotonic() + self._stop_timeout_s + KILL_GRACE_S
@@ -330,7 +330,7 @@ class Processes:
             _revoke({child.process for child in late}, located, repository)
         for child in late:
             child.signal(signal.SIGKILL)
-            self._told(Event(kind="killed", pid=child.pid))
+            self._told(ChildEvent(kind="killed", pid=child.pid))
             telemetry.tell(log, telemetry.ChildKilled(child=child.pid))
         for child in left:
             child.close()

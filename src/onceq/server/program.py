@@ -104,7 +104,7 @@ class ServerSession:
 
 @dataclass(slots=True, kw_only=True)
 class Looks:
-    """How a session looks for requests. at: the place of the next queue.
+    """How a session looks for requests. at: which queue is next.
 
     turns: the number of each queue's last claim; its lanes come first in turn, whatever the other
     queues do. widths: how many are claimed from each at once. misses: looks in a row that found
@@ -142,7 +142,7 @@ class Looks:
         return cls(queue_ids=[], at=at, turns=[turn] * queues, widths=widths)
 
     def next_queue(self) -> int:
-        """Returns the place of the queue to look at now."""
+        """Returns which queue to look at now."""
         at = self.at
         self.at = (at + 1) % len(self.turns)
         return at
@@ -198,7 +198,7 @@ def serve(session: ServerSession) -> ops.Program[None]:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """What was claimed from the queue at a place, and is to be executed."""
+    """What was claimed from a queue, and is to be executed."""
 
     at: int
     elements: list[Element]
@@ -236,7 +236,7 @@ def _execute(
 
 
 def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[Element]]]:
-    """Claims from the next queue; returns its place and what was claimed.
+    """Claims from the next queue; returns which it was, and what was claimed.
 
     Except for its first, an idle session's claim may be lost if the database crashes. If the first
     could be lost too, a request that brings the database down would be claimed for ever. A session

@@ -117,7 +117,7 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ServingOptions) -> None:
         self.options = options
         self.bound: int | None = None
-        self._planner = Steadfast(options.place)
+        self._planner = Steadfast(options.route)
 
     def at(self, point: str) -> None:
         """Is told which of POINTS the reader has reached: a fault point."""
@@ -174,8 +174,8 @@ class OnceqStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Reads a slice: what the group still holds of it."""
         if not isinstance(partition, Slice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
-        place = of_executors(self.options.place)
-        with telling(self.options.token), Steadfast(place) as reader:
+        route = of_executors(self.options.route)
+        with telling(self.options.token), Steadfast(route) as reader:
             first, many = partition.first, _ROWS_AT_FIRST
             while first <= partition.last:  # each turn advances it
                 last = min(partition.last, first + many - 1)

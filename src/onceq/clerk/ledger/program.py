@@ -20,7 +20,7 @@ from onceq.clerk.session import check
 from onceq.model import admin_ops, ledger_ops, names, ops
 from onceq.model.client_state import Call
 from onceq.model.ledger import Entry, Joint, LastRequest, Owner, rid_digest
-from onceq.model.recovery import NONE, Event, after
+from onceq.model.recovery import NONE, Move, after
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -141,8 +141,8 @@ def may_send(kept: Kept) -> None:
             f"request {last.rid!r} is in state {letter}: resubmit() or discard() it first"
         )
     if letter in OPEN and kept.session.received:
-        letter = after("C", Event.PROCESSED)
-    after(letter, Event.CONSTRUCTED)
+        letter = after("C", Move.PROCESSED)
+    after(letter, Move.CONSTRUCTED)
 
 
 def may_finish(kept: Kept, rid: str) -> None:
@@ -165,7 +165,7 @@ def send(kept: Kept, request: ops.Request) -> ops.Program[ops.Sent]:
         sent = yield from _conclude(kept, unit)
     except errors.UsageError:  # the repository will never take it: no request, as before
         yield from _write(kept, replace(before, last_dequeued=kept.entry.last_dequeued))
-        kept.letter = after("A", Event.DISCARDED) if before.last_request is None else "D"
+        kept.letter = after("A", Move.DISCARDED) if before.last_request is None else "D"
         raise
     if sent is None:
         raise LookupError("a transaction with a request sends it")
@@ -189,7 +189,7 @@ def resubmit(kept: Kept) -> ops.Program[None]:
     It may be sent while another request is outstanding that came back (E): receive that one first.
     """
     letter = ready(kept)
-    after(letter, Event.SUBMITTED)
+    after(letter, Move.SUBMITTED)
     last = kept.entry.last_request
     request = None if last is None else last.request
     if request is None:
@@ -208,7 +208,7 @@ def discard(kept: Kept) -> ops.Program[None]:
     `recover` knows what the repository, as it is now, has outstanding.
     """
     letter = ready(kept)
-    following = after(letter, Event.DISCARDED)
+    following = after(letter, Move.DISCARDED)
     yield from _write(kept, Entry(last_dequeued=_in_hand(kept)))
     kept.letter = None if letter == "E" else following
 
@@ -287,11 +287,11 @@ def _moved(kept: Kept, unit: Unit) -> None:
     """Notes what has committed."""
     letter = kept.letter or NONE
     if unit.done is not None and letter in OPEN:
-        letter = after("C", Event.PROCESSED)
+        letter = after("C", Move.PROCESSED)
     if unit.request is not None:
         if letter not in UNSENT:
-            letter = after(letter, Event.CONSTRUCTED)
-        letter = after(letter, Event.SUBMITTED)
+            letter = after(letter, Move.CONSTRUCTED)
+        letter = after(letter, Move.SUBMITTED)
     kept.letter = letter
 
 

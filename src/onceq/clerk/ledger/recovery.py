@@ -21,7 +21,7 @@ from onceq.model.recovery import Place, by_registration, decide
 if TYPE_CHECKING:
     from onceq.clerk.ledger.program import Kept
     from onceq.clerk.session import Session
-    from onceq.model.recovery import Tags, Verdict
+    from onceq.model.recovery import Standing, Tags
 
 Policy: TypeAlias = Literal["resubmit", "discard", "ask"]
 """What `recover` does with a request that was not submitted: send it, give it up, or nothing."""
@@ -34,10 +34,10 @@ def recover(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
     session = kept.session
     entry = kept.entry
     tags, places = yield from _seen(session, entry)
-    verdict = decide(entry, tags, places)
-    if verdict.is_behind:
-        return (yield from _adopt(kept, tags, verdict))
-    letter, why, last = verdict.letter, verdict.why, entry.last_request
+    standing = decide(entry, tags, places)
+    if standing.is_behind:
+        return (yield from _adopt(kept, tags, standing))
+    letter, why, last = standing.letter, standing.why, entry.last_request
     if last is None:
         kept.letter = letter
         return recovery.found("A", session, why, rid=None)
@@ -92,10 +92,10 @@ def _hand_out(session: Session[Any, Any], rid: str) -> None:
             session.state = ClientState.REPLY_RECVD
 
 
-def _adopt(kept: Kept, tags: Tags, verdict: Verdict) -> ops.Program[Recovery]:
+def _adopt(kept: Kept, tags: Tags, standing: Standing) -> ops.Program[Recovery]:
     """Adopts what the session has and the ledger lacks."""
     session = kept.session
-    letter, rid = verdict.letter, verdict.rid or ""
+    letter, rid = standing.letter, standing.rid or ""
     if rid == kept.entry.last_dequeued and by_registration(tags)[0] == "C":
         _hand_out(session, rid)
     entry = Entry(
@@ -105,5 +105,5 @@ def _adopt(kept: Kept, tags: Tags, verdict: Verdict) -> ops.Program[Recovery]:
     )
     yield from ledger_ops.WriteLedger(entry=entry)
     kept.entry, kept.letter = entry, letter
-    why = f"{verdict.why}; the ledger did not have this request, and was brought up to it"
+    why = f"{standing.why}; the ledger did not have this request, and was brought up to it"
     return recovery.found(letter, session, why, rid=rid)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.connect.opening import AsyncHandler, Handling
     from onceq.engine.embedded.locate import Located
-    from onceq.engine.wake.exchange import Line
+    from onceq.engine.wake.exchange import Wire
     from onceq.engine.wake.waiting import Wakes
     from onceq.model import ops
 
@@ -51,7 +51,7 @@ class AsyncLink:
         self._handling = handling
         self._whose = whose
         self._patience: silence.Patience | None = None
-        self._line: Line | None = None
+        self._wire: Wire | None = None
         self._driver: AsyncPostgresDriver | None = None
 
     @property
@@ -78,23 +78,23 @@ class AsyncLink:
     async def _begin(self, conninfo: str) -> AsyncPostgresDriver:
         handling = self._handling
         watch, limit_s = (None, None) if handling is None else (handling.watch, handling.limit_s)
-        line = exchange.join(conninfo, self._wakes, watch)
+        wire = exchange.join(conninfo, self._wakes, watch)
         try:
             connection, again = await async_open_verified(
                 conninfo,
                 self._repository,
-                session.settings(limit_s=limit_s, bell=line.bell_text),
+                session.settings(limit_s=limit_s, bell=wire.bell_text),
                 self._patience,
             )
         except BaseException:
-            await asyncio.shield(asyncio.to_thread(line.close))
+            await asyncio.shield(asyncio.to_thread(wire.close))
             raise
-        self._line = line
+        self._wire = wire
         if handling is None:
-            return AsyncPostgresDriver(connection, self._repository, line=line)
+            return AsyncPostgresDriver(connection, self._repository, wire=wire)
         calls, stop, gate = handling.calls, handling.stop, handling.gate
         driver = AsyncPostgresDriver(
-            connection, self._repository, line=line, calls=calls, stop=stop, gate=gate
+            connection, self._repository, wire=wire, calls=calls, stop=stop, gate=gate
         )
         driver.commit_text = session.commit_text(again)
         return driver
@@ -134,6 +134,6 @@ class AsyncLink:
         if self._driver is not None:
             await self._driver.connection.close()
             self._driver = None
-        if self._line is not None:
-            line, self._line = self._line, None
-            await asyncio.shield(asyncio.to_thread(line.close))
+        if self._wire is not None:
+            wire, self._wire = self._wire, None
+            await asyncio.shield(asyncio.to_thread(wire.close))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.connect.opening import Handler, Handling
     from onceq.engine.embedded.locate import Located
-    from onceq.engine.wake.exchange import Line
+    from onceq.engine.wake.exchange import Wire
     from onceq.engine.wake.waiting import Wakes
     from onceq.model import ops
 
@@ -51,7 +51,7 @@ class Link:
         self._handling = handling
         self._whose = whose
         self._patience: silence.Patience | None = None
-        self._line: Line | None = None
+        self._wire: Wire | None = None
         self._driver: PostgresDriver | None = None
 
     @property
@@ -78,23 +78,23 @@ class Link:
     def _begin(self, conninfo: str) -> PostgresDriver:
         handling = self._handling
         watch, limit_s = (None, None) if handling is None else (handling.watch, handling.limit_s)
-        line = exchange.join(conninfo, self._wakes, watch)
+        wire = exchange.join(conninfo, self._wakes, watch)
         try:
             connection, again = open_verified(
                 conninfo,
                 self._repository,
-                session.settings(limit_s=limit_s, bell=line.bell_text),
+                session.settings(limit_s=limit_s, bell=wire.bell_text),
                 self._patience,
             )
         except BaseException:
-            line.close()
+            wire.close()
             raise
-        self._line = line
+        self._wire = wire
         if handling is None:
-            return PostgresDriver(connection, self._repository, line=line)
+            return PostgresDriver(connection, self._repository, wire=wire)
         calls, stop, gate = handling.calls, handling.stop, handling.gate
         driver = PostgresDriver(
-            connection, self._repository, line=line, calls=calls, stop=stop, gate=gate
+            connection, self._repository, wire=wire, calls=calls, stop=stop, gate=gate
         )
         driver.commit_text = session.commit_text(again)
         return driver
@@ -134,6 +134,6 @@ class Link:
         if self._driver is not None:
             self._driver.connection.close()
             self._driver = None
-        if self._line is not None:
-            line, self._line = self._line, None
-            line.close()
+        if self._wire is not None:
+            wire, self._wire = self._wire, None
+            wire.close()

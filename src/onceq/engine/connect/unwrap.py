@@ -171,22 +171,22 @@ def no_repository(connection: psycopg.BaseConnection[Any], repository: str) -> S
 
 # If two live sessions give the same answer, they are in one database of one running server.
 # The start is a number: its text would depend on the session's time zone.
-_PLACE = (
+_DATABASE = (
     "select oid::bigint, extract(epoch from pg_postmaster_start_time())::text from pg_database"
     " where datname = current_database()"
 )
 
 
-def _place(connection: psycopg.Connection[Any]) -> object:
+def _database(connection: psycopg.Connection[Any]) -> object:
     try:
-        return OwnCursor(connection).execute(_PLACE).fetchone()
+        return OwnCursor(connection).execute(_DATABASE).fetchone()
     except psycopg.Error as error:
         raise session.failure(error, connection, committing=False) from error
 
 
-async def _async_place(connection: psycopg.AsyncConnection[Any]) -> object:
+async def _async_database(connection: psycopg.AsyncConnection[Any]) -> object:
     try:
-        return await (await AsyncOwnCursor(connection).execute(_PLACE)).fetchone()
+        return await (await AsyncOwnCursor(connection).execute(_DATABASE)).fetchone()
     except psycopg.Error as error:
         raise session.failure(error, connection, committing=False) from error
 
@@ -213,20 +213,20 @@ class Callers:
 
     def __init__(self, repository: str) -> None:
         self._repository = repository
-        self._places: weakref.WeakKeyDictionary[psycopg.Connection[Any], object]
-        self._places = weakref.WeakKeyDictionary()
+        self._databases: weakref.WeakKeyDictionary[psycopg.Connection[Any], object]
+        self._databases = weakref.WeakKeyDictionary()
 
     def driver(self, connection: Any, ours: psycopg.Connection[Any]) -> PostgresDriver:
         """Returns `caller_driver`. Raises InvalidValue, too, if it leads elsewhere than ours."""
         driver = caller_driver(connection, self._repository)
-        if self._place(driver.connection) != self._place(ours):
+        if self._database(driver.connection) != self._database(ours):
             raise _elsewhere(driver.connection, ours)
         return driver
 
-    def _place(self, connection: psycopg.Connection[Any]) -> object:
-        if connection not in self._places:
-            self._places[connection] = _place(connection)
-        return self._places[connection]
+    def _database(self, connection: psycopg.Connection[Any]) -> object:
+        if connection not in self._databases:
+            self._databases[connection] = _database(connection)
+        return self._databases[connection]
 
 
 class AsyncCallers:
@@ -234,19 +234,19 @@ class AsyncCallers:
 
     def __init__(self, repository: str) -> None:
         self._repository = repository
-        self._places: weakref.WeakKeyDictionary[psycopg.AsyncConnection[Any], object]
-        self._places = weakref.WeakKeyDictionary()
+        self._databases: weakref.WeakKeyDictionary[psycopg.AsyncConnection[Any], object]
+        self._databases = weakref.WeakKeyDictionary()
 
     async def driver(
         self, connection: Any, ours: psycopg.AsyncConnection[Any]
     ) -> AsyncPostgresDriver:
         """See `Callers.driver`."""
         driver = await async_caller_driver(connection, self._repository)
-        if await self._place(driver.connection) != await self._place(ours):
+        if await self._database(driver.connection) != await self._database(ours):
             raise _elsewhere(driver.connection, ours)
         return driver
 
-    async def _place(self, connection: psycopg.AsyncConnection[Any]) -> object:
-        if connection not in self._places:
-            self._places[connection] = await _async_place(connection)
-        return self._places[connection]
+    async def _database(self, connection: psycopg.AsyncConnection[Any]) -> object:
+        if connection not in self._databases:
+            self._databases[connection] = await _async_database(connection)
+        return self._databases[connection]

@@ -3,7 +3,7 @@
 Called by the managers, the server and Spark's executors. A URL is `embedded:PATH`,
 `postgresql://...`, `service=...` or any libpq connection string; None reads ONCEQ_URL,
 then DATABASE_URL, then libpq's own variables. No other setting of a repository comes from the
-environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/place.py).
+environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py).
 """
 
 from __future__ import annotations

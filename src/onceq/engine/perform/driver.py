@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from onceq.engine.sessions.silence import Patience
-    from onceq.engine.wake.exchange import Line
+    from onceq.engine.wake.exchange import Wire
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
@@ -124,7 +124,7 @@ class PostgresDriver(ops.Runs):
 
     calls: for servers, from queue name to the function that calls its handler with (element,
     connection); Unstarted stands for a connection whose first use starts a part of a batch.
-    stop: ends waits, and answers `Stopping`. gate: this process's. line: to the bells of
+    stop: ends waits, and answers `Stopping`. gate: this process's. wire: to the bells of
     others, and this session's own. commit_text: the SQL of a commit; if handlers run, it also
     resets the session.
     """
@@ -139,7 +139,7 @@ class PostgresDriver(ops.Runs):
         calls: Mapping[str, Callable[[Element, Given], bytes]] | None = None,
         stop: threading.Event | None = None,
         gate: Gate | None = None,
-        line: Line | None = None,
+        wire: Wire | None = None,
     ) -> None:
         self.connection = connection
         self._cursor = OwnCursor(connection)
@@ -149,14 +149,14 @@ class PostgresDriver(ops.Runs):
         self._stop = stop or threading.Event()
         self._way = Way(gate or Gate())
         self.commit_text = b"commit"
-        self._line = line
-        self._bell = None if line is None else line.bell
+        self._wire = wire
+        self._bell = None if wire is None else wire.bell
         self._to_ring: set[str] = set()
         self._parts = Parts(repository)
         self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
-        self._watch = Watch() if line is None else line.watch
-        self._verdict = session.Verdict(connection)
+        self._watch = Watch() if wire is None else wire.watch
+        self._warning = session.CommitWarning(connection)
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Claim: self._claim,
             ops.Begin: self._begin,
@@ -195,10 +195,10 @@ class PostgresDriver(ops.Runs):
         row, text = self._statements.of(op)
         if not (op.in_doubt and session.commits_at_once(self.connection)):
             return self._ask(row, text, op, committing=False)  # type: ignore[no-any-return] # typed by the Op
-        with self._verdict:
+        with self._warning:
             answer = self._ask(row, text, op, committing=True)
         self._ring()
-        self._verdict.check()
+        self._warning.check()
         return answer  # type: ignore[no-any-return] # typed by the Op
 
     def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
@@ -232,7 +232,7 @@ class PostgresDriver(ops.Runs):
             raise IllegalState("no one-way send is under way")
         pgconn = self.connection.pgconn
         try:
-            with self._verdict:
+            with self._warning:
                 with self.connection.lock:
                     results = self.connection.wait(generators.fetch_many(pgconn))
             rows = one_way.rows(results)
@@ -240,7 +240,7 @@ class PostgresDriver(ops.Runs):
             raise session.failure(error, self.connection, committing=True) from error
         self._to_ring.update(one_way.row.bells(rows))
         self._ring()
-        self._verdict.check()
+        self._warning.check()
         return one_way.row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
 
     def _claim(self, op: ops.Claim) -> list[Element]:
@@ -290,7 +290,7 @@ class PostgresDriver(ops.Runs):
     def _commit(self, _: ops.Commit) -> None:
         pgconn = self.connection.pgconn
         try:
-            with self._verdict:
+            with self._warning:
                 with self.connection.lock:
                     pgconn.send_query(self.commit_text)
                     results = self.connection.wait(generators.execute(pgconn))
@@ -300,7 +300,7 @@ class PostgresDriver(ops.Runs):
         finally:
             self._way.leave()
         self._ring()
-        self._verdict.check()
+        self._warning.check()
 
     def _rollback(self, _: ops.Rollback) -> None:
         self._to_ring.clear()
@@ -316,8 +316,8 @@ class PostgresDriver(ops.Runs):
 
     def _ring(self) -> None:
         """Rings the sleepers, now that what they wait for has committed."""
-        if self._to_ring and self._line is not None:
-            self._line.ring(self._to_ring)
+        if self._to_ring and self._wire is not None:
+            self._wire.ring(self._to_ring)
         self._to_ring.clear()
 
     def _leave(self) -> None:
@@ -375,7 +375,7 @@ class PostgresDriver(ops.Runs):
         with self._watch.asleep(self._bell, op, time.monotonic()) as sleeper:
             rung = self._bell.is_rung()
             while not (self._stop.is_set() or is_lost(self.connection.pgconn)):
-                rest = self._watch.verdict(sleeper, time.monotonic(), rung=rung)
+                rest = self._watch.rest_of(sleeper, time.monotonic(), rung=rung)
                 if rest is not None:
                     self._pause.woken(rest)
                     return rest

@@ -210,8 +210,8 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """Where a repository is, in a form fit for Spark's options: it holds no password.
+class Route:
+    """How a repository is reached, in a form fit for Spark's options: it holds no password.
 
     url: `embedded:PATH`, to restart that server when it has died; else empty. conninfo: for the
     driver's processes. executors: how executors reach it; empty: as the driver does.
@@ -224,30 +224,30 @@ class Place:
 
 
 @contextlib.contextmanager
-def spark_driver(place: Place) -> Generator[SparkDriver]:
+def spark_driver(route: Route) -> Generator[SparkDriver]:
     """Connects, restarting an embedded server that has died. Raises CannotConnect, ..."""
     with contextlib.ExitStack() as undo:
         try:
-            connection = connect(place.conninfo)
+            connection = connect(route.conninfo)
         except CannotConnect:
-            if not place.url.startswith(EMBEDDED):
+            if not route.url.startswith(EMBEDDED):
                 raise
-            located = locate(place.url)
+            located = locate(route.url)
             undo.callback(located.close)
             located.ensure_running()
             connection = connect(located.conninfo)
         undo.callback(connection.close)
-        yield SparkDriver(connection, place.repository)
+        yield SparkDriver(connection, route.repository)
 
 
-def of_executors(place: Place) -> Place:
-    """Returns the place as an executor's task reaches it."""
-    return replace(place, conninfo=place.executors or place.conninfo)
+def of_executors(route: Route) -> Route:
+    """Returns the route as an executor's task reaches it."""
+    return replace(route, conninfo=route.executors or route.conninfo)
 
 
-def executor_driver(place: Place) -> contextlib.AbstractContextManager[SparkDriver]:
+def executor_driver(route: Route) -> contextlib.AbstractContextManager[SparkDriver]:
     """Connects from an executor's task. Raises CannotConnect, ..."""
-    return spark_driver(of_executors(place))
+    return spark_driver(of_executors(route))
 
 
 def without_password(conninfo: str, passfile: Path) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
-    from onceq.engine.perform.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Route
     from onceq.model import ops
 
 log = logging.getLogger(__name__)
@@ -34,12 +34,12 @@ T = TypeVar("T")
 class Steadfast:
     """Performs Ops on a connection that is made when it is needed, and anew when it broke.
 
-    place: where. pause: waits so many seconds. A context manager: its end closes it. A copy in
-    another process has the same place, and connects for itself.
+    pause: waits so many seconds. A context manager: its end closes it. A copy in
+    another process has the same route, and connects for itself.
     """
 
-    def __init__(self, place: Place, pause: Callable[[float], Any] | None = None) -> None:
-        self._place = place
+    def __init__(self, route: Route, pause: Callable[[float], Any] | None = None) -> None:
+        self._route = route
         self._pause = pause or threading.Event().wait
         self._kept = contextlib.ExitStack()
         self._driver: SparkDriver | None = None
@@ -77,14 +77,14 @@ class Steadfast:
     def _attempt(self, act: Callable[[SparkDriver], T]) -> T:
         try:
             if self._driver is None:
-                self._driver = self._kept.enter_context(spark_driver(self._place))
+                self._driver = self._kept.enter_context(spark_driver(self._route))
             return act(self._driver)
         except LOST:
             self.close()
             raise
 
-    def __reduce__(self) -> tuple[type[Steadfast], tuple[Place]]:
-        return Steadfast, (self._place,)
+    def __reduce__(self) -> tuple[type[Steadfast], tuple[Route]]:
+        return Steadfast, (self._route,)
 
     def __enter__(self) -> Self:
         return self

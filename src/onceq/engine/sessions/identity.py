@@ -28,7 +28,7 @@ def own_identity() -> str | None:
     try:
         if (PROC / "self").readlink() != Path(str(os.getpid())):
             return None  # in a PID namespace other than ours
-        return f"{_place()} {os.getpid()} {_stat(os.getpid())[STARTED]}"
+        return f"{_machine()} {os.getpid()} {_stat(os.getpid())[STARTED]}"
     except OSError:
         return None
 
@@ -36,8 +36,8 @@ def own_identity() -> str | None:
 def is_alive(identity: str) -> bool | None:
     """Returns whether the process with this identity lives; None if nobody here can tell."""
     own = own_identity()
-    place, pid, started = identity.rsplit(" ", 2)
-    if own is None or place != own.rsplit(" ", 2)[0]:
+    machine, pid, started = identity.rsplit(" ", 2)
+    if own is None or machine != own.rsplit(" ", 2)[0]:
         return None
     try:
         os.kill(int(pid), 0)
@@ -53,7 +53,7 @@ def is_alive(identity: str) -> bool | None:
     return fields[STARTED] == started and (fields[STATE] not in ENDED or threads > 1)
 
 
-def _place() -> str:
+def _machine() -> str:
     """Returns a text that is the same only where a PID and a start time mean the same."""
     boot = (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     spaces = [(PROC / "self/ns" / kind).readlink() for kind in ("pid", "time")]

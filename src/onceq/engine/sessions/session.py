@@ -1,4 +1,4 @@
-"""What both drivers share around psycopg: session settings, statements, COMMIT's verdict.
+"""What both drivers share around psycopg: session settings, statements, COMMIT's warning.
 
 Private to the engine. Our connections are in autocommit, and Ops begin transactions.
 """
@@ -218,7 +218,7 @@ def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection
     raise failure(error, connection, committing=True) from error
 
 
-class Verdict:
+class CommitWarning:
     """Listens for the WARNING that makes a COMMIT's success a doubt.
 
     Only while one is under way, as a `with` block: a handler's own RAISE WARNING may have the same

@@ -1,6 +1,6 @@
-"""The exchange of a process: its lines to one database, and the one place where it is notified.
+"""The exchange of a process: its wires to one database, and the one place where it is notified.
 
-Used by the links. There is one for each process and connection string, from its first line to its
+Used by the links. There is one for each process and connection string, from its first wire to its
 last. It is the one thing in the library that sessions of a process share without being given it:
 a LISTEN connection for each of them would slow down every commit that notifies.
 """
@@ -25,7 +25,7 @@ _changing = threading.Lock()
 _exchanges: dict[tuple[int, str], Exchange] = {}
 
 
-class Line:
+class Wire:
     """What one session has of its exchange. bell: its own, or None if it is never rung.
 
     watch: that of the sessions that sleep together with it.
@@ -46,39 +46,39 @@ class Line:
         self._exchange.ringer.ring(bells)
 
     def close(self) -> None:
-        """Gives the line up; the last one to do so closes the exchange. Call it once."""
+        """Gives the wire up; the last one to do so closes the exchange. Call it once."""
         self._exchange.leave(self)
         if self.bell is not None:
             self.bell.close()
 
 
 class Exchange:
-    """The lines of one process to one database. channel: where the process is notified."""
+    """The wires of one process to one database. channel: where the process is notified."""
 
     def __init__(self, conninfo: str) -> None:
         self.key = (os.getpid(), conninfo)
         self.channel = f"onceq_{secrets.token_hex(12)}"
         self.ringer = Ringer()
-        self._lines: set[Line] = set()
+        self._wires: set[Wire] = set()
         self._bells: dict[int, Bell] = {}
         self._listener: Listener | None = None
 
-    def join(self, wakes: Wakes | None, watch: Watch) -> Line:
-        """Returns a new line; call it under the lock of all exchanges."""
+    def join(self, wakes: Wakes | None, watch: Watch) -> Wire:
+        """Returns a new wire; call it under the lock of all exchanges."""
         bell = None if wakes is None else Bell(self.channel, wakes, self.listen)
         if bell is not None:
             self._bells[bell.port] = bell
-        line = Line(self, bell, watch)
-        self._lines.add(line)
-        return line
+        wire = Wire(self, bell, watch)
+        self._wires.add(wire)
+        return wire
 
-    def leave(self, line: Line) -> None:
-        """Takes a line back, and closes if it was the last."""
+    def leave(self, wire: Wire) -> None:
+        """Takes a wire back, and closes if it was the last."""
         with _changing:
-            self._lines.remove(line)
-            if line.bell is not None:
-                del self._bells[line.bell.port]
-            if self._lines:
+            self._wires.remove(wire)
+            if wire.bell is not None:
+                del self._bells[wire.bell.port]
+            if self._wires:
                 return
             del _exchanges[self.key]
             listener, self._listener = self._listener, None
@@ -87,7 +87,7 @@ class Exchange:
         self.ringer.close()
 
     def listen(self) -> None:
-        """Begins to listen unless it does already; a session that waits calls it, its line open."""
+        """Begins to listen unless it does already; a session that waits calls it, its wire open."""
         if self._listener is None:
             with _changing:
                 if self._listener is None:
@@ -106,8 +106,8 @@ class Exchange:
             self.ringer.ring([bell.text])
 
 
-def join(conninfo: str, wakes: Wakes | None, watch: Watch | None = None) -> Line:
-    """Returns a line of this process to a database. wakes: of its bell; None: it has no bell.
+def join(conninfo: str, wakes: Wakes | None, watch: Watch | None = None) -> Wire:
+    """Returns a wire of this process to a database. wakes: of its bell; None: it has no bell.
 
     watch: that of the sessions that sleep together with it; None: it sleeps alone.
     """

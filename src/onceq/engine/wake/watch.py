@@ -81,7 +81,7 @@ class Watch:
             until = min(until, self._due)
         return max(0.0, until - now)
 
-    def verdict(self, sleeper: Sleeper, now: float, *, rung: bool) -> Rest | None:
+    def rest_of(self, sleeper: Sleeper, now: float, *, rung: bool) -> Rest | None:
         """Returns why this one is to wake now, and counts it; None: it is to sleep on."""
         wakes = sleeper.bell.wakes
         rest = sleeper.called or (Rest.LOOK if rung else self._timed(sleeper, now))

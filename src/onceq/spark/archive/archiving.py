@@ -37,7 +37,7 @@ from onceq.spark.archive.compacting import compact as put_together
 from onceq.spark.archive.files import check_root, rehash, sweep, write_files
 from onceq.spark.archive.records import read_records
 from onceq.spark.archive.sessions import own_session
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.session import build_session, is_local
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from onceq.engine.perform.spark_driver import Place, SparkDriver
+    from onceq.engine.perform.spark_driver import Route, SparkDriver
 
 SETTLE_EVERY_S: Final = 0.05
 SETTLE_WITHIN_S: Final = 10.0
@@ -99,25 +99,25 @@ def archive(
         check_range("keep_days", keep_days, 0, 36_500)
     if compact is not None:
         check_range("compact", compact, 2, 10_000)
-    place_of_files = check_root(root)
+    root_of_files = check_root(root)
     with reach(url, repository) as located:
         given = spark if spark is not None else build_session("onceq archive")
         with (
             own_session(given, "what it did is not archived") as session,
-            find_place(located, repository, local=is_local(session)) as place,
-            spark_driver(place) as driver,
+            find_route(located, repository, local=is_local(session)) as route,
+            spark_driver(route) as driver,
         ):
-            return _Run(session, place, driver, place_of_files).run(keep_days, compact)
+            return _Run(session, route, driver, root_of_files).run(keep_days, compact)
 
 
 class _Run:
     """One run. root: of the files; its epoch is that of `begun`."""
 
     def __init__(
-        self, session: SparkSession, place: Place, driver: SparkDriver, root: Path
+        self, session: SparkSession, route: Route, driver: SparkDriver, root: Path
     ) -> None:
         self._session = session
-        self._place = place
+        self._route = route
         self._driver = driver
         self._root = root
         self._begun = driver.perform(ArchiveBegin(root=str(root)))
@@ -175,7 +175,7 @@ class _Run:
         for kind in Kind:
             there = self._driver.perform(ArchiveCount(kind=kind, since=since, until=until))
             if there:
-                rows = read_records(self._session, self._place, kind, since=since, until=until)
+                rows = read_records(self._session, self._route, kind, since=since, until=until)
                 written = write_files(rows, self._root, kind, run)
                 _compare(kind, there, sum(one.rows for one in written))
                 files += written

@@ -19,7 +19,7 @@ from onceq.errors import EnvironmentFault, IllegalState, InvalidValue, MissingEx
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.archive.files import OF_KIND, RUN, check_file, check_root
 from onceq.spark.arrow import pa
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,8 +74,8 @@ def add_to_delta(
     there = check_root(tables, "the place of Delta tables")
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=True) as place,
-        spark_driver(place) as driver,
+        find_route(located, repository, local=True) as route,
+        spark_driver(route) as driver,
     ):
         manifest = driver.perform(ArchiveManifest())
     if manifest.root is None:

@@ -14,7 +14,7 @@ from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import IllegalState
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.archive.files import OF_KIND, read_files, spoken
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.read.reading import ReadingOptions
 from onceq.spark.session import REQUIRED_SETTINGS, is_local
 from onceq.spark.source import OnceqDataSource
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.perform.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Route
     from onceq.model.archive_ops import Manifest
 
 RELATION: Final = {Kind.HISTORY: "history", Kind.ATTEMPT: "attempts"}
@@ -52,11 +52,11 @@ def records(
     session.dataSource.register(OnceqDataSource)
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=is_local(session)) as place,
+        find_route(located, repository, local=is_local(session)) as route,
     ):
-        with spark_driver(place) as driver:
+        with spark_driver(route) as driver:
             manifest = driver.perform(ArchiveManifest(kind=kind))
-        yield all_records(session, place, manifest, kind, columns=columns)
+        yield all_records(session, route, manifest, kind, columns=columns)
 
 
 def archived_files(
@@ -69,8 +69,8 @@ def archived_files(
     """
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=True) as place,
-        spark_driver(place) as driver,
+        find_route(located, repository, local=True) as route,
+        spark_driver(route) as driver,
     ):
         manifest = driver.perform(ArchiveManifest(kind=kind))
     if manifest.root is None:
@@ -80,21 +80,21 @@ def archived_files(
 
 def all_records(
     session: SparkSession,
-    place: Place,
+    route: Route,
     manifest: Manifest,
     kind: Kind = Kind.HISTORY,
     *,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
     """Returns all records of a kind. manifest: of this kind. columns: None: all."""
-    here = read_records(session, place, kind, columns, since=manifest.archived)
+    here = read_records(session, route, kind, columns, since=manifest.archived)
     there = read_files(session, Path(manifest.root or ""), kind, manifest.files)
     return there.select(*here.columns).unionByName(here)
 
 
 def read_records(
     session: SparkSession,
-    place: Place,
+    route: Route,
     kind: Kind,
     columns: Sequence[str] | None = None,
     *,
@@ -105,7 +105,7 @@ def read_records(
     relation = OF_KIND[kind]
     wanted = relation if columns is None else relation.only(columns)
     options = ReadingOptions(
-        place=place,
+        route=route,
         read=RELATION[kind],
         since=since,
         until=until,

@@ -17,7 +17,7 @@ from onceq.errors import FileMismatch, IllegalState, InvalidValue
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest, ArchiveRestore, Kind
 from onceq.spark.archive.files import OF_KIND, check_file
 from onceq.spark.arrow import pa
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -62,8 +62,8 @@ def restore(
         raise InvalidValue(f"from {since} to before {until} there is no day")
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=True) as place,
-        spark_driver(place) as driver,
+        find_route(located, repository, local=True) as route,
+        spark_driver(route) as driver,
     ):
         root = driver.perform(ArchiveManifest()).root
         if root is None:

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from onceq.model.element import TOOK_EFFECT, RequestOutcome
 from onceq.spark.audit.audited import GIVEN
-from onceq.spark.pages.figures import Buckets, Line, Paint, Scale, lines_over_time, stack_over_time
+from onceq.spark.pages.figures import (
+    Buckets,
+    Curve,
+    Paint,
+    Scale,
+    curves_over_time,
+    stack_over_time,
+)
 from onceq.spark.pages.html import Column, Html, notice, page, paragraph, section, table, tiles
 from onceq.spark.report.incidents import checked, marks, told
 from onceq.spark.report.report_page import duration
@@ -155,13 +162,13 @@ def _figures(found: Audited, incidents: Sequence[Incident]) -> list[Html]:
         return []
     width = dt.timedelta(seconds=found.moment_s) if found.moments else _DAY
     buckets = Buckets(first=min(edges), width=width, count=(max(edges) - min(edges)) // width + 1)
-    lines = [_line(name, by_outcome[name], buckets) for name in _PAINTS if name in by_outcome]
+    lines = [_curve(name, by_outcome[name], buckets) for name in _PAINTS if name in by_outcome]
     rest = [one for one in lines if one.label not in _WELL]
     given: dict[str, Any] = {"scale": Scale.COUNT, "marks": marks(incidents)}
     unit = buckets.unit
     figures = [stack_over_time(buckets, lines, caption=f"Ended in {unit}", **given)]
     if rest:
-        figures.append(lines_over_time(buckets, rest, caption=f"Not done, in {unit}", **given))
+        figures.append(curves_over_time(buckets, rest, caption=f"Not done, in {unit}", **given))
     return figures
 
 
@@ -174,6 +181,6 @@ def _ended(found: Audited) -> Iterator[tuple[dt.datetime, str, int]]:
         yield dt.datetime.combine(dt.date.fromisoformat(day), dt.time(), dt.UTC), outcome, count
 
 
-def _line(outcome: str, counts: dict[dt.datetime, int], buckets: Buckets) -> Line:
+def _curve(outcome: str, counts: dict[dt.datetime, int], buckets: Buckets) -> Curve:
     values = [counts.get(edge, 0) for edge in buckets.edges[:-1]]
-    return Line(label=outcome, values=values, paint=_PAINTS[outcome])
+    return Curve(label=outcome, values=values, paint=_PAINTS[outcome])

@@ -130,7 +130,7 @@ def judge(
         if evidence.besides is not None:
             besides = evidence.besides.withColumn("acknowledged", sf.lit(None).cast("bigint"))
             found = found.unionByName(besides)
-        sums, first = _verdict(held.enter_context(kept(found)), save)
+        sums, first = _concluded(held.enter_context(kept(found)), save)
     by_guarantee = {one[0]: one[1] for one in sums if one[0] is not None}
     effects = sum(one["count"] for one in tally if one["stage"] == EFFECT)
     moments, moment_s = _moments(evidence.places, counted)
@@ -195,7 +195,7 @@ def _moments(places: DataFrame, counted: list[Any]) -> tuple[list[tuple[Any, ...
     return sorted((row["begins_s"], row["outcome"], row["count"]) for row in rows), width_s
 
 
-def _verdict(found: DataFrame, save: str | Path | None) -> tuple[list[Any], list[Violation]]:
+def _concluded(found: DataFrame, save: str | Path | None) -> tuple[list[Any], list[Violation]]:
     """Returns how many were found and acknowledged by guarantee, and the first; saves all."""
     counted = found.groupBy("guarantee").agg(sf.count("*"), sf.sum("acknowledged"))
     sums = sorted(_rows(counted), key=str)

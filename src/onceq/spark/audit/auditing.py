@@ -23,7 +23,7 @@ from onceq.spark.audit.audited import Audited, Evidence, judge, kept
 from onceq.spark.audit.evidence import final_of_folder, of_folder
 from onceq.spark.audit.places import Repository
 from onceq.spark.audit.tags import unknown_to_tags
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.session import build_session, is_local
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ def audit(
     with contextlib.ExitStack() as held:
         located = held.enter_context(reach(url, repository))
         session = held.enter_context(own_session(spark or build_session("onceq audit"), LOST))
-        place = held.enter_context(find_place(located, repository, local=is_local(session)))
-        driver = held.enter_context(spark_driver(place))
+        route = held.enter_context(find_route(located, repository, local=is_local(session)))
+        driver = held.enter_context(spark_driver(route))
         volatile = Repository.volatile_queues(driver)
         snapshot = held.enter_context(driver.snapshot())
         there = Repository(
             session=session,
-            place=place,
+            route=route,
             snapshot=snapshot,
             manifest=driver.perform(ArchiveManifest()),
             volatile=volatile,

@@ -48,8 +48,8 @@ def _judge(stated: FinalState, facts: Facts, batches: Iterator[Any]) -> Iterator
                 checker.effects(files.EFFECTS.decode(payload))
             case _:
                 checker.take(files.EVENTS.decode(payload), owned)
-    checker.settle(owned)
-    found = checker.verdict(facts)
+    checker.judge_clients(owned)
+    found = checker.violations(facts)
     rows: list[tuple[Any, ...]] = [(one.guarantee, one.rid, one.text, None) for one in found]
     rows.append((None, None, None, checker.acknowledged))
     columns = list(zip(*rows, strict=True))

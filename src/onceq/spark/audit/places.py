@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from onceq.engine.perform.spark_driver import Place, SparkDriver
+    from onceq.engine.perform.spark_driver import Route, SparkDriver
     from onceq.model.archive_ops import Manifest
 
 _ENDED: Final = "rid registrant thread eid queue role outcome aborts code correlation_id send_no"
@@ -61,7 +61,7 @@ class Repository:
     """
 
     session: SparkSession
-    place: Place
+    route: Route
     snapshot: str
     manifest: Manifest
     volatile: frozenset[str]
@@ -174,7 +174,7 @@ class Repository:
 
     def _table(self, read: str, columns: Sequence[str], since: int | None = None) -> DataFrame:
         options = ReadingOptions(
-            place=self.place,
+            route=self.route,
             read=read,
             since=since,
             partitions=self.session.sparkContext.defaultParallelism,

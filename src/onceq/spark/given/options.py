@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceq.engine.perform.spark_driver import Place, has_password
+from onceq.engine.perform.spark_driver import Route, has_password
 from onceq.errors import InvalidValue
 from onceq.spark.given.tables import TableChange
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
 
 
-def place_of(options: Mapping[str, str]) -> Place:
+def route_of(options: Mapping[str, str]) -> Route:
     """Returns where a repository is, from options that hold conninfo and repository."""
-    return Place(
+    return Route(
         url=options.get("url", ""),
         conninfo=options["conninfo"],
         repository=options["repository"],
@@ -44,7 +44,7 @@ class ServingOptions:
     whoever takes them.
     """
 
-    place: Place
+    route: Route
     server_id: int
     epoch: int
     batch_rows: int = 50_000
@@ -58,13 +58,13 @@ class ServingOptions:
 
     def to_spark(self) -> dict[str, str]:
         """Returns the options for `readStream` and `writeStream`. Raises InvalidValue."""
-        place = self.place
-        if any(map(has_password, (place.conninfo, place.executors, place.url))):
+        route = self.route
+        if any(map(has_password, (route.conninfo, route.executors, route.url))):
             raise InvalidValue(
                 "the URL holds a password, and Spark shows its options: use a passfile"
             )
         return {
-            **asdict(place),
+            **asdict(route),
             "content_type": self.content_type or "",
             "stateful": "true" if self.stateful else "",
             "requests": self.requests,
@@ -84,7 +84,7 @@ class ServingOptions:
         if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in _NUMBERS):
             raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
         return cls(
-            place=place_of(options),
+            route=route_of(options),
             content_type=options.get("content_type") or None,
             stateful=options.get("stateful") == "true",
             requests=options.get("requests", ""),

@@ -78,7 +78,7 @@ class Buckets:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class Curve:
     """A number for each bucket; None: nothing was measured in it. is_faint: thin and dotted."""
 
     label: str
@@ -156,9 +156,9 @@ def require_figures() -> None:
     _load("")
 
 
-def lines_over_time(
+def curves_over_time(
     buckets: Buckets,
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     *,
     scale: Scale,
     caption: str,
@@ -186,7 +186,7 @@ def lines_over_time(
 
 def stack_over_time(
     buckets: Buckets,
-    lines: Sequence[Line],
+    lines: Sequence[Curve],
     *,
     scale: Scale,
     caption: str,
@@ -216,7 +216,7 @@ class _Key:
     stroke: str
 
 
-def _keys(lines: Sequence[Line], kind: str) -> list[_Key]:
+def _keys(lines: Sequence[Curve], kind: str) -> list[_Key]:
     return [_Key(kind, one.label, one.paint.on_page, _STROKE[one.is_faint]) for one in lines]
 
 

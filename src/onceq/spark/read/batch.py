@@ -102,7 +102,7 @@ class OnceqBatchReader(DataSourceReader):
         ends = ", ".join(number.format(f"{end}({key})") for end in ("min", "max"))
         found = f"{ends}, bool_or({key} is null)"
         query = f"select {found} from {relation.table}"  # noqa: S608 # ours
-        with spark_driver(self.options.place) as driver:
+        with spark_driver(self.options.route) as driver:
             (((least, greatest, has_others),),) = driver.rows(
                 query, [], 1, snapshot=self.options.snapshot
             )
@@ -115,7 +115,7 @@ class OnceqBatchReader(DataSourceReader):
         if not isinstance(partition, KeySlice):
             raise IllegalState(f"{type(partition).__name__} is no partition of this source")
         text, values = self._query(partition)
-        with executor_driver(self.options.place) as driver:
+        with executor_driver(self.options.route) as driver:
             snapshot = self.options.snapshot
             for lines in driver.lines(text, values, BYTES_PER_BATCH, snapshot=snapshot):
                 yield record_batch(self.relation.columns, lines)

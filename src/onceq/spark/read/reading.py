@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceq.errors import InvalidValue
-from onceq.spark.given.options import place_of
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.options import route_of
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.read.relations import relation_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from onceq.engine.perform.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Route
 
 _NUMBERS: Final = ("since", "until", "partitions")
 _NUMBER: Final = re.compile("-?[0-9]{1,18}")
@@ -32,7 +32,7 @@ class ReadingOptions:
     snapshot: the name of one that somebody holds; empty: each task reads what is there then.
     """
 
-    place: Place
+    route: Route
     read: str
     since: int | None = None
     until: int | None = None
@@ -43,7 +43,7 @@ class ReadingOptions:
         """Returns the options for `spark.read`."""
         given = {"since": self.since, "until": self.until, "partitions": self.partitions}
         return {
-            **asdict(self.place),
+            **asdict(self.route),
             "read": self.read,
             "snapshot": self.snapshot,
             **{name: str(value) for name, value in given.items() if value is not None},
@@ -62,8 +62,8 @@ class ReadingOptions:
             raise InvalidValue(f"option {wrong[0]!r} is a whole number, not {given[wrong[0]]!r}")
         numbers = {name: int(text) for name, text in given.items()}
         snapshot = options.get("snapshot", "")
-        place = place_of(options)
-        return cls(place=place, read=options["read"], snapshot=snapshot, **numbers)
+        route = route_of(options)
+        return cls(route=route, read=options["read"], snapshot=snapshot, **numbers)
 
 
 @contextlib.contextmanager
@@ -90,6 +90,6 @@ def reading(
     relation_of(read)
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=local) as place,
+        find_route(located, repository, local=local) as route,
     ):
-        yield ReadingOptions(place=place, read=read, partitions=partitions).to_spark()
+        yield ReadingOptions(route=route, read=read, partitions=partitions).to_spark()

@@ -22,10 +22,10 @@ from onceq.model.client_state import STATES
 from onceq.model.element import ElementState, Lane, Role
 from onceq.model.ledger import Entry, LastRequest
 from onceq.model.names import check_range
-from onceq.model.recovery import NONE, Place, Tags, Verdict, by_registration, decide, place_of
+from onceq.model.recovery import NONE, Place, Standing, Tags, by_registration, decide, place_of
 from onceq.spark.archive.records import all_records
 from onceq.spark.arrow import pa
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.read.reading import ReadingOptions
 from onceq.spark.read.relations import ELEMENTS, REGISTRATIONS
 from onceq.spark.recover.ledgers import CLIENT, ENTRY, entries_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from onceq.engine.perform.spark_driver import Place as Where
+    from onceq.engine.perform.spark_driver import Route
     from onceq.spark.arrow import RecordBatch
     from onceq.spark.read.relations import Relation
 
@@ -114,10 +114,10 @@ def recovery(
     session.dataSource.register(OnceqDataSource)
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=is_local(session)) as place,
+        find_route(located, repository, local=is_local(session)) as route,
         contextlib.ExitStack() as undo,
     ):
-        seen = _Seen(session, place)
+        seen = _Seen(session, route)
         entries = entries_of(session, ledgers, seen.repository_id).persist()
         undo.callback(entries.unpersist)
         _refuse_doubles(entries)
@@ -130,24 +130,24 @@ def recovery(
 class _Seen:
     """What a repository has. now_us: its clock."""
 
-    def __init__(self, session: SparkSession, place: Where) -> None:
+    def __init__(self, session: SparkSession, route: Route) -> None:
         query = (
             "select (extract(epoch from {schema}.now()) * 1000000)::bigint, repository_id::text"
             " from {schema}.repository"
         )
-        with spark_driver(place) as driver:
+        with spark_driver(route) as driver:
             ((self.now_us, self.repository_id),) = [
                 row for rows in driver.rows(query, [], 1) for row in rows
             ]
             manifest = driver.perform(ArchiveManifest(kind=Kind.HISTORY))
-        self.registrations = _read(session, place, REGISTRATIONS, "registrations")
-        self.elements = _read(session, place, ELEMENTS.only(_ELEMENTS), "elements")
-        self.ended = all_records(session, place, manifest, columns=_ENDED)
+        self.registrations = _read(session, route, REGISTRATIONS, "registrations")
+        self.elements = _read(session, route, ELEMENTS.only(_ELEMENTS), "elements")
+        self.ended = all_records(session, route, manifest, columns=_ENDED)
 
 
-def _read(session: SparkSession, place: Where, relation: Relation, name: str) -> DataFrame:
+def _read(session: SparkSession, route: Route, relation: Relation, name: str) -> DataFrame:
     many = session.sparkContext.defaultParallelism
-    options = ReadingOptions(place=place, read=name, partitions=many).to_spark()
+    options = ReadingOptions(route=route, read=name, partitions=many).to_spark()
     reader = session.read.format(OnceqDataSource.name()).schema(relation.schema)
     return reader.options(**options).load()
 
@@ -195,25 +195,25 @@ def conclude(row: Mapping[str, Any]) -> dict[str, Any]:
     tags = Tags(
         was=row["was"] or "new", s_rid=row["s_rid"], s_state=row["s_state"], r_rid=row["r_rid"]
     )
-    verdict = _verdict(row, tags)
-    letter = verdict.letter if verdict.letter != NONE else "A"
+    standing = _standing(row, tags)
+    letter = standing.letter if standing.letter != NONE else "A"
     return {
         **{name: row[name] for name in (*CLIENT, "r_rid", "ckpt")},
         "was": tags.was,
         "state": letter,
-        "rid": verdict.rid,
+        "rid": standing.rid,
         "next_step": STATES[letter][1],
-        "rests_on": verdict.why,
+        "rests_on": standing.why,
         "outstanding": row["outstanding"] or 0,
         "has_ledger": row["is_torn"] is False,
     }
 
 
-def _verdict(row: Mapping[str, Any], tags: Tags) -> Verdict:
+def _standing(row: Mapping[str, Any], tags: Tags) -> Standing:
     if row["is_torn"] is not False:
         letter, why = by_registration(tags)
         torn = "the ledger is torn or corrupt, put it aside; " if row["is_torn"] else ""
-        return Verdict(letter=letter, why=torn + why, rid=tags.s_rid)
+        return Standing(letter=letter, why=torn + why, rid=tags.s_rid)
     last = row["last_request"]
     entry = Entry(
         last_request=None if last is None else LastRequest(rid=last),

@@ -14,7 +14,7 @@ from pyspark.sql import functions as sf
 from onceq.engine.perform.spark_driver import spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.archive.records import all_records
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.session import REQUIRED_SETTINGS, is_local
 from onceq.spark.source import OnceqDataSource
 
@@ -50,13 +50,13 @@ def unsent(
     session.dataSource.register(OnceqDataSource)
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=is_local(session)) as place,
+        find_route(located, repository, local=is_local(session)) as route,
     ):
-        with spark_driver(place) as driver:
+        with spark_driver(route) as driver:
             manifest = driver.perform(ArchiveManifest(kind=Kind.HISTORY))
             query = "select repository_id::text from {schema}.repository"
             (((repository_id,),),) = driver.rows(query, [], 1)
-        ended = all_records(session, place, manifest, columns=_COLUMNS)
+        ended = all_records(session, route, manifest, columns=_COLUMNS)
         if registrant is not None:
             mine = (sf.col("registrant") == registrant) & (sf.col("thread") == "")
             yield rows.join(ended.where(mine).select("rid"), "rid", "left_anti")

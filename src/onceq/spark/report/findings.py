@@ -174,9 +174,9 @@ def _busiest(facts: Facts) -> dict[str, list[Row]]:
         sf.count("*").over(Window.partitionBy("by")).alias("names"),
     )
     tops = _rows(ranked.where(sf.col("rank") <= TOP), len(BY) * TOP)
-    found = _rows(measured(_placed(named, tops), "by", "rank"), len(BY) * _REST)
+    found = _rows(measured(_ranked(named, tops), "by", "rank"), len(BY) * _REST)
     known = {(row["by"], row["rank"]): row for row in tops}
-    aborted = _placed(grouped(facts.aborts), tops).groupBy("by", "rank").count()
+    aborted = _ranked(grouped(facts.aborts), tops).groupBy("by", "rank").count()
     aborts = {(row["by"], row["rank"]): row["count"] for row in _rows(aborted, len(BY) * _REST)}
     hosts = _hosts(facts, [row["name"] for row in tops if row["by"] == "server"])
     for row in found:
@@ -191,16 +191,16 @@ def _busiest(facts: Facts) -> dict[str, list[Row]]:
     }
 
 
-def _placed(named: DataFrame, tops: Sequence[Row]) -> DataFrame:
-    """Returns rows with the place of their name, or with that of the others."""
+def _ranked(named: DataFrame, tops: Sequence[Row]) -> DataFrame:
+    """Returns rows with the rank of their name, or with that of the others."""
     schema = "by string, name string, rank int"
     spark: Any = named.sparkSession  # its types are partial
-    places = spark.createDataFrame([(row["by"], row["name"], row["rank"]) for row in tops], schema)
-    same = (named["by"] == places["by"]) & named["name"].eqNullSafe(places["name"])
-    joined = named.join(sf.broadcast(places), same, "left")
+    ranks = spark.createDataFrame([(row["by"], row["name"], row["rank"]) for row in tops], schema)
+    same = (named["by"] == ranks["by"]) & named["name"].eqNullSafe(ranks["name"])
+    joined = named.join(sf.broadcast(ranks), same, "left")
     return joined.select(
         *(named[one] for one in named.columns if one != "name"),
-        sf.coalesce(places["rank"], sf.lit(_REST)).alias("rank"),
+        sf.coalesce(ranks["rank"], sf.lit(_REST)).alias("rank"),
     )
 
 

@@ -40,7 +40,7 @@ def replacing(root: Path) -> Generator[Path]:
         folder.mkdir()
         try:
             yield folder
-            _settle(folder)
+            _make_durable(folder)
             link = folder / LATEST
             link.symlink_to(folder.name)
             link.rename(root / LATEST)
@@ -84,7 +84,7 @@ def _latest(link: Path) -> str | None:
     return str(link.readlink())
 
 
-def _settle(folder: Path) -> None:
+def _make_durable(folder: Path) -> None:
     """Makes everything in a folder durable."""
     for above, _, names in os.walk(folder):
         for name in names:

@@ -11,7 +11,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from onceq.model.element import TOOK_EFFECT, Charge, RequestOutcome
-from onceq.spark.pages.figures import Buckets, Line, Paint, Scale, lines_over_time, stack_over_time
+from onceq.spark.pages.figures import (
+    Buckets,
+    Curve,
+    Paint,
+    Scale,
+    curves_over_time,
+    stack_over_time,
+)
 from onceq.spark.pages.html import (
     Column,
     Html,
@@ -179,10 +186,10 @@ def _of(found: Findings, buckets: Buckets, name: str) -> list[float | None]:
     return [found.series.get(number, {}).get(name) for number in range(buckets.count)]
 
 
-def _lines(found: Findings, buckets: Buckets, names: Iterable[tuple[str, Paint]]) -> list[Line]:
+def _curves(found: Findings, buckets: Buckets, names: Iterable[tuple[str, Paint]]) -> list[Curve]:
     """Returns a line for each measure that is not 0 all the time."""
     made = (
-        Line(label=name, values=_of(found, buckets, name), paint=paint) for name, paint in names
+        Curve(label=name, values=_of(found, buckets, name), paint=paint) for name, paint in names
     )
     return [one for one in made if any(one.values)]
 
@@ -193,14 +200,14 @@ def _load(found: Findings, buckets: Buckets) -> Html:
         "Load over time",
         stack_over_time(
             buckets,
-            _lines(found, buckets, _OUTCOMES.items()),
+            _curves(found, buckets, _OUTCOMES.items()),
             scale=Scale.COUNT,
             caption=f"How many ended in {width}, by outcome",
             marks=marks(found.incidents),
         ),
         stack_over_time(
             buckets,
-            _lines(found, buckets, _KINDS.items()),
+            _curves(found, buckets, _KINDS.items()),
             scale=Scale.COUNT,
             caption=f"How many ended in {width}: requests, which owe a reply, and datagrams",
             marks=marks(found.incidents),
@@ -232,7 +239,7 @@ def _times(found: Findings, buckets: Buckets) -> Html:
 
 def _time(found: Findings, buckets: Buckets, name: str) -> Html:
     lines = [
-        Line(
+        Curve(
             label=rank,
             values=_of(found, buckets, f"{name}_{rank}_ms"),
             paint=paint,
@@ -241,7 +248,7 @@ def _time(found: Findings, buckets: Buckets, name: str) -> Html:
         for rank, paint in reversed(_RANKS.items())
     ]
     caption = f"{_TIMES[name]}, of what ended in {buckets.unit}"
-    return lines_over_time(
+    return curves_over_time(
         buckets, lines, scale=Scale.DURATION_MS, caption=caption, marks=marks(found.incidents)
     )
 
@@ -250,7 +257,7 @@ def _failures(found: Findings, buckets: Buckets) -> Html:
     width = buckets.unit
     badly = [one for one in _OUTCOMES.items() if one[0] not in _WELL]
     aborts = [
-        Line(
+        Curve(
             label=charge,
             values=[found.aborted.get((number, charge)) for number in range(buckets.count)],
             paint=paint,
@@ -260,7 +267,7 @@ def _failures(found: Findings, buckets: Buckets) -> Html:
     stacked = partial(_stack_or_none, marks=marks(found.incidents))
     return section(
         "Failures, aborts and recoveries over time",
-        stacked(buckets, _lines(found, buckets, badly), f"How many did not end well in {width}"),
+        stacked(buckets, _curves(found, buckets, badly), f"How many did not end well in {width}"),
         stacked(
             buckets,
             [one for one in aborts if any(one.values)],
@@ -269,14 +276,14 @@ def _failures(found: Findings, buckets: Buckets) -> Html:
         ),
         stacked(
             buckets,
-            _lines(found, buckets, [("recovered", Paint.GREEN)]),
+            _curves(found, buckets, [("recovered", Paint.GREEN)]),
             f"Recoveries in {width}: ended well after at least one abort",
         ),
     )
 
 
 def _stack_or_none(
-    buckets: Buckets, lines: Sequence[Line], caption: str, *, marks: Sequence[Mark]
+    buckets: Buckets, lines: Sequence[Curve], caption: str, *, marks: Sequence[Mark]
 ) -> Html:
     if not lines:
         return paragraph(f"{caption}: none.")

@@ -19,7 +19,7 @@ from onceq.model.archive_ops import Kind
 from onceq.spark.archive.files import check_root, spoken
 from onceq.spark.archive.records import records
 from onceq.spark.archive.sessions import own_session
-from onceq.spark.given.place import reach
+from onceq.spark.given.route import reach
 from onceq.spark.pages.figures import require_figures
 from onceq.spark.read.reading import reading
 from onceq.spark.report.facts import (

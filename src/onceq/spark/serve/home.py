@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from onceq.engine.perform.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Route
     from onceq.engine.perform.steadfast import Steadfast
     from onceq.model.spark_ops import SparkCheckTable
     from onceq.spark.given.options import ServingOptions
@@ -31,7 +31,7 @@ class Home:
 
     spark: SparkSession
     format: str
-    place: Place
+    route: Route
     checkpoint: Path
     once: bool
     bound: int = 0

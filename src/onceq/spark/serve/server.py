@@ -36,7 +36,7 @@ from onceq.model.spark_ops import (
     SparkRegistration,
 )
 from onceq.spark.given.options import ServingOptions
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.route import find_route, reach
 from onceq.spark.given.tables import TableChange, check_tables
 from onceq.spark.serve.aborts import Aborts, take_over, tell_aborts
 from onceq.spark.serve.checkpoint import check_checkpoint, has_finished_nothing, own_checkpoint
@@ -162,10 +162,10 @@ class Server:
             activate(session)
             name = register_own(session, self.data_source)
             with (
-                find_place(located, repository, local=is_local(session)) as place,
+                find_route(located, repository, local=is_local(session)) as route,
                 notes_in(given) as notes,
             ):
-                home = Home(session, name, place, notes, once)
+                home = Home(session, name, route, notes, once)
                 try:
                     while not self._stop.is_set():  # until stop(), or until what was there is done
                         if self._live(home):
@@ -205,7 +205,7 @@ class Server:
         looks at it.
         """
         if home.innocent and home.options is not None:
-            with contextlib.suppress(OperatingError), Steadfast(home.place) as driver:
+            with contextlib.suppress(OperatingError), Steadfast(home.route) as driver:
                 self._close(driver, home.options)
 
     def _is_left(self, home: Home, driver: Steadfast, options: ServingOptions) -> bool:
@@ -252,7 +252,7 @@ class Server:
 
     @contextlib.contextmanager
     def _life(self, home: Home) -> Generator[tuple[Steadfast, ServingOptions]]:
-        with Steadfast(home.place) as driver:
+        with Steadfast(home.route) as driver:
             home.aborts = home.aborts or Aborts(self.queue.name, self.name, driver)
             life: SparkRegistration = driver.perform(
                 SparkOpen(
@@ -271,7 +271,7 @@ class Server:
                 telemetry.SparkBegan(server=self.name, queue=self.queue.name, epoch=life.epoch),
             )
             home.options = ServingOptions(
-                place=home.place,
+                route=home.route,
                 server_id=life.server_id,
                 epoch=life.epoch,
                 batch_rows=self.batch_rows,
@@ -334,7 +334,7 @@ class Server:
     def _begin(self, home: Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
         from onceq.spark.serve import fitting, frames, schema  # noqa: PLC0415 # they need PySpark
 
-        own_checkpoint(home.checkpoint, self.name, home.place.repository)
+        own_checkpoint(home.checkpoint, self.name, home.route.repository)
         spoken = self.source_options() | options.to_spark()
         requests = home.spark.readStream.format(home.format).options(**spoken).load()
         answers = frames.as_sink(self.batch(requests))

@@ -84,7 +84,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
         )
         # Computed before a transaction is open: it would hold back vacuum, or be lost meanwhile.
         first = list(itertools.islice(iterator, 1))
-        with Steadfast(of_executors(self.options.place)) as connected:
+        with Steadfast(of_executors(self.options.route)) as connected:
             with connected.driver().staging(op) as stage:
                 for batch in itertools.chain(first, iterator):
                     self.at("write")
@@ -118,7 +118,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
             content_type=self.options.content_type,
         )
         self.at("commit")
-        with Steadfast(self.options.place) as connected:
+        with Steadfast(self.options.route) as connected:
             for _ in range(_BLAMED_MAX):
                 if self._conclude(connected, op, blaming=True):
                     break
@@ -146,7 +146,7 @@ class OnceqStreamWriter(DataSourceStreamArrowWriter):
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002 - Spark's signature
         """Removes what the tasks of a failed batch staged; what it misses is swept later."""
         attempts = [each.attempt for each in messages if isinstance(each, Staged)]
-        with Steadfast(self.options.place) as connected:
+        with Steadfast(self.options.route) as connected:
             connected.insist(SparkDiscard(attempts=attempts))
 
 

@@ -75,7 +75,7 @@ class OnceqBatchWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[RecordBatch]) -> WriterCommitMessage:
         """Enqueues the rows of a task, each chunk of them in a transaction."""
         rows = new = 0
-        with executor_driver(self.options.place) as driver:
+        with executor_driver(self.options.route) as driver:
             for batch in iterator:
                 for chunk in chunks(batch):
                     op = self.op(chunk)

@@ -17,13 +17,13 @@ from onceq.errors import InvalidValue
 from onceq.model.names import check_id
 from onceq.model.ops import Connect
 from onceq.model.queue import content_type_of
-from onceq.spark.given.options import place_of
-from onceq.spark.given.place import find_place, reach
+from onceq.spark.given.options import route_of
+from onceq.spark.given.route import find_route, reach
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
 
-    from onceq.engine.perform.spark_driver import Place
+    from onceq.engine.perform.spark_driver import Route
     from onceq.model.queue import Queue
 
 _NUMBERS: Final = ("registrant_id", "epoch", "send_no")
@@ -34,7 +34,7 @@ _NEEDED: Final = ("conninfo", "repository", "queue", "content_type")
 class WritingOptions:
     """Where rows go. registrant_id, epoch, send_no: the life that sends them; None: datagrams."""
 
-    place: Place
+    route: Route
     queue: str
     content_type: str
     registrant_id: int | None = None
@@ -45,7 +45,7 @@ class WritingOptions:
         """Returns the options for `df.write`."""
         given = {name: getattr(self, name) for name in _NUMBERS}
         return {
-            **asdict(self.place),
+            **asdict(self.route),
             "queue": self.queue,
             "content_type": self.content_type,
             **{name: str(value) for name, value in given.items() if value is not None},
@@ -64,7 +64,7 @@ class WritingOptions:
         if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in given):
             raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
         return cls(
-            place=place_of(options),
+            route=route_of(options),
             queue=options["queue"],
             content_type=options["content_type"],
             **{name: int(options[name]) for name in given},
@@ -92,16 +92,16 @@ def writing(
         check_id("registrant", registrant)
     with (
         reach(url, repository) as located,
-        find_place(located, repository, local=local) as place,
-        spark_driver(place) as driver,
+        find_route(located, repository, local=local) as route,
+        spark_driver(route) as driver,
     ):
         options = WritingOptions(
-            place=place, queue=queue.name, content_type=content_type_of(queue.request_type)
+            route=route, queue=queue.name, content_type=content_type_of(queue.request_type)
         )
         if registrant is not None:
             life = driver.perform(Connect(name=registrant))
             options = WritingOptions(
-                place=place,
+                route=route,
                 queue=queue.name,
                 content_type=options.content_type,
                 registrant_id=life.registrant_id,

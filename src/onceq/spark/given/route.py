@@ -1,4 +1,4 @@
-"""Where a repository is, as Spark's processes may be told it: without a password.
+"""How a repository is reached, as Spark's processes may be told it: without a password.
 
 Executors connect by what is given here, and many people can see Spark's options. A password in the
 URL therefore goes to a file on this machine that only this user may read; on a cluster it must be
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from onceq.engine.embedded.locate import locate
-from onceq.engine.perform.spark_driver import Place, has_password, without_password
+from onceq.engine.perform.spark_driver import Route, has_password, without_password
 from onceq.engine.schema.migrate import verify_with
 from onceq.errors import InvalidValue
 from onceq.model.names import check_repository
@@ -45,7 +45,7 @@ def reach(url: str | None, repository: str) -> Generator[Located]:
 
 
 @contextlib.contextmanager
-def find_place(located: Located, repository: str, *, local: bool) -> Generator[Place]:
+def find_route(located: Located, repository: str, *, local: bool) -> Generator[Route]:
     """Yields what Spark's processes may be told of a database, while the block runs.
 
     local: the executors run on this machine. If they reach the database by another URL than the
@@ -63,4 +63,4 @@ def find_place(located: Located, repository: str, *, local: bool) -> Generator[P
             directory = undo.enter_context(tempfile.TemporaryDirectory(prefix="onceq-spark-"))
             conninfo = without_password(conninfo, Path(directory) / "passfile")
         shown = located.url if located.embedded is not None else ""
-        yield Place(url=shown, conninfo=conninfo, repository=repository, executors=executors)
+        yield Route(url=shown, conninfo=conninfo, repository=repository, executors=executors)

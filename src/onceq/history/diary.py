@@ -1,7 +1,7 @@
 """What one client's events say: its lives, its requests, its replies (G1, G5, G6).
 
 Private to the checker. Events are taken by (epoch, at), each by the function for its type, so that
-an older life that writes late is judged for what it was. Invariant: a `Life` knows only what its
+an older life that writes late is judged for what it was. Invariant: a `Diary` knows only what its
 client saw; `clients` compares it with the final state.
 """
 
@@ -46,7 +46,7 @@ class Request(Struct, gc=False):
     freed: bool = False
 
 
-class Life:
+class Diary:
     """What a client's events have said so far.
 
     stable: the rid that a connect must show; maybe: begun since then, in doubt. current: sent last.
@@ -302,20 +302,20 @@ def _content(event: ev.ReplyEvent) -> tuple[str, str, str]:
     return (event.eid, event.outcome, event.digest)
 
 
-_TAKE: dict[type[ev.ClientEvent], Callable[[Life, Any], None]] = {
-    ev.Connected: Life.connected,
-    ev.SendBegun: Life.send_begun,
-    ev.SendOk: Life.send_ok,
-    ev.SendFailed: Life.send_failed,
-    ev.Received: Life.reply,
-    ev.Rereceived: Life.reply,
-    ev.ReceiveBegun: Life.receive_begun,
-    ev.AcknowledgeBegun: Life.acknowledge_begun,
-    ev.Acknowledged: Life.acknowledged,
-    ev.ReplyMissing: Life.reply_missing,
-    ev.Satisfied: Life.satisfied,
-    ev.DisconnectBegun: Life.disconnect_begun,
-    ev.Disconnected: Life.disconnected,
+_TAKE: dict[type[ev.ClientEvent], Callable[[Diary, Any], None]] = {
+    ev.Connected: Diary.connected,
+    ev.SendBegun: Diary.send_begun,
+    ev.SendOk: Diary.send_ok,
+    ev.SendFailed: Diary.send_failed,
+    ev.Received: Diary.reply,
+    ev.Rereceived: Diary.reply,
+    ev.ReceiveBegun: Diary.receive_begun,
+    ev.AcknowledgeBegun: Diary.acknowledge_begun,
+    ev.Acknowledged: Diary.acknowledged,
+    ev.ReplyMissing: Diary.reply_missing,
+    ev.Satisfied: Diary.satisfied,
+    ev.DisconnectBegun: Diary.disconnect_begun,
+    ev.Disconnected: Diary.disconnected,
 }
 _TOOK_EFFECT: frozenset[type[ev.Event]] = frozenset(
     {ev.SendOk, ev.Received, ev.Rereceived, ev.Acknowledged, ev.Disconnected}
