@@ -286,6 +286,8 @@ def _in_repository(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
 def _moved(kept: Kept, unit: Unit) -> None:
     """Notes what has committed."""
     letter = kept.letter or NONE
+    if unit.done is not None and unit.done == kept.session.unsettled:
+        kept.session.unsettled = None
     if unit.done is not None and letter in OPEN:
         letter = after("C", Event.PROCESSED)
     if unit.request is not None:
