@@ -72,7 +72,9 @@ class QueueManager(QueueOperations):
         if ledger is None:
             return Clerk(link, registrant, queue, **options)
         check_ledger(whose, ledger)
-        return LedgerClerk(LedgerLink(link, ledger), registrant, queue, **options)
+        with_ledger = LedgerLink(link, ledger)
+        made: LedgerClerk[T, R, C] = LedgerClerk(with_ledger, registrant, queue, **options)
+        return made
 
 
 class AsyncQueueManager(AsyncQueueOperations):
@@ -100,7 +102,11 @@ class AsyncQueueManager(AsyncQueueOperations):
         if ledger is None:
             return AsyncClerk(link, registrant, queue, **options)
         check_ledger(whose, ledger)
-        return AsyncLedgerClerk(AsyncLedgerLink(link, ledger), registrant, queue, **options)
+        with_ledger = AsyncLedgerLink(link, ledger)
+        made: AsyncLedgerClerk[T, R, C] = AsyncLedgerClerk(
+            with_ledger, registrant, queue, **options
+        )
+        return made
 
 
 def _whose(registrant: str) -> str:

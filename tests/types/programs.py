@@ -5,6 +5,7 @@ Nothing here is run. `test_programs.py` takes these words away and asks the type
 
 from __future__ import annotations
 
+import sqlite3
 from functools import partial
 from typing import Any
 
@@ -150,6 +151,24 @@ def right_client(qm: onceq.QueueManager) -> int:
     with qm.clerk("till", ORDERS, window=10) as clerk:
         clerk.send("1", Order("ann", 5), priority=3)
         return clerk.receive(timeout_s=5).value.number
+
+
+def right_client_with_a_ledger(qm: onceq.QueueManager) -> int:
+    with qm.clerk("till", ORDERS, ledger=onceq.SqliteLedger("till.ledger")) as clerk:
+        clerk.recover(policy="resubmit")
+        with clerk.transaction() as work:
+            work.send("1", Order("ann", 5), end_user=onceq.EndUser("7"))
+        return work.connection.total_changes
+
+
+def wrong_client_with_a_ledger(
+    clerk: onceq.LedgerClerk[Order, Receipt, sqlite3.Connection], any_clerk: onceq.Clerk[Order, int]
+) -> None:
+    any_clerk = clerk  # type: ignore[assignment] # wrong
+    any_clerk.recover(policy="guess")  # type: ignore[arg-type] # wrong
+    with clerk.transaction() as work:
+        work.send("1", "ann")  # type: ignore[arg-type] # wrong
+        work.connection.colour()  # type: ignore[attr-defined] # wrong
 
 
 def wrong_client(qm: onceq.QueueManager, clerk: onceq.Clerk[Order, Receipt]) -> None:

@@ -20,6 +20,7 @@ from onceq.clerk import (
 )
 from onceq.clerk.async_running import AsyncRunning
 from onceq.clerk.late import async_waits_on, check_on_timeout
+from onceq.clerk.ledger import processing as ledger_processing
 from onceq.clerk.ledger import program as ledger_program
 from onceq.clerk.ledger import recovery as ledger_recovery
 from onceq.clerk.ledger.async_runner import AsyncLedgerLink
@@ -241,15 +242,18 @@ class AsyncClerk(AsyncRunning[T, R]):
 
         First the policy settles the reply whose processing was cut short, by the end of a former
         life or by an exception of the handler. If nothing is in doubt or outstanding, this
-        returns an empty list. timeout_s: for each reply; None waits for ever. Raises what the
-        handler raises, ReceiveTimeout or ReplyGone; call it again. With asyncio the handler, the
-        device and whoever is asked may be awaitable. Source: BHM90 3, CSEP 9.2.
+        returns an empty list. With a ledger each reply that is settled is `done`. timeout_s: for
+        each reply; None waits for ever. Raises what the handler raises, ReceiveTimeout or
+        ReplyGone; call it again. With asyncio the handler, the device and whoever is asked may be
+        awaitable. Source: BHM90 3, CSEP 9.2.
         """
-        refuse_with_ledger(self._kept, "process")
         wait_s = names.check_timeout(timeout_s)
         chosen = check_policy(policy, may_await=self._awaits)
         check_function("the handler of `process`", handler, may_await=self._awaits)
-        process = processing.process(self._session, handler, chosen, wait_s)
+        if self._kept is None:
+            process = processing.process(self._session, handler, chosen, wait_s)
+        else:
+            process = ledger_processing.process(self._kept, handler, chosen, wait_s)
         return await self._run(process, waiting(wait_s))
 
     async def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:

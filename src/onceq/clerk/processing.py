@@ -7,8 +7,9 @@ Source: BHM90 figure 2; CSEP 9.2, recovery procedure for state C.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from onceq.clerk import receiving
 from onceq.clerk.policy import Processed, Settled
@@ -24,32 +25,51 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 R = TypeVar("R")
 
+Free: TypeAlias = "Callable[[str], ops.Program[None]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Way(Generic[R]):
+    """How replies are processed: by whom, what is done in doubt, and how one is freed, if it is."""
+
+    handler: Callable[[Reply[R]], object]
+    policy: ReplyPolicy
+    free: Free | None
+
 
 def process(
     session: Session[T, R],
     handler: Callable[[Reply[R]], object],
     policy: ReplyPolicy,
     timeout_s: float | None,
+    *,
+    free: Free | None = None,
 ) -> ops.Program[list[Processed[R]]]:
-    """Settles the reply in doubt, if there is one, then processes each outstanding one."""
+    """Settles the reply in doubt, if there is one, then processes each outstanding one.
+
+    free: frees each reply that is settled. None: it is acknowledged, unless the next send does so
+    at no cost.
+    """
+    if free is None and (policy.rule.frees or session.window > 1):
+        free = partial(_acknowledge, session)
+    way = Way(handler, policy, free)
     settled: list[Processed[R]] = []
     if session.unsettled in session.received:
-        settled.append((yield from _resume(session, handler, policy)))
+        settled.append((yield from _resume(session, way)))
     while session.outstanding or session.gone:  # each turn takes one, or raises
         reply = yield from _next(session, policy, timeout_s)
-        settled.append((yield from _handle(session, handler, policy, reply)))
+        settled.append((yield from _handle(session, way, reply)))
     return settled
 
 
-def _resume(
-    session: Session[T, R], handler: Callable[[Reply[R]], object], policy: ReplyPolicy
-) -> ops.Program[Processed[R]]:
+def _resume(session: Session[T, R], way: Way[R]) -> ops.Program[Processed[R]]:
     """Settles the reply whose processing was cut short, as the policy says."""
     reply = yield from receiving.reread(session, session.unsettled or "")
-    if (yield from policy.rule.again(policy, reply, session.ckpt)):
-        return (yield from _handle(session, handler, policy, reply))
-    yield from _free(session, policy, reply)
-    return Processed(reply, policy.rule.otherwise)
+    rule = way.policy.rule
+    if (yield from rule.again(way.policy, reply, session.ckpt)):
+        return (yield from _handle(session, way, reply))
+    yield from _free(session, way, reply)
+    return Processed(reply, rule.otherwise)
 
 
 def _next(
@@ -82,20 +102,19 @@ def _log(session: Session[Any, Any], rid: str, mark: ops.Program[bytes]) -> ops.
     session.r_rid, session.ckpt = rid, ckpt
 
 
-def _handle(
-    session: Session[T, R],
-    handler: Callable[[Reply[R]], object],
-    policy: ReplyPolicy,
-    reply: Reply[R],
-) -> ops.Program[Processed[R]]:
+def _handle(session: Session[T, R], way: Way[R], reply: Reply[R]) -> ops.Program[Processed[R]]:
     session.unsettled = reply.rid
-    yield from ops.Act(act=partial(handler, reply))
-    yield from _free(session, policy, reply)
+    yield from ops.Act(act=partial(way.handler, reply))
+    yield from _free(session, way, reply)
     return Processed(reply, Settled.PROCESSED)
 
 
-def _free(session: Session[Any, Any], policy: ReplyPolicy, reply: Reply[Any]) -> ops.Program[None]:
-    """Frees a reply that is settled, unless the next send does so at no cost."""
-    if policy.rule.frees or session.window > 1:
-        yield from receiving.acknowledge(session, [reply.rid], None)
+def _free(session: Session[Any, Any], way: Way[Any], reply: Reply[Any]) -> ops.Program[None]:
+    """Frees a reply that is settled."""
+    if way.free is not None:
+        yield from way.free(reply.rid)
     session.unsettled = None
+
+
+def _acknowledge(session: Session[Any, Any], rid: str) -> ops.Program[None]:
+    yield from receiving.acknowledge(session, [rid], None)

@@ -22,6 +22,7 @@ Rid = NewType("Rid", str)
 
 QUEUE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,63}")
 REPOSITORY_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 ID_BYTES_MAX = 200
 PRIORITY_MAX = 9
 BODY_BYTES_MAX = 1_048_576
@@ -82,7 +83,7 @@ def check_id(kind: str, text: object) -> str:
         raise InvalidName(f"{kind} {text[:80]!r} is not valid Unicode: {error.reason}") from None
     if not 1 <= size <= ID_BYTES_MAX:
         raise InvalidName(f"a {kind} has 1 to {ID_BYTES_MAX} bytes, not {size}")
-    if any(ord(c) < 0x20 or 0x7F <= ord(c) < 0xA0 for c in text):
+    if CONTROL.search(text):
         raise InvalidName(f"{kind} {text[:80]!r} contains a control character")
     return text
 

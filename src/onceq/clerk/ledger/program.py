@@ -156,11 +156,11 @@ def send(kept: Kept, request: ops.Request) -> ops.Program[ops.Sent]:
     """Sends a request: transaction 0, then transaction 1. Acknowledges the previous reply (C17)."""
     may_send(kept)
     before = kept.entry
-    unit = Unit(request=request, done=_handed_out(kept))
+    unit = Unit(request=request, done=kept.session.handed_out_last)
     if kept.joint is not Joint.ORDERED:
         yield from _write(kept, _begun(before, unit))
         kept.letter = "A"
-    yield from _begin()
+    yield from ledger_ops.BeginLedger()
     try:
         sent = yield from _conclude(kept, unit)
     except errors.UsageError:  # the repository will never take it: no request, as before
@@ -172,14 +172,10 @@ def send(kept: Kept, request: ops.Request) -> ops.Program[ops.Sent]:
     return sent
 
 
-def _handed_out(kept: Kept) -> str | None:
-    return kept.session.handed_out_last
-
-
 def finish(kept: Kept, rid: str) -> ops.Program[None]:
     """Notes that a reply was processed: transaction 3."""
     may_finish(kept, rid)
-    yield from _begin()
+    yield from ledger_ops.BeginLedger()
     yield from _conclude(kept, Unit(done=rid))
 
 
@@ -197,7 +193,7 @@ def resubmit(kept: Kept) -> ops.Program[None]:
     check(kept.session, Call.SEND)
     if letter == "E":  # what the repository has lost no longer counts
         yield from _write(kept, Entry(last_request=last, last_dequeued=_in_hand(kept)))
-    yield from _begin()
+    yield from ledger_ops.BeginLedger()
     yield from _conclude(kept, Unit(request=request))
 
 
@@ -222,7 +218,7 @@ def _in_hand(kept: Kept) -> str | None:
 def open_block(kept: Kept) -> ops.Program[None]:
     """Begins the transaction that the client's own work joins; `close_block` ends it."""
     kept.is_working = True
-    yield from whole.known_if_it_failed(kept, _begin())
+    yield from whole.known_if_it_failed(kept, iter(ledger_ops.BeginLedger()))
 
 
 def close_block(kept: Kept, unit: Unit | None) -> ops.Program[None]:
@@ -231,18 +227,10 @@ def close_block(kept: Kept, unit: Unit | None) -> ops.Program[None]:
     If the rollback fails, the transaction may still be open: only a connect may follow.
     """
     if unit is None:
-        yield from _roll_back()
+        yield from ledger_ops.RollbackLedger()
     else:
         yield from whole.known_if_it_failed(kept, _conclude(kept, unit))
     kept.is_working = False
-
-
-def _begin() -> ops.Program[None]:
-    yield from ledger_ops.BeginLedger()
-
-
-def _roll_back() -> ops.Program[None]:
-    yield from ledger_ops.RollbackLedger()
 
 
 def _conclude(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
@@ -251,7 +239,7 @@ def _conclude(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
     Returns what the repository answered to the request, if there was one.
     """
     if unit.request is not None and unit.done is None:
-        unit.done = _handed_out(kept)
+        unit.done = kept.session.handed_out_last
     return (yield from CONCLUDED[kept.joint](kept, unit))
 
 
@@ -286,6 +274,8 @@ def _in_repository(kept: Kept, unit: Unit) -> ops.Program[ops.Sent | None]:
 def _moved(kept: Kept, unit: Unit) -> None:
     """Notes what has committed."""
     letter = kept.letter or NONE
+    if unit.done is not None and unit.done == kept.session.unsettled:
+        kept.session.unsettled = None
     if unit.done is not None and letter in OPEN:
         letter = after("C", Move.PROCESSED)
     if unit.request is not None:

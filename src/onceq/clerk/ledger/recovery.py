@@ -33,6 +33,8 @@ def recover(kept: Kept, policy: Policy) -> ops.Program[Recovery]:
     """Returns where the last request stands, by the ledger and the repository together."""
     session = kept.session
     entry = kept.entry
+    if entry.last_dequeued == session.unsettled:
+        session.unsettled = None  # what a checkpoint says was begun, the ledger has as processed
     tags, places = yield from _seen(session, entry)
     standing = decide(entry, tags, places)
     if standing.is_behind:
@@ -74,7 +76,7 @@ def _in_step(kept: Kept, letter: str, places: dict[str, Place]) -> ops.Program[N
     entry = kept.entry
     processed = entry.last_dequeued
     if processed is not None and places[processed] is Place.REPLY:
-        _hand_out(kept.session, processed)  # the next send frees it
+        hand_out(kept.session, processed)  # the next send frees it
     if letter in {"B", "C", "D"} and entry.noted is Noted.NOT_SUBMITTED and entry.last_request:
         written = replace(entry, last_enqueued=entry.last_request.rid)
         yield from ledger_ops.WriteLedger(entry=written)
@@ -83,8 +85,8 @@ def _in_step(kept: Kept, letter: str, places: dict[str, Place]) -> ops.Program[N
         receiving.take_back(kept.session, entry.last_request.rid)
 
 
-def _hand_out(session: Session[Any, Any], rid: str) -> None:
-    """Counts a reply as handed out: its processing has committed."""
+def hand_out(session: Session[Any, Any], rid: str) -> None:
+    """Counts a reply as handed out, if it is outstanding."""
     if rid in session.outstanding:
         del session.outstanding[rid]
         session.received[rid] = None
@@ -97,7 +99,7 @@ def _adopt(kept: Kept, tags: Tags, standing: Standing) -> ops.Program[Recovery]:
     session = kept.session
     letter, rid = standing.letter, standing.rid or ""
     if rid == kept.entry.last_dequeued and by_registration(tags)[0] == "C":
-        _hand_out(session, rid)
+        hand_out(session, rid)
     entry = Entry(
         last_request=LastRequest(rid=rid),
         last_enqueued=rid,

@@ -19,7 +19,6 @@ INSTEAD: Final = {
     "send_many": ONE_AT_A_TIME,
     "stream": ONE_AT_A_TIME,
     "acknowledge": "done(reply) frees a reply, and notes that it was processed",
-    "process": "receive() a reply, and say done(reply) when it is processed",
     "receive(connection=...)": "receive() it without, and say done(reply) in a block of "
     "transaction(), with the client's own SQL on the block's connection",
     "recover(rid)": "the ledger knows the last request: recover() without rid, acknowledged, by",
