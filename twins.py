@@ -17,6 +17,7 @@ PACKAGE = ROOT / "src" / "onceq"
 PAIRS = {
     "engine/connect/async_connection.py": "engine/connect/connection.py",
     "engine/connect/async_links.py": "engine/connect/links.py",
+    "engine/connect/async_ledger.py": "engine/connect/ledger.py",
     "clerk/async_clerk.py": "clerk/clerk.py",
     "clerk/ledger/async_clerk.py": "clerk/ledger/clerk.py",
     "clerk/ledger/async_runner.py": "clerk/ledger/runner.py",

@@ -1,23 +1,27 @@
 """What a kind of ledger is: where it keeps its entry, and how that is joined to the repository.
 
 A kind is a value that the user makes; making it opens nothing. Its `Answers` are Programs. Its
-`Executor` runs their statements if it has a database of its own. Implemented beside this module.
+`Executor` runs their statements if it has a database of its own. The kinds are beside this module.
 """
 
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
-from onceq.errors import InvalidValue, LedgerRefused
+import msgspec
+
+from onceq.errors import Fenced, InvalidValue, LedgerRefused
+from onceq.model import ledger_ops, ops
 from onceq.model.ledger import decode_entry
 from onceq.model.names import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onceq.engine.connect.async_connection import AsyncLink
     from onceq.engine.connect.connection import Link
     from onceq.model.ledger import Entry, Joint
-    from onceq.model.ledger_ops import Statement
     from onceq.model.ops import Op, Program
 
 C = TypeVar("C")
@@ -32,7 +36,7 @@ class Executor(Protocol):
     def connection(self) -> Any:
         """The connection to the ledger's database."""
 
-    def execute(self, op: Statement) -> Rows:
+    def execute(self, op: ledger_ops.Statement) -> Rows:
         """Runs a statement and returns its rows."""
         ...
 
@@ -47,7 +51,7 @@ class AsyncExecutor(Protocol):
     def connection(self) -> Any:
         """The connection to the ledger's database."""
 
-    async def execute(self, op: Statement) -> Rows:
+    async def execute(self, op: ledger_ops.Statement) -> Rows:
         """See Executor.execute."""
         ...
 
@@ -55,12 +59,91 @@ class AsyncExecutor(Protocol):
         """See Executor.close."""
 
 
-class Answers(Protocol):
-    """Answers the Ops of `ledger_ops`, each with a Program. It serves one life of one client."""
+class Answers(abc.ABC):
+    """Answers the Ops of `ledger_ops`, each with a Program. It serves one life of one client.
+
+    where: what errors call the ledger. begins, rolls_back: what does that to its transaction, by
+    default to the repository's.
+    """
+
+    begins: ClassVar[Op[Any]] = ops.BeginWork()
+    rolls_back: ClassVar[Op[Any]] = ops.Rollback()
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._is_open = False
+        self._taken_by: ledger_ops.TakeLedger | None = None
+        self._table: dict[type[Op[Any]], Callable[[Any], Program[Any]]] = {
+            ledger_ops.TakeLedger: self._take,
+            ledger_ops.WriteLedger: self._write,
+            ledger_ops.BeginLedger: self._begin,
+            ledger_ops.CommitLedger: self._commit,
+            ledger_ops.RollbackLedger: self._rollback,
+            ledger_ops.ListPrepared: self._prepared,
+        }
 
     def answer(self, op: Op[Any]) -> Program[Any]:
         """Returns the Program that does what the Op says."""
-        ...
+        return self._table[type(op)](op)
+
+    @abc.abstractmethod
+    def _take(self, op: ledger_ops.TakeLedger) -> Program[Entry]: ...
+
+    @abc.abstractmethod
+    def _write(self, op: ledger_ops.WriteLedger) -> Program[None]: ...
+
+    @abc.abstractmethod
+    def _commit(self, _: ledger_ops.CommitLedger) -> Program[None]: ...
+
+    def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
+        yield from self.begins
+        self._is_open = True
+
+    def _rollback(self, _: ledger_ops.RollbackLedger) -> Program[None]:
+        self._is_open = False
+        yield from self.rolls_back
+
+    def _prepared(self, _: ledger_ops.ListPrepared) -> Program[list[str]]:
+        yield from ()
+        return []
+
+    def _taken(self, op: ledger_ops.TakeLedger) -> None:
+        """Notes that this life has the ledger."""
+        self._taken_by, self._is_open = op, False
+
+    @property
+    def _life(self) -> ledger_ops.TakeLedger:
+        """The life that took it."""
+        if self._taken_by is None:
+            raise LookupError("a ledger is taken before it is written")
+        return self._taken_by
+
+    def _fence(self, written: list[Any]) -> None:
+        """Raises Fenced if a write found no ledger of this life."""
+        if not written:
+            raise Fenced(f"{self._where}: {self._life.owner.fenced_text}")
+
+    def _entry(self, owner: str, text: str, digest: str, op: ledger_ops.TakeLedger) -> Entry:
+        """Returns an entry. LedgerRefused: it is another's, or not what was written."""
+        wanted = owner_text(op)
+        if owner != wanted:
+            raise LedgerRefused(
+                f"{self._where} is another client's: it is of {owner}, and this client is "
+                f"{wanted}; each client of each repository has a ledger of its own"
+            )
+        entry = decode_entry(text, digest)
+        if entry is None:
+            raise LedgerRefused(
+                f"{self._where} is corrupt: its content does not have its digest; put it aside, "
+                "and start the client with a new one: the repository's session still has its last "
+                "request"
+            )
+        return entry
+
+
+def owner_text(op: ledger_ops.TakeLedger) -> str:
+    """Returns whose a ledger is, as it says itself."""
+    return msgspec.json.encode(op.owner).decode()
 
 
 class Ledger(abc.ABC, Generic[C, A]):
@@ -93,24 +176,4 @@ def check_ledger(where: str, ledger: object) -> None:
         raise InvalidValue(
             f"{where}: a ledger is an onceq.SqliteLedger, PostgresLedger or QueueLedger, not "
             f"{shown(ledger)}: make one of them"
-        )
-
-
-def read_entry(where: str, text: str, digest: str) -> Entry:
-    """Returns a ledger's entry. Raises LedgerRefused if it is not what was written."""
-    entry = decode_entry(text, digest)
-    if entry is None:
-        raise LedgerRefused(
-            f"{where} is corrupt: its content does not have its digest; put it aside, and start "
-            "the client with a new one: the repository's session still has its last request"
-        )
-    return entry
-
-
-def refuse_other_owner(where: str, found: str, wanted: str) -> None:
-    """Raises LedgerRefused if a ledger belongs to another client or another repository."""
-    if found != wanted:
-        raise LedgerRefused(
-            f"{where} is another client's: it is of {found}, and this client is {wanted}; "
-            "each client of each repository has a ledger of its own"
         )

@@ -7,19 +7,17 @@ commit. Source: BN09 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import msgspec
-
-from onceq.clerk.ledger.kind import Ledger, read_entry, refuse_other_owner
-from onceq.engine.connect import ledger as engine
-from onceq.errors import DeadlineExceeded, Fenced, LedgerRefused, StatementRefused
+from onceq.clerk.ledger.kind import Answers, Ledger, owner_text
+from onceq.engine.connect import prepared
+from onceq.engine.connect.async_ledger import AsyncConnection, AsyncLinkExecutor, AsyncOwnExecutor
+from onceq.engine.connect.ledger import Connection, LinkExecutor, OwnExecutor
+from onceq.errors import DeadlineExceeded, LedgerRefused, StatementRefused
 from onceq.model import ledger_ops, ops
 from onceq.model.ledger import Entry, Joint, encode_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from onceq.clerk.ledger.kind import AsyncExecutor, Executor
     from onceq.engine.connect.async_connection import AsyncLink
     from onceq.engine.connect.connection import Link
@@ -46,7 +44,7 @@ WHERE: Final = "the ledger table onceq_ledger"
 _NO_SUCH_GID: Final = "42704"
 
 
-class PostgresLedger(Ledger[engine.Connection, engine.AsyncConnection]):
+class PostgresLedger(Ledger[Connection, AsyncConnection]):
     """A ledger in the table `onceq_ledger` of a PostgreSQL database.
 
     url: None is the repository's own database: `transaction` gives the connection on which
@@ -71,53 +69,31 @@ class PostgresLedger(Ledger[engine.Connection, engine.AsyncConnection]):
 
     def open(self, link: Link) -> Executor:
         """See Ledger.open."""
-        return engine.LinkExecutor(link) if self.url is None else engine.OwnExecutor(self.url)
+        return LinkExecutor(link) if self.url is None else OwnExecutor.opened(self.url)
 
     async def open_async(self, link: AsyncLink) -> AsyncExecutor:
         """See Ledger.open."""
         if self.url is None:
-            return engine.AsyncLinkExecutor(link)
-        return await engine.AsyncOwnExecutor.opened(self.url)
+            return AsyncLinkExecutor(link)
+        return await AsyncOwnExecutor.opened(self.url)
 
-    def in_doubt(self) -> list[engine.InDoubtTransaction]:
+    def in_doubt(self) -> list[prepared.InDoubtTransaction]:
         """Returns the transactions still prepared in another database, the oldest first.
 
         To end one, connect its client's clerk once: that asks the repository.
         """
-        return [] if self.url is None else engine.in_doubt(self.url)
+        return [] if self.url is None else prepared.in_doubt(self.url)
 
 
-class TogetherAnswers:
+class TogetherAnswers(Answers):
     """Answers for a ledger in PostgreSQL that is part of the repository's transaction."""
 
+    commits: ClassVar[Op[Any]] = ops.Commit()
+
     def __init__(self) -> None:
-        self._client = ""
-        self._life = ""
-        self._fenced_text = ""
-        self._is_open = False
-        self._table: dict[type[Op[Any]], Callable[[Any], Program[Any]]] = {
-            ledger_ops.TakeLedger: self._take,
-            ledger_ops.WriteLedger: self._write,
-            ledger_ops.BeginLedger: self._begin,
-            ledger_ops.CommitLedger: self._commit,
-            ledger_ops.RollbackLedger: self._rollback,
-            ledger_ops.PrepareLedger: self._prepare,
-            ledger_ops.EndPrepared: self._end_prepared,
-            ledger_ops.ListPrepared: self._prepared,
-        }
-
-    def answer(self, op: Op[Any]) -> Program[Any]:
-        """See Answers.answer."""
-        return self._table[type(op)](op)
-
-    def _begun(self) -> Op[Any]:
-        return ops.BeginWork()
-
-    def _committed(self) -> Op[Any]:
-        return ops.Commit()
-
-    def _rolled_back(self) -> Op[Any]:
-        return ops.Rollback()
+        super().__init__(WHERE)
+        self._table[ledger_ops.PrepareLedger] = self._prepare
+        self._table[ledger_ops.EndPrepared] = self._end_prepared
 
     def _check(self) -> Program[None]:
         """Checks that the database can do what the ledger needs."""
@@ -130,50 +106,40 @@ class TogetherAnswers:
         )
         if not there:
             yield from ledger_ops.Statement(text=TABLE, commits=True)
-        owner = msgspec.json.encode(op.owner).decode()
         try:
-            found, text, digest = yield from self._taken(op, owner)
+            owner, text, digest = yield from self._row(op)
         except DeadlineExceeded:
-            yield from self._rolled_back()
+            yield from self.rolls_back
             raise
-        refuse_other_owner(WHERE, found, owner)
-        entry = read_entry(WHERE, text, digest)
-        self._client, self._life, self._is_open = op.owner.digest, op.life, False
-        self._fenced_text = op.owner.fenced_text
+        entry = self._entry(owner, text, digest, op)
+        self._taken(op)
         return entry
 
-    def _taken(self, op: ledger_ops.TakeLedger, owner: str) -> Program[tuple[str, str, str]]:
+    def _row(self, op: ledger_ops.TakeLedger) -> Program[tuple[str, str, str]]:
         entry = encode_entry(Entry())
-        yield from self._begun()
+        yield from self.begins
         yield from ledger_ops.Statement(text=LOCK_TIMEOUT)
         (row,) = yield from ledger_ops.Statement(
-            text=TAKE, parameters=(op.owner.digest, op.registrant_id, owner, op.life, *entry)
+            text=TAKE,
+            parameters=(op.owner.digest, op.registrant_id, owner_text(op), op.life, *entry),
         )
-        yield from self._committed()
+        yield from self.commits
         return (row[0], row[1], row[2])
 
     def _write(self, op: ledger_ops.WriteLedger) -> Program[None]:
+        life = self._life
         written = yield from ledger_ops.Statement(
             text=WRITE,
-            parameters=(*encode_entry(op.entry), self._client, self._life),
+            parameters=(*encode_entry(op.entry), life.owner.digest, life.life),
             commits=not self._is_open,
             joins=self._is_open,
         )
-        if not written:
-            raise Fenced(f"{WHERE}: {self._fenced_text}")
-
-    def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
-        yield from self._begun()
-        self._is_open = True
+        self._fence(written)
 
     def _commit(self, _: ledger_ops.CommitLedger) -> Program[None]:
         self._is_open = False
         yield from ledger_ops.Statement(text="select 1", joins=True)
-        yield from self._committed()
-
-    def _rollback(self, _: ledger_ops.RollbackLedger) -> Program[None]:
-        self._is_open = False
-        yield from self._rolled_back()
+        yield from self.commits
 
     def _prepare(self, op: ledger_ops.PrepareLedger) -> Program[None]:
         self._is_open = False
@@ -196,14 +162,9 @@ class TogetherAnswers:
 class TwoPhaseAnswers(TogetherAnswers):
     """Answers for a ledger in a database of its own."""
 
-    def _begun(self) -> Op[Any]:
-        return ledger_ops.Statement(text="begin isolation level read committed")
-
-    def _committed(self) -> Op[Any]:
-        return ledger_ops.Statement(text="commit", commits=True)
-
-    def _rolled_back(self) -> Op[Any]:
-        return ledger_ops.Statement(text="rollback")
+    begins = ledger_ops.Statement(text="begin isolation level read committed")
+    commits = ledger_ops.Statement(text="commit", commits=True)
+    rolls_back = ledger_ops.Statement(text="rollback")
 
     def _check(self) -> Program[None]:
         ((most,),) = yield from ledger_ops.Statement(

@@ -6,24 +6,24 @@ reply. The client's epoch fences its writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from onceq.clerk.ledger.kind import Ledger, read_entry, refuse_other_owner
-from onceq.engine.connect import ledger as engine
+from onceq.clerk.ledger.kind import Answers, Ledger, owner_text
+from onceq.engine.connect.async_ledger import AsyncConnection, AsyncLinkExecutor
+from onceq.engine.connect.ledger import Connection, LinkExecutor
 from onceq.errors import OnceqError
 from onceq.model import ledger_ops, names, ops
 from onceq.model.ledger import Entry, Joint, encode_entry
 from onceq.model.queue import JSON, QueueSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from uuid import UUID
 
     from onceq.engine.connect.async_connection import AsyncLink
     from onceq.engine.connect.connection import Link
-    from onceq.model.ops import Op, Program
+    from onceq.model.ops import Program
 
 
 class _Element(msgspec.Struct, kw_only=True):
@@ -34,7 +34,7 @@ class _Element(msgspec.Struct, kw_only=True):
     digest: str
 
 
-class QueueLedger(Ledger[engine.Connection, engine.AsyncConnection]):
+class QueueLedger(Ledger[Connection, AsyncConnection]):
     """A ledger in a queue of the repository, made if it does not exist; no server serves it.
 
     name: of the queue, which many clients may share. Each write leaves a row in history.
@@ -52,41 +52,28 @@ class QueueLedger(Ledger[engine.Connection, engine.AsyncConnection]):
         """See Ledger.answers."""
         return QueueAnswers(self.name)
 
-    def open(self, link: Link) -> engine.LinkExecutor:
+    def open(self, link: Link) -> LinkExecutor:
         """See Ledger.open."""
-        return engine.LinkExecutor(link)
+        return LinkExecutor(link)
 
-    async def open_async(self, link: AsyncLink) -> engine.AsyncLinkExecutor:
+    async def open_async(self, link: AsyncLink) -> AsyncLinkExecutor:
         """See Ledger.open."""
-        return engine.AsyncLinkExecutor(link)
+        return AsyncLinkExecutor(link)
 
 
-class QueueAnswers:
+class QueueAnswers(Answers):
     """Answers for a ledger in a queue. eid: of the element that holds the entry."""
 
     def __init__(self, queue: str) -> None:
+        super().__init__(f"the ledger in queue {queue!r}")
         self._queue = queue
-        self._where = f"the ledger in queue {queue!r}"
-        self._taken: ledger_ops.TakeLedger | None = None
         self._eid: UUID | None = None
         self._pending: UUID | None = None
-        self._is_open = False
-        self._table: dict[type[Op[Any]], Callable[[Any], Program[Any]]] = {
-            ledger_ops.TakeLedger: self._take,
-            ledger_ops.WriteLedger: self._write,
-            ledger_ops.BeginLedger: self._begin,
-            ledger_ops.CommitLedger: self._commit,
-            ledger_ops.RollbackLedger: self._rollback,
-            ledger_ops.ListPrepared: self._prepared,
-        }
-
-    def answer(self, op: Op[Any]) -> Program[Any]:
-        """See Answers.answer."""
-        return self._table[type(op)](op)
 
     def _take(self, op: ledger_ops.TakeLedger) -> Program[Entry]:
         yield from ops.CreateQueue(queue=self._queue, settings=QueueSettings())
-        self._taken, self._eid, self._is_open = op, None, False
+        self._taken(op)
+        self._eid = None
         places = yield from ops.LookUp(
             rid=op.owner.digest, queue=self._queue, state="queued", limit=1
         )
@@ -96,8 +83,7 @@ class QueueAnswers:
         self._eid = places[0].eid
         element = yield from ops.ReadElement(eid=places[0].eid)
         found = msgspec.json.decode(b"" if element is None else element.body, type=_Element)
-        refuse_other_owner(self._where, found.owner, msgspec.json.encode(op.owner).decode())
-        return read_entry(self._where, found.entry, found.digest)
+        return self._entry(found.owner, found.entry, found.digest, op)
 
     def _write(self, op: ledger_ops.WriteLedger) -> Program[None]:
         if self._is_open:
@@ -115,37 +101,27 @@ class QueueAnswers:
 
     def _replace(self, entry: Entry) -> Program[UUID]:
         """Replaces the element. Fenced: a newer life has connected, and this waited for it."""
-        taken = self._taken
-        if taken is None:
-            raise LookupError("a ledger is taken before it is written")
-        yield from ops.Outstanding(registrant_id=taken.registrant_id, epoch=taken.epoch)
+        life = self._life
+        yield from ops.Outstanding(registrant_id=life.registrant_id, epoch=life.epoch)
         if self._eid is not None:
             yield from ops.Dequeue(queue=self._queue, eid=self._eid)
         text, digest = encode_entry(entry)
-        owner = msgspec.json.encode(taken.owner).decode()
+        body = _Element(owner=owner_text(life), entry=text, digest=digest)
         return (
             yield from ops.Enqueue(
                 queue=self._queue,
-                body=msgspec.json.encode(_Element(owner=owner, entry=text, digest=digest)),
-                rid=taken.owner.digest,
+                body=msgspec.json.encode(body),
+                rid=life.owner.digest,
                 content_type=JSON,
                 own_transaction=False,
             )
         )
 
-    def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
-        yield from ops.BeginWork()
-        self._is_open, self._pending = True, None
+    def _begin(self, op: ledger_ops.BeginLedger) -> Program[None]:
+        yield from super()._begin(op)
+        self._pending = None
 
     def _commit(self, _: ledger_ops.CommitLedger) -> Program[None]:
         self._is_open = False
         yield from ops.Commit()
         self._eid = self._pending or self._eid
-
-    def _rollback(self, _: ledger_ops.RollbackLedger) -> Program[None]:
-        self._is_open = False
-        yield from ops.Rollback()
-
-    def _prepared(self, _: ledger_ops.ListPrepared) -> Program[list[str]]:
-        yield from ()
-        return []

@@ -14,10 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-import msgspec
-
-from onceq.clerk.ledger.kind import Ledger, Rows, read_entry, refuse_other_owner
-from onceq.errors import EnvironmentFault, Fenced, IllegalState, LedgerRefused
+from onceq.clerk.ledger.kind import Answers, Ledger, Rows, owner_text
+from onceq.errors import EnvironmentFault, IllegalState, LedgerRefused
 from onceq.model import ledger_ops
 from onceq.model.ledger import Entry, Joint, encode_entry
 
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
     from onceq.engine.connect.async_connection import AsyncLink
     from onceq.engine.connect.connection import Link
     from onceq.model.ledger_ops import Statement
-    from onceq.model.ops import Op, Program
+    from onceq.model.ops import Program
 
 T = TypeVar("T")
 
@@ -79,76 +77,45 @@ class SqliteLedger(Ledger[sqlite3.Connection, sqlite3.Connection]):
             raise
 
 
-class SqliteAnswers:
-    """Answers for a ledger in SQLite. where: what errors call it."""
+class SqliteAnswers(Answers):
+    """Answers for a ledger in SQLite."""
 
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self._life = ""
-        self._fenced_text = ""
-        self._is_open = False
-        self._table: dict[type[Op[Any]], Callable[[Any], Program[Any]]] = {
-            ledger_ops.TakeLedger: self._take,
-            ledger_ops.WriteLedger: self._write,
-            ledger_ops.BeginLedger: self._begin,
-            ledger_ops.CommitLedger: self._commit,
-            ledger_ops.RollbackLedger: self._rollback,
-            ledger_ops.ListPrepared: self._prepared,
-        }
-
-    def answer(self, op: Op[Any]) -> Program[Any]:
-        """See Answers.answer."""
-        return self._table[type(op)](op)
+    begins = ledger_ops.Statement(text="begin immediate")
+    rolls_back = ledger_ops.Statement(text="rollback")
 
     def _take(self, op: ledger_ops.TakeLedger) -> Program[Entry]:
-        owner = msgspec.json.encode(op.owner).decode()
         text, digest = encode_entry(Entry())
-        yield from ledger_ops.Statement(text="begin immediate")
+        yield from self.begins
         yield from ledger_ops.Statement(text=TABLE)
         yield from ledger_ops.Statement(
             text="insert into onceq_ledger values (1, ?, ?, '', ?, ?) on conflict do nothing",
-            parameters=(VERSION, owner, text, digest),
+            parameters=(VERSION, owner_text(op), text, digest),
         )
-        ((version, found, text, digest),) = yield from ledger_ops.Statement(
+        ((version, owner, text, digest),) = yield from ledger_ops.Statement(
             text="select version, owner, entry, digest from onceq_ledger"
         )
         if version != VERSION:
             raise LedgerRefused(f"{self._where} was made by a newer onceq: upgrade this one")
-        refuse_other_owner(self._where, found, owner)
-        entry = read_entry(self._where, text, digest)
+        entry = self._entry(owner, text, digest, op)
         yield from ledger_ops.Statement(
             text="update onceq_ledger set life = ?", parameters=(op.life,)
         )
         yield from ledger_ops.Statement(text="commit")
-        self._life, self._is_open = op.life, False
-        self._fenced_text = op.owner.fenced_text
+        self._taken(op)
         return entry
 
     def _write(self, op: ledger_ops.WriteLedger) -> Program[None]:
         text, digest = encode_entry(op.entry)
         written = yield from ledger_ops.Statement(
             text="update onceq_ledger set entry = ?, digest = ? where life = ? returning 1",
-            parameters=(text, digest, self._life),
+            parameters=(text, digest, self._life.life),
             joins=self._is_open,
         )
-        if not written:
-            raise Fenced(f"{self._where}: {self._fenced_text}")
-
-    def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
-        yield from ledger_ops.Statement(text="begin immediate")
-        self._is_open = True
+        self._fence(written)
 
     def _commit(self, _: ledger_ops.CommitLedger) -> Program[None]:
         self._is_open = False
         yield from ledger_ops.Statement(text="commit", joins=True)
-
-    def _rollback(self, _: ledger_ops.RollbackLedger) -> Program[None]:
-        self._is_open = False
-        yield from ledger_ops.Statement(text="rollback")
-
-    def _prepared(self, _: ledger_ops.ListPrepared) -> Program[list[str]]:
-        yield from ()
-        return []
 
 
 class SqliteExecutor:
