@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onceq.engine.perform.driver import DatabaseError, connect
+from onceq.engine.perform.driver import connect
 from onceq.engine.perform.parts import Unstarted
 from onceq.engine.sessions import session
+from onceq.engine.sessions.faults import DatabaseError
 from onceq.history.events import Effect, Executed, FinalState, Place
 from onceq.history.events.files import EFFECTS_NAME, PLACES_NAME, StoredFinal, save_final
 

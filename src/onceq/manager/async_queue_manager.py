@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.async_links import CLOSED, AsyncLinks
 from onceq.engine.connect.unwrap import AsyncCallers
-from onceq.engine.perform.driver import this_process
 from onceq.engine.sessions import silence
-from onceq.engine.sessions.identity import own_identity
+from onceq.engine.sessions.identity import own_identity, this_process
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, IllegalState, OnceqError, OperatingError
 from onceq.manager import program

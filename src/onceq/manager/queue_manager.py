@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from onceq.engine.connect.connection import Link
 from onceq.engine.connect.links import CLOSED, Links
 from onceq.engine.connect.unwrap import Callers
-from onceq.engine.perform.driver import this_process
 from onceq.engine.sessions import silence
-from onceq.engine.sessions.identity import own_identity
+from onceq.engine.sessions.identity import own_identity, this_process
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, IllegalState, OnceqError, OperatingError
 from onceq.manager import program

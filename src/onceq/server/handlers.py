@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from onceq.engine.perform.differing import AsyncGiven, Given
     from onceq.model.element import Element
     from onceq.model.queue import Handled, Queue
 
@@ -168,11 +169,11 @@ def _encoded(handled: Handled[Any, Any], element: Element, value: Any) -> bytes:
 
 def sync_call(
     handled: Handled[Any, Any], database_error: type[Exception]
-) -> Callable[[Element, psycopg.Connection[Any] | Unstarted], bytes]:
+) -> Callable[[Element, Given], bytes]:
     """Returns what the driver calls for an element of this queue."""
     passed = (*ACTED_UPON, database_error)
 
-    def call(element: Element, connection: psycopg.Connection[Any] | Unstarted) -> bytes:
+    def call(element: Element, connection: Given) -> bytes:
         request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:
@@ -190,11 +191,11 @@ def sync_call(
 
 def async_call(
     handled: Handled[Any, Any], database_error: type[Exception]
-) -> Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]:
+) -> Callable[[Element, AsyncGiven], Awaitable[bytes]]:
     """Returns what the async driver awaits for an element of this queue."""
     passed = (*ACTED_UPON, database_error)
 
-    async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
+    async def call(element: Element, connection: AsyncGiven) -> bytes:
         request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from onceq import errors, telemetry
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
-from onceq.engine.perform.driver import DatabaseError
 from onceq.engine.perform.gate import Gate
+from onceq.engine.sessions.faults import DatabaseError
 from onceq.server import handlers
 from onceq.server.program import ServerSession, serve
 

@@ -25,8 +25,8 @@ import msgspec
 from onceq import errors, telemetry
 from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import locate
-from onceq.engine.perform.driver import is_rejecting
 from onceq.engine.schema import migrate
+from onceq.engine.sessions.session import is_rejecting
 from onceq.model import admin_ops, names, ops
 from onceq.server.child import ABANDONED
 from onceq.server.hanging import Watch

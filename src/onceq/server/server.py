@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Any
 from onceq import telemetry
 from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import locate
-from onceq.engine.perform.driver import this_process
 from onceq.engine.perform.gate import Gate
 from onceq.engine.schema.migrate import apply_with
-from onceq.engine.sessions.identity import own_identity
+from onceq.engine.sessions.identity import own_identity, this_process
 from onceq.engine.wake.watch import Watch
 from onceq.manager.program import declare
 from onceq.model import names, ops

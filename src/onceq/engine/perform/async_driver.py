@@ -1,19 +1,20 @@
-"""`PostgresDriver`, for asyncio: the same bindings, faults and statements, awaited.
+"""The PostgreSQL driver: performs Ops on one connection, and runs Programs.
 
-On cancellation the Program is closed and its `finally` blocks run. A server's session then closes
-its connection, which rolls back; a clerk's is unsure until it connects again.
+Used by queue managers, clerks and servers. One thread or task at a time. Outside a transaction
+every Op is a transaction of its own. Never retries: a failure is thrown into the Program, as an
+error of onceq. When a task is cancelled, its Program is closed and its `finally` blocks run. A
+server's session then closes its connection, which rolls back; a clerk's is unsure until it connects
+again.
 """
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg.generators import execute, fetch_many
+from psycopg import generators
 
 from onceq.engine import faultpoints
 from onceq.engine.bind.binding import BINDINGS
@@ -21,13 +22,22 @@ from onceq.engine.bind.cursors import UNREADABLE, AsyncOwnCursor, leniently
 from onceq.engine.bind.decoding import Row
 from onceq.engine.bind.statement import Binding
 from onceq.engine.perform import left_open
+from onceq.engine.perform.differing import (
+    AsyncGiven,
+    async_act,
+    async_await_claim,
+    async_doze,
+    async_execute_text,
+    async_given,
+    async_wait_rung,
+    async_wait_stop,
+)
 from onceq.engine.perform.gate import Gate, Way
 from onceq.engine.perform.one_way import OneWay
 from onceq.engine.perform.parts import Parts
 from onceq.engine.sessions import forking, session, silence
 from onceq.engine.sessions.identity import is_alive
-from onceq.engine.sessions.silence import OwnAsyncConnection
-from onceq.engine.wake.async_bell import doze, wait_rung
+from onceq.engine.sessions.silence import AsyncOwnConnection
 from onceq.engine.wake.waiting import Pause
 from onceq.engine.wake.watch import Watch, is_lost
 from onceq.errors import IllegalState, OnceqError
@@ -42,12 +52,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-GATE_POLL_S = 0.005
-STOP_POLL_S = 0.05
-
 
 async def connect(conninfo: str, patience: Patience | None = None) -> psycopg.AsyncConnection[Any]:
-    """Returns a session of ours; see `onceq.engine.perform.driver.connect`."""
+    """Returns a session of ours: autocommit, synchronous, not through a transaction pooler.
+
+    patience: while the connection is being made. Raises CannotConnect, PoolerDetected; nothing
+    happened.
+    """
     connection, _ = await open_session(conninfo, session.settings(), patience)
     return connection
 
@@ -55,7 +66,10 @@ async def connect(conninfo: str, patience: Patience | None = None) -> psycopg.As
 async def open_session(
     conninfo: str, settings: Mapping[str, str], patience: Patience | None = None
 ) -> tuple[psycopg.AsyncConnection[Any], str]:
-    """Returns a session with these settings; see `onceq.engine.perform.driver.open_session`."""
+    """Returns a session with these settings, and the SQL that must follow each RESET ALL in it.
+
+    That SQL is empty unless a pooler dropped the startup options. Raises as `connect` does.
+    """
     conninfo = silence.hasty(conninfo, patience)
     connection = await _connect(session.offers(conninfo, settings))
     forking.keep(connection)
@@ -74,11 +88,12 @@ async def open_session(
 async def _made_ours(
     connection: psycopg.AsyncConnection[Any], conninfo: str, settings: Mapping[str, str]
 ) -> str:
-    """See `onceq.engine.perform.driver`."""
+    """Refuses a pooler that mixes sessions; sets what another one dropped, and returns the SQL."""
     backend_pid, host = await _who(connection)
     if session.is_pooled(connection, backend_pid):
         async with await psycopg.AsyncConnection.connect(conninfo, autocommit=True) as second:
-            session.refuse_pooler(backend_pid, (await _who(second))[0])
+            other_pid, _ = await _who(second)
+            session.refuse_pooler(backend_pid, other_pid)
     if host == settings[session.HOST]:
         return ""
     again = session.set_text(settings, connection.info.server_version)
@@ -89,7 +104,7 @@ async def _made_ours(
 async def _connect(offers: list[str]) -> psycopg.AsyncConnection[Any]:
     for offer in offers:
         try:
-            return await OwnAsyncConnection.connect(offer, autocommit=True)
+            return await AsyncOwnConnection.connect(offer, autocommit=True)
         except psycopg.Error as error:
             if offer is offers[-1] or not session.is_refused(error):
                 raise session.cannot_connect(error) from error
@@ -97,21 +112,30 @@ async def _connect(offers: list[str]) -> psycopg.AsyncConnection[Any]:
 
 
 async def _who(connection: psycopg.AsyncConnection[Any]) -> tuple[int, str | None]:
-    row = await (await connection.execute(session.WHO)).fetchone()
+    cursor = await connection.execute(session.WHO)
+    row = await cursor.fetchone()
     return (-1, None) if row is None else (int(row[0]), row[1])
 
 
 @faultpoints.pointed
 class AsyncPostgresDriver(ops.RunsAsync):
-    """Performs Ops on an async connection; see `PostgresDriver`. calls: queue to coroutine."""
+    """Performs Ops on a connection.
+
+    calls: for servers, from queue name to the function that calls its handler with (element,
+    connection); Unstarted stands for a connection whose first use starts a part of a batch.
+    stop: ends waits, and answers `Stopping`. gate: this process's. line: to the bells of
+    others, and this session's own. commit_text: the SQL of a commit; if handlers run, it also
+    resets the session.
+    """
+
+    _awaits = True
 
     def __init__(
         self,
         connection: psycopg.AsyncConnection[Any],
         repository: str,
         *,
-        calls: Mapping[str, Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]]
-        | None = None,
+        calls: Mapping[str, Callable[[Element, AsyncGiven], Awaitable[bytes]]] | None = None,
         stop: threading.Event | None = None,
         gate: Gate | None = None,
         line: Line | None = None,
@@ -144,7 +168,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
             ops.Rollback: self._rollback,
             ops.AbortElement: self._abort,
             ops.Call: self._call,
-            ops.Act: _act,
+            ops.Act: async_act,
             ops.Wait: self._wait,
             ops.Sleep: self._sleep,
             ops.Rouse: self._rouse,
@@ -188,7 +212,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
     async def _fetched(self) -> list[Row]:
         try:
             return await self._cursor.fetchall()
-        except UNREADABLE:  # see the driver
+        except UNREADABLE:  # it was claimed or dequeued: it must not be lost
             return leniently(self._cursor)
 
     async def _post(self, op: ops.Post) -> None:
@@ -205,10 +229,11 @@ class AsyncPostgresDriver(ops.RunsAsync):
         one_way, self._one_way = self._one_way, None
         if one_way is None:
             raise IllegalState("no one-way send is under way")
+        pgconn = self.connection.pgconn
         try:
             with self._verdict:
                 async with self.connection.lock:
-                    results = await self.connection.wait(fetch_many(self.connection.pgconn))
+                    results = await self.connection.wait(generators.fetch_many(pgconn))
             rows = one_way.rows(results)
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=True) from error
@@ -218,27 +243,34 @@ class AsyncPostgresDriver(ops.RunsAsync):
         return one_way.row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
 
     async def _claim(self, op: ops.Claim) -> list[Element]:
-        while (may := self._way.may_claim()) is None and not self._stop.is_set():  # noqa: ASYNC110 # threads share it
-            await asyncio.sleep(GATE_POLL_S)
-        return self._way.claimed(await self._state(self._way.admitted(op, suspects=bool(may))))
+        may = await async_await_claim(self._way, self._stop)
+        found = await self._state(self._way.admitted(op, suspects=may))
+        return self._way.claimed(found)
 
     async def _begin(self, op: ops.Begin) -> bool:
         if not self._way.enter(alone=op.alone):
             return False
         self._parts.begin()
-        await self._execute(session.begin_text(op, self._repository), committing=False)
+        await self._execute(session.begin_text(op, self._repository))
         return True
 
     async def _begin_work(self, _: ops.BeginWork) -> None:
-        await self._execute(session.BEGIN_WORK, committing=False)
+        await self._execute(session.BEGIN_WORK)
 
     async def _start(self, op: ops.Start) -> None:
         self._parts.next(op)
-        try:
-            await self._execute(self._parts.start_text(), committing=False)
-        except OnceqError as error:
-            self._parts.failure = error
-            raise
+        if self._awaits or self._parts.is_named:
+            await self._start_part()
+
+    async def _start_part(self) -> psycopg.AsyncConnection[Any]:
+        """Starts the part that is due; returns the connection."""
+        if self._parts.is_due:
+            try:
+                await self._execute(self._parts.start_text())
+            except OnceqError as error:
+                self._parts.failure = error
+                raise
+        return self.connection
 
     async def _keep(self, _: ops.Keep) -> bool:
         return self._parts.keep(self.connection)
@@ -246,7 +278,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
     async def _undo(self, _: ops.Undo) -> None:
         text = self._parts.undo_text(self.connection)
         if text:
-            await self._execute(text, committing=False)
+            await self._execute(text)
 
     async def _finish(self, op: ops.Finish) -> ops.Finished:
         finished = await self._state(self._way.chained(op))
@@ -255,11 +287,12 @@ class AsyncPostgresDriver(ops.RunsAsync):
         return finished
 
     async def _commit(self, _: ops.Commit) -> None:
+        pgconn = self.connection.pgconn
         try:
             with self._verdict:
                 async with self.connection.lock:
-                    self.connection.pgconn.send_query(self.commit_text)
-                    results = await self.connection.wait(execute(self.connection.pgconn))
+                    pgconn.send_query(self.commit_text)
+                    results = await self.connection.wait(generators.execute(pgconn))
             session.check_commit(results, self.connection)
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=True) from error
@@ -271,7 +304,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
     async def _rollback(self, _: ops.Rollback) -> None:
         self._to_ring.clear()
         if session.in_transaction(self.connection) and not session.is_broken(self.connection):
-            await self._execute(b"rollback", committing=False)
+            await self._execute(b"rollback")
 
     async def _abort(self, op: ops.AbortElement) -> Fate:
         """Leaves the gate only now: until then the marker still names this element."""
@@ -289,24 +322,27 @@ class AsyncPostgresDriver(ops.RunsAsync):
     def _leave(self) -> None:
         self._way.end()
 
-    async def _execute(self, text: bytes, *, committing: bool) -> None:
+    async def _execute(self, text: bytes) -> None:
         try:
-            await self.connection.execute(text)
+            await async_execute_text(self.connection, text)
         except psycopg.Error as error:
-            raise session.failure(error, self.connection, committing=committing) from error
+            raise session.failure(error, self.connection, committing=False) from error
 
     async def _call(self, op: ops.Call) -> bytes:
+        handed = async_given(self._parts, self._start_part, self.connection)
         try:
-            reply = await self._calls[op.queue](op.element, self.connection)
+            reply = await self._calls[op.queue](op.element, handed)
         except (psycopg.Error, OnceqError) as error:
             if left_open.is_held(self.connection):
-                await left_open.aclose(self.connection)
-            failure = session.handler_failure(error, self.connection)
+                await left_open.async_close(self.connection)
+            failure = self._parts.failure or session.handler_failure(error, self.connection)
             if failure is error:  # raised from itself, it would hide its cause
                 raise
             raise failure from error
+        if self._parts.failure is not None:  # whatever the handler made of it
+            raise self._parts.failure
         if left_open.is_held(self.connection):
-            await left_open.aclose(self.connection)
+            await left_open.async_close(self.connection)
             raise left_open.misuse()
         return reply
 
@@ -314,23 +350,23 @@ class AsyncPostgresDriver(ops.RunsAsync):
         delay = self._pause.next(op, time.monotonic())
         if delay is None or self._stop.is_set():
             return False
-        if self._bell is not None and self._pause.is_rung(op.key):
-            file = None if self.connection.closed else self.connection.fileno()
-            if await wait_rung(self._bell, delay, file):
-                self._pause.again(op.key)
-            return not self._stop.is_set()
-        deadline = time.monotonic() + delay
-        while (left := deadline - time.monotonic()) > 0 and not self._stop.is_set():  # noqa: ASYNC110 # set by a signal handler
-            await asyncio.sleep(min(left, STOP_POLL_S))
+        if self._bell is None or not self._pause.is_rung(op.key):
+            await async_wait_stop(self._stop, delay)
+        elif await async_wait_rung(self._bell, delay, self._file()):
+            self._pause.again(op.key)
         return not self._stop.is_set()
+
+    def _file(self) -> int | None:
+        """The connection's file, which can be read when that is lost; None: it is closed."""
+        return None if self.connection.closed else self.connection.fileno()
 
     async def _sleep(self, op: ops.Sleep) -> ops.Rest:
         delay = self._pause.falling_asleep(first=op.first)
         if self._bell is None:
-            await asyncio.sleep(op.within_s or 0.0 if delay is None else delay)
+            await async_wait_stop(self._stop, op.within_s or 0.0 if delay is None else delay)
             return ops.Rest.WATCH if delay is None else ops.Rest.LOOK
         if delay is not None:
-            if await wait_rung(self._bell, delay):
+            if await async_wait_rung(self._bell, delay):
                 self._pause.woken(ops.Rest.LOOK)
             return ops.Rest.LOOK
         if op.within_s is None:
@@ -343,7 +379,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
                     self._pause.woken(rest)
                     return rest
                 delay = self._watch.delay_s(sleeper, time.monotonic())
-                rung = await doze(self._bell, delay, self.connection.fileno())
+                rung = await async_doze(self._bell, delay, self.connection.fileno())
         return ops.Rest.LOOK
 
     async def _rouse(self, op: ops.Rouse) -> None:
@@ -354,8 +390,3 @@ class AsyncPostgresDriver(ops.RunsAsync):
 
     async def _is_alive(self, op: ops.IsAlive) -> bool | None:
         return is_alive(op.identity)
-
-
-async def _act(op: ops.Act) -> Any:
-    answer = op.act()
-    return await answer if inspect.isawaitable(answer) else answer

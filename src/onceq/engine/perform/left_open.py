@@ -40,7 +40,7 @@ def close(connection: psycopg.Connection[Any]) -> None:
                 one.close()
 
 
-async def aclose(connection: psycopg.AsyncConnection[Any]) -> None:
+async def async_close(connection: psycopg.AsyncConnection[Any]) -> None:
     """See `close`."""
     for one in gc.get_objects():
         if _is_async_generator(one) and _is_of(one.ag_code, one.ag_frame, connection):

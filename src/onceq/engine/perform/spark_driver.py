@@ -58,7 +58,7 @@ class SparkDriver(PostgresDriver):
         Raises what SparkCommit does, nothing happened; or InDoubt: ask again with the same Op.
         """
         try:
-            self._execute(b"begin", committing=False)
+            self._execute(b"begin")
             yield self.perform(op)
             self.perform(Commit())
         except BaseException:
@@ -87,7 +87,7 @@ class SparkDriver(PostgresDriver):
         (some are not as they were), nothing happened; or InDoubt: ask again.
         """
         try:
-            self._execute(b"begin", committing=False)
+            self._execute(b"begin")
             self._fill(shape.replace("{schema}", self._repository), rows)
             restored = self.perform(op)
             self._refuse_wrong(op, wrong)

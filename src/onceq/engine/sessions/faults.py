@@ -16,6 +16,9 @@ from onceq import errors
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+DatabaseError = psycopg.Error
+"""Errors of the database raised through a handler, for code that may not name psycopg."""
+
 OWN: dict[str, type[errors.OnceqError]] = {
     "OQ001": errors.Fenced,
     "OQ002": errors.ClaimLost,

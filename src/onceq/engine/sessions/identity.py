@@ -8,6 +8,7 @@ one running kernel. Elsewhere, and if the system does not say enough, nobody can
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
 PROC = Path("/proc")
@@ -15,6 +16,11 @@ STATE, STARTED = 0, 19
 """Places in /proc/PID/stat, counted after the program's name."""
 ENDED = "ZX"
 """States of a process that has ended but that nobody has waited for yet."""
+
+
+def this_process() -> tuple[str, int]:
+    """Returns (host name, pid), as servers show them; nothing depends on them being unique."""
+    return platform.node(), os.getpid()
 
 
 def own_identity() -> str | None:

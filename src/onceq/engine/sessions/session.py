@@ -153,6 +153,11 @@ def cannot_connect(error: psycopg.Error) -> CannotConnect:
     return CannotConnect(f"cannot connect to PostgreSQL: {said}; {advice}{DOCTOR_TELLS}")
 
 
+def is_rejecting(conninfo: str) -> bool:
+    """Returns whether PostgreSQL is there but takes no connections yet, or takes them no longer."""
+    return pq.PGconn.ping(conninfo.encode()) == pq.Ping.REJECT
+
+
 def is_pooled(connection: psycopg.BaseConnection[Any], backend_pid: int) -> bool:
     """Returns whether another backend answered than the one that was connected to.
 

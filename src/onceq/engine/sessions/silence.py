@@ -81,7 +81,7 @@ class OwnConnection(psycopg.Connection[Any]):
             raise
 
 
-class OwnAsyncConnection(psycopg.AsyncConnection[Any]):
+class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
     """`OwnConnection`, for asyncio."""
 
     patience: Patience | None = None
@@ -118,7 +118,7 @@ def _patient(gen: PQGen[T], patience: Patience) -> Generator[Wait, Ready | int, 
 def is_bounded(connection: object) -> bool:
     """Returns whether this connection is one of ours in a call that has a deadline."""
     return (
-        isinstance(connection, OwnConnection | OwnAsyncConnection)
+        isinstance(connection, OwnConnection | AsyncOwnConnection)
         and connection.patience is not None
     )
 
@@ -126,7 +126,7 @@ def is_bounded(connection: object) -> bool:
 @contextlib.contextmanager
 def bounded(connection: object, patience: Patience | None) -> Generator[None]:
     """A block in which waits on a connection, if it is ours, are given up with this patience."""
-    if not isinstance(connection, OwnConnection | OwnAsyncConnection) or patience is None:
+    if not isinstance(connection, OwnConnection | AsyncOwnConnection) or patience is None:
         yield
         return
     connection.patience = patience

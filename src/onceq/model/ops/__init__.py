@@ -8,6 +8,7 @@ Every Op is one round trip. The errors that an Op raises are in `onceq.errors`; 
 them into the Program at the yield.
 """
 
+from onceq.model.ops.async_running import RunsAsync
 from onceq.model.ops.base import Op, Program
 from onceq.model.ops.clerk import (
     Acknowledge,
@@ -62,7 +63,7 @@ from onceq.model.ops.registrations import (
     Register,
     Registered,
 )
-from onceq.model.ops.running import Runs, RunsAsync
+from onceq.model.ops.running import Runs
 from onceq.model.ops.server import (
     Aborted,
     AbortElement,
