@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from onceq.model.archive_ops import ArchivedFile, Manifest
     from onceq.model.element import Search
 
-__all__ = ["ArchivedRequests"]
-
 LIMIT: Final = 100
 _SAME: Final = ("rid", "registrant", "thread", "queue", "role", "aborts", "code", "error")
 _SAME_TOO: Final = ("enqueued_at", "started_at", "finished_at", "server", "correlation_id")

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.spark_driver import SparkDriver
     from onceq.manager.trimming import Due
 
-__all__ = ["TrimOrder", "Trimmed", "trim_history"]
-
 SO = "nothing is trimmed"
 
 

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     import psycopg
 
-__all__ = ["AsyncContext", "BaseContext", "Context"]
-
 C = TypeVar("C")
 Sync: TypeAlias = "psycopg.Connection[Any]"
 Async: TypeAlias = "psycopg.AsyncConnection[Any]"

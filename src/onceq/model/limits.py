@@ -17,8 +17,6 @@ from typing import Any, Final, TypeAlias
 from msgspec import UNSET
 from msgspec import inspect as mi
 
-__all__ = ["DECIMAL_DIGITS", "DECIMAL_PLACES", "beyond_limits"]
-
 DECIMAL_DIGITS: Final = 38
 DECIMAL_PLACES: Final = 18
 _INT_MIN: Final = -(2**63)

@@ -18,8 +18,6 @@ from typing import Any, Final, NoReturn
 from onceq.errors import InvalidValue
 from onceq.model.names import shown
 
-__all__ = ["Expected", "check_handler", "is_async"]
-
 _UNRESOLVED: Final = (
     AttributeError,
     ImportError,

@@ -8,8 +8,6 @@ from __future__ import annotations
 import importlib
 from typing import Any, TypeAlias
 
-__all__ = ["RecordBatch", "pa", "pc", "pcsv"]
-
 RecordBatch: TypeAlias = Any
 """A pyarrow.RecordBatch."""
 

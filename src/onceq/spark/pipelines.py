@@ -5,7 +5,8 @@ from onceq.spark.archive.delta import AddedToDelta, add_to_delta
 from onceq.spark.archive.records import archived_files, records
 from onceq.spark.archive.restoring import Restored, restore
 from onceq.spark.audit.audit_page import audit_page
-from onceq.spark.audit.auditing import Audited, Known, audit, audit_files
+from onceq.spark.audit.audited import Audited
+from onceq.spark.audit.auditing import Known, audit, audit_files
 from onceq.spark.recover.recovering import Recovered, recovery
 from onceq.spark.recover.unsent import unsent
 from onceq.spark.report.facts import Span

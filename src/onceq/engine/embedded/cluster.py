@@ -40,17 +40,6 @@ from onceq.engine.embedded.sockets import PORT, make_socket_directory, remove_so
 from onceq.engine.faultpoints import faultpoint
 from onceq.errors import DirectoryRefused, EmbeddedError, EmbeddedStartFailed
 
-__all__ = [
-    "SUPERUSER",
-    "Options",
-    "end_orphans",
-    "is_running",
-    "launch_server",
-    "log_tail",
-    "running_pid_file",
-    "stop_server",
-]
-
 SUPERUSER = "onceq"
 
 _LOG_BYTES_MAX = 10 * 1024 * 1024

@@ -22,8 +22,6 @@ from pathlib import Path
 
 from onceq.errors import DirectoryRefused, InvalidValue
 
-__all__ = ["Layout", "claim_directory", "existing_directory"]
-
 _MARKER = "onceq-embedded"
 _LAYOUT = 1
 _PATH_BYTES_MAX = 700  # PostgreSQL cuts paths at 1023 bytes, its own names included

@@ -24,9 +24,6 @@ from pathlib import Path
 
 from onceq.errors import EmbeddedError
 
-__all__ = ["Deadline", "FileLock", "exclusively", "holder_pids", "is_locked", "poll_until"]
-
-
 _PAUSE_MAX_S = 0.03
 
 

@@ -30,8 +30,6 @@ from onceq.engine.embedded import launch
 from onceq.engine.embedded.binaries import Binaries
 from onceq.errors import EmbeddedError
 
-__all__ = ["Identity", "Mode", "choose_identity", "launch_command", "launch_environment"]
-
 _CANDIDATES = ("daemon", "nobody")
 # What PostgreSQL or its locale code must not take from the environment.
 _DROPPED = ("PG", "LC_", "LANG")

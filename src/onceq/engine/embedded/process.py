@@ -15,16 +15,6 @@ from pathlib import Path
 from onceq.engine.embedded.launch import identity
 from onceq.errors import EmbeddedError
 
-__all__ = [
-    "PidFile",
-    "Process",
-    "is_postmaster",
-    "orphans",
-    "pid_exists",
-    "read_identity",
-    "read_pid_file",
-]
-
 _START_SLACK_S = 5
 
 

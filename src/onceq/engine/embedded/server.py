@@ -40,8 +40,6 @@ from onceq.engine.embedded.process import read_identity
 from onceq.engine.embedded.sockets import PORT
 from onceq.errors import EmbeddedError, EmbeddedStartFailed, InvalidValue
 
-__all__ = ["EmbeddedServer", "EmbeddedStatus", "embedded_status", "open_embedded", "stop_embedded"]
-
 DATABASE: Final = "onceq"
 
 _CONNECT_TIMEOUT_S = 5

@@ -19,8 +19,6 @@ from pathlib import Path
 
 from onceq.errors import EmbeddedError
 
-__all__ = ["PORT", "make_socket_directory", "remove_socket_directory"]
-
 PORT = 5432  # only part of the socket's file name: nothing listens on TCP
 _PATH_BYTES_MAX = 103  # Linux has room for 107, macOS for 103
 # No comma, quote or blank: they have a meaning in PostgreSQL's and libpq's lists.

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.spark_driver import Place
     from onceq.model import ops
 
-__all__ = ["LOST", "WAITS_S", "Steadfast"]
-
 log = logging.getLogger(__name__)
 
 LOST: Final = (errors.CannotConnect, errors.ConnectionLost, errors.InDoubt)

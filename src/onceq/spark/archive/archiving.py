@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
     from onceq.engine.perform.spark_driver import Place, SparkDriver
 
-__all__ = ["Archived", "archive"]
-
 SETTLE_EVERY_S: Final = 0.05
 SETTLE_WITHIN_S: Final = 10.0
 """How long a run waits for transactions that were under way when it began."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.spark_driver import SparkDriver
     from onceq.model.archive_ops import ArchivedFile
 
-__all__ = ["BYTES", "compact", "small_neighbours"]
-
 BYTES: Final = 128 << 20
 """The most bytes of the run that small runs are joined into."""
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from onceq.model.archive_ops import ArchivedFile, Manifest
     from onceq.spark.arrow import RecordBatch
 
-__all__ = ["AddedToDelta", "add_to_delta", "require_delta"]
-
 APPLICATION: Final = "onceq"
 DAY: Final = "day"
 NUMBER: Final = "record_no"

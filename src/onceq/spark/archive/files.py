@@ -30,19 +30,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "OF_KIND",
-    "RUN",
-    "check_file",
-    "check_root",
-    "check_shape",
-    "read_files",
-    "rehash",
-    "spoken",
-    "sweep",
-    "write_files",
-]
-
 OF_KIND: Final[dict[Kind, Relation]] = {Kind.HISTORY: HISTORY, Kind.ATTEMPT: ATTEMPTS}
 _SORTED: Final = {Kind.HISTORY: ("rid", "registrant"), Kind.ATTEMPT: ("eid",)}
 """The order within a file, so that looking up one row reads a small part of it."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.spark_driver import Place
     from onceq.model.archive_ops import Manifest
 
-__all__ = ["all_records", "archived_files", "read_records", "records"]
-
 RELATION: Final = {Kind.HISTORY: "history", Kind.ATTEMPT: "attempts"}
 
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.spark_driver import SparkDriver
     from onceq.model.archive_ops import ArchivedFile
 
-__all__ = ["Restored", "restore"]
-
 SO: Final = "nothing of it is restored"
 ROWS_AT_ONCE: Final = 250
 """Rows of a file read at a time: each may have a body and a reply of megabytes."""

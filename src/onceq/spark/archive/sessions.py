@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-__all__ = ["own_session"]
-
 SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
 SETTINGS: Final = {
     **REQUIRED_SETTINGS,

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from onceq.spark.audit.audited import Audited
     from onceq.spark.report.incidents import Incident
 
-__all__ = ["audit_page"]
-
 ASKED: Final = (
     ("G1", "a reply that waits answers its own request, which has ended", None),
     ("G1", "each reply that a client received answers what it had outstanding", "events"),

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["GIVEN", "Audited", "Evidence", "judge", "kept"]
-
 FOUND_MAX: Final = 1_000
 """Violations that are kept as values; all of them are saved if asked for."""
 PART_ROWS: Final = 200_000

@@ -29,8 +29,6 @@ from onceq.spark.session import build_session, is_local
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Audited", "Known", "audit", "audit_files"]
-
 LOST: Final = "nothing was judged"
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = ["eids_of", "in_parts", "keyed", "roots"]
-
 _BEGUN: Final = "EnqueueBegun"
 _NAMES: Final = [one.split()[0] for one in PLACES.split(", ")]
 _UNIT: Final = "\x1f"

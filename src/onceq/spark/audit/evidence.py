@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "CLIENT",
-    "EFFECT",
-    "FAULT",
-    "OTHER",
-    "PLACE",
-    "PLACES",
-    "SAID",
-    "final_of_folder",
-    "of_folder",
-]
-
 PLACE, EFFECT, OTHER, CLIENT, FAULT, UNUSED = range(6)
 """The order in which the checker takes events; everyone is told of a fault, nobody of the rest."""
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from onceq.history.blame import Facts
     from onceq.history.events import FinalState
 
-__all__ = ["FOUND", "injected", "judged"]
-
 FOUND: Final = "guarantee string, rid string, text string, acknowledged bigint"
 """A violation; or, without a guarantee, how many acknowledged requests a part has."""
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.spark_driver import Place, SparkDriver
     from onceq.model.archive_ops import Manifest
 
-__all__ = ["Repository"]
-
 _ENDED: Final = "rid registrant thread eid queue role outcome aborts code correlation_id send_no"
 _HISTORY: Final = [*_ENDED.split(), "record_no", "finished_at"]
 _ELEMENTS: Final = [*_ENDED.split(), "is_claimed", "lane", "is_volatile"]

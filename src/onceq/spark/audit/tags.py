@@ -14,8 +14,6 @@ from pyspark.sql import functions as sf
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["unknown_to_tags"]
-
 _WHO: Final = ["registrant", "thread"]
 
 

@@ -19,8 +19,6 @@ from onceq.spark.given.tables import TableChange
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ServingOptions", "place_of"]
-
 _NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
 
 

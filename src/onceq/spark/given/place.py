@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from onceq.engine.embedded.locate import Located
 
-__all__ = ["EXECUTOR_URL", "find_place", "reach"]
-
 EXECUTOR_URL: Final = "ONCEQ_EXECUTOR_URL"
 WHERE_PASSWORDS_GO: Final = (
     "and Spark shows what it sends to executors: put it into a passfile on every machine, and give "

@@ -14,8 +14,6 @@ from onceq.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["COLUMNS_MAX", "RESERVED", "TableChange", "add", "insert", "upsert"]
-
 COLUMNS_MAX = 64
 RESERVED = frozenset(
     {"eid", "eids", "reply", "error", "code", "reject", "retry", "after_s", "traceback"}

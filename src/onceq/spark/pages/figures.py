@@ -24,17 +24,6 @@ from onceq.spark.pages.html import Html, filled, shown
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = [
-    "Buckets",
-    "Line",
-    "Mark",
-    "Paint",
-    "Scale",
-    "lines_over_time",
-    "require_figures",
-    "stack_over_time",
-]
-
 
 class Paint(enum.Enum):
     """A colour of the page, and the one that represents it while matplotlib draws."""

@@ -25,19 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-__all__ = [
-    "Column",
-    "Html",
-    "filled",
-    "notice",
-    "page",
-    "paragraph",
-    "section",
-    "shown",
-    "table",
-    "tiles",
-]
-
 TEXT_MAX: Final = 200
 """Most characters of a text in a table; longer text is cut, and ends in an ellipsis."""
 ROWS_MAX: Final = 1_000

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from onceq.spark.arrow import RecordBatch
     from onceq.spark.read.reading import ReadingOptions
 
-__all__ = ["OnceqBatchReader"]
-
 BYTES_PER_BATCH: Final = 4 << 20
 """As PostgreSQL sends them, or one row more: a row may have a body and a reply of megabytes."""
 ROWS_PER_SLICE_MIN: Final = 10_000

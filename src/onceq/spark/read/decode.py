@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from onceq.spark.read.relations import Column
 
-__all__ = ["record_batch", "selected"]
-
 _SENT: Final[dict[str, tuple[str, Any]]] = {
     "string": ("{}", pa.string()),
     "int": ("{}", pa.int32()),

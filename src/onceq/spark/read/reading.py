@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from onceq.engine.perform.spark_driver import Place
 
-__all__ = ["ReadingOptions", "reading"]
-
 _NUMBERS: Final = ("since", "until", "partitions")
 _NUMBER: Final = re.compile("-?[0-9]{1,18}")
 

@@ -16,18 +16,6 @@ from onceq.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "ATTEMPTS",
-    "DIGEST",
-    "HISTORY",
-    "RELATIONS",
-    "TABLE_OF",
-    "Column",
-    "Relation",
-    "digest_in_spark",
-    "relation_of",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:

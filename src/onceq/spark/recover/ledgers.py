@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from onceq.spark.arrow import RecordBatch
 
-__all__ = ["CLIENT", "ENTRY", "entries_of"]
-
 CLIENT: Final = ("registrant", "thread")
 ENTRY: Final = ("last_request", "last_enqueued", "last_dequeued")
 KEPT: Final = ("owner", "entry", "digest")

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from onceq.spark.arrow import RecordBatch
     from onceq.spark.read.relations import Relation
 
-__all__ = ["Recovered", "recovery"]
-
 STUCK_AFTER_S_MAX: Final = 3_153_600_000
 _ELEMENTS: Final = (
     *("registrant", "thread", "rid", "eid", "queue", "role", "is_claimed", "lane", "aborts"),

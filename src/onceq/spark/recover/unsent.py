@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from onceq.model.queue import Queue
 
-__all__ = ["unsent"]
-
 _COLUMNS: Final = ("rid", "registrant", "thread", "eid")
 
 

@@ -22,19 +22,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-__all__ = [
-    "ABORT_COLUMNS",
-    "BY",
-    "END_COLUMNS",
-    "Facts",
-    "Records",
-    "Span",
-    "gather",
-    "grouped",
-    "measured",
-    "spread",
-]
-
 END_COLUMNS: Final = (
     "eid",
     "queue",

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from onceq.spark.report.facts import Facts
     from onceq.spark.report.incidents import Incident
 
-__all__ = ["BUCKETS_MAX", "DAYS", "TOP", "Findings", "Row", "choose_buckets", "find"]
-
 Row = dict[str, Any]
 BUCKETS_MAX: Final = 400
 """Most buckets on the axis of time: its unit is the finest of WIDTHS that needs no more."""

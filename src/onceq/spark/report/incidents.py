@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-__all__ = ["INCIDENTS_MAX", "Incident", "checked", "in_flight", "marks", "told"]
-
 INCIDENTS_MAX: Final = 200
 _NONE: Final = 0
 """The number for what was in flight during no incident; incidents are numbered from 1."""

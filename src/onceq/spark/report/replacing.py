@@ -23,8 +23,6 @@ from onceq.errors import IllegalState, InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["LATEST", "replacing"]
-
 LATEST: Final = "latest"
 _LOCK: Final = ".lock"
 _OURS: Final = re.compile(r"run-[0-9a-f]{32}")

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from onceq.spark.report.facts import Span
     from onceq.spark.report.findings import Findings, Row
 
-__all__ = ["Subject", "duration", "report_page"]
-
 _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"), (1, "ms"))
 _OUTCOMES: Final = {
     "done": Paint.GREEN,

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["ABORTS", "ENDS", "GROUPS", "MEASURES", "TABLES"]
-
 GROUPS: Final = {
     "span": ("", "hour or day: how long the row's time is"),
     "starts_at": ("time", "when it begins, in UTC"),

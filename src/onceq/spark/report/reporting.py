@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from onceq.spark.report.facts import Facts
     from onceq.spark.report.incidents import Incident
 
-__all__ = ["Reported", "report"]
-
 EVERYTHING: Final = Span()
 PAGE: Final = "report.html"
 _STAGED: Final = "staged"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.steadfast import Steadfast
     from onceq.model.spark_ops import SparkAborted
 
-__all__ = ["Aborts", "take_over", "tell_aborts"]
-
 log = logging.getLogger(__name__)
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from onceq.model.queue import Queue
 
-__all__ = ["COLUMNS", "Answers"]
-
 COLUMNS: Final = (
     "eid",
     "rid",

@@ -15,8 +15,6 @@ import msgspec
 
 from onceq.errors import EnvironmentFault, InvalidValue
 
-__all__ = ["check_checkpoint", "has_finished_nothing", "own_checkpoint"]
-
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _OWNER: Final = "onceq-server"
 

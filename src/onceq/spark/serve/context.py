@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-__all__ = ["Answer", "RequestContext"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestContext:

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql.streaming.query import StreamingQuery
 
-__all__ = ["has_ended", "of_error", "of_query"]
-
 _CAUSES_MAX: Final = 20
 _KINDS_MAX: Final = 20
 _FRAMES_MAX: Final = 64

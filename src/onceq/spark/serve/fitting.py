@@ -13,8 +13,6 @@ from pyspark.sql import types as st
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["samples"]
-
 _SAMPLES: Final[tuple[tuple[type[st.DataType] | tuple[type[st.DataType], ...], str], ...]] = (
     (st.BooleanType, "true"),
     (st.IntegralType, "7"),

@@ -10,12 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as sf
 from pyspark.sql import types as st
 
-from onceq.spark.serve.schema import check_sink
-
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-__all__ = ["as_sink", "check_sink", "has_state"]
 
 # Microseconds, which Spark's default format drops.
 _JSON = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}

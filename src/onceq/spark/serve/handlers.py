@@ -30,16 +30,6 @@ if TYPE_CHECKING:
     from onceq.model.queue import Queue
     from onceq.spark.arrow import RecordBatch
 
-__all__ = [
-    "BatchFunction",
-    "Each",
-    "Vectorised",
-    "batch_function",
-    "each",
-    "told",
-    "vectorised",
-]
-
 BatchFunction: TypeAlias = "Callable[[DataFrame], DataFrame]"
 """Requests to answers, as DataFrames: see `onceq.spark.Server`."""
 

@@ -33,8 +33,6 @@ from onceq.spark.serve.schema import request_schema
 if TYPE_CHECKING:
     from pyspark.sql import types as st
 
-__all__ = ["SOURCE_SCHEMA", "Decoder", "decoder_of"]
-
 SOURCE_SCHEMA: Final = (
     "eid string, rid string, registrant string, thread string, aborts int, priority int,"
     " enqueued_at timestamp, correlation_id string, content_type string, properties string,"

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from onceq.model.queue import Queue
 
-__all__ = ["register"]
-
 
 @contextlib.contextmanager
 def register(

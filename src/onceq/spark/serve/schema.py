@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from onceq.spark.given.tables import TableChange
 
-__all__ = ["check_sink", "request_schema"]
-
 _SIMPLE: dict[type[Any], st.DataType] = {
     mi.StrType: st.StringType(),
     mi.IntType: st.LongType(),

@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 
     from onceq.model.queue import Queue
 
-__all__ = ["Server"]
-
 log = logging.getLogger(__name__)
 _LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
 """Errors after which there is no other life."""
@@ -334,8 +332,7 @@ class Server:
         return True
 
     def _begin(self, home: Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
-        from onceq.spark.serve import frames  # noqa: PLC0415 - PySpark, which a Server alone does not need
-        from onceq.spark.serve.fitting import samples  # noqa: PLC0415 - as above
+        from onceq.spark.serve import fitting, frames, schema  # noqa: PLC0415 # they need PySpark
 
         own_checkpoint(home.checkpoint, self.name, home.place.repository)
         spoken = self.source_options() | options.to_spark()
@@ -346,11 +343,11 @@ class Server:
                 "the batch function keeps a state from batch to batch: say "
                 "ServerSettings(stateful=True), and keep the checkpoint"
             )
-        columns = frames.check_sink(answers.schema, self.tables)
+        columns = schema.check_sink(answers.schema, self.tables)
         home.checks = [
             SparkCheckTable(
                 table=change.for_sql(table, number, columns[table])
-                | {"samples": samples(answers.schema, table, columns[table])}
+                | {"samples": fitting.samples(answers.schema, table, columns[table])}
             )
             for number, (table, change) in enumerate(self.tables.items(), 1)
         ]

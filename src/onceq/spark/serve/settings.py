@@ -13,8 +13,6 @@ from onceq.model.names import check_flag, check_range
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ServerSettings", "SparkStatistics"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:

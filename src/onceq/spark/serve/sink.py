@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from onceq.spark.arrow import RecordBatch
     from onceq.spark.given.options import ServingOptions
 
-__all__ = ["OnceqStreamWriter", "Staged"]
-
 # Undocumented, and pinned by the canary test: how a task learns which query's batch it is in.
 _QUERY_KEY = "sql.streaming.queryId"
 _BATCH_KEY = "streaming.sql.batchId"

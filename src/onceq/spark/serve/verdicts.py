@@ -16,8 +16,6 @@ from onceq import errors
 if TYPE_CHECKING:
     from onceq.spark.serve.words import Word
 
-__all__ = ["UNMENDABLE", "Cause", "Evidence", "Verdict", "judge", "judge_beginning"]
-
 
 class Verdict(enum.Enum):
     """What to do about a failed query."""

@@ -20,8 +20,6 @@ from onceq.server.execution import ERROR_CHARS_MAX
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-__all__ = ["Word", "heard_in", "new_token", "telling", "word_of"]
-
 _TOKEN_BYTES: Final = 16
 
 

@@ -24,8 +24,6 @@ from pathlib import Path
 
 from onceq import errors
 
-__all__ = ["JAVA_MAJOR_MIN", "Java", "find_java"]
-
 JAVA_MAJOR_MIN = 17
 
 # Spark puts this on every command line; a Java without the module refuses to start.

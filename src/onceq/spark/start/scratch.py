@@ -23,8 +23,6 @@ from pathlib import Path
 
 from onceq import errors
 
-__all__ = ["claim_scratch", "notes_in"]
-
 LOCK_NAME = "lock"
 
 

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from onceq.spark.arrow import RecordBatch
     from onceq.spark.write.writing import WritingOptions
 
-__all__ = ["OnceqBatchWriter"]
-
 ROWS: Final = 10_000
 BODIES_BYTES: Final = 8 << 20
 """Limits of one transaction, roughly."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from onceq.engine.perform.spark_driver import Place
     from onceq.model.queue import Queue
 
-__all__ = ["WritingOptions", "writing"]
-
 _NUMBERS: Final = ("registrant_id", "epoch", "send_no")
 _NEEDED: Final = ("conninfo", "repository", "queue", "content_type")
 
