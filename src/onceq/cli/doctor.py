@@ -6,13 +6,14 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from onceq.cli.command import Place
 from onceq.cli.exits import CANNOT_CONNECT, OK, VIOLATION
-from onceq.engine.connect.connection import Link
+from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded import embedded_status
 from onceq.engine.embedded.locate import EMBEDDED, locate
 from onceq.engine.perform.driver import connect
@@ -23,6 +24,8 @@ from onceq.model import ops
 from onceq.model.admin_ops import ListServers
 
 if TYPE_CHECKING:
+    from psycopg import Connection
+
     from onceq.cli.config import Target
     from onceq.engine.embedded.locate import Located
     from onceq.engine.schema.health import DatabaseFacts
@@ -61,63 +64,46 @@ def doctor(place: Place) -> int:
 
 
 def _examine(target: Target) -> Iterator[Finding]:
-    if target.url.startswith(EMBEDDED):
-        directory = Path(target.url.removeprefix(EMBEDDED))
+    with ExitStack() as opened:
         try:
-            made = embedded_status(directory).version is not None
+            if target.url.startswith(EMBEDDED):
+                directory = Path(target.url.removeprefix(EMBEDDED))
+                if embedded_status(directory).version is None:
+                    found = f"nothing is in {directory} yet"
+                    yield Finding("connection", "fail", found, "`onceq init` makes it")
+                    return
+                yield disk(shutil.disk_usage(directory).free)
+            located = opened.enter_context(closing(locate(target.url)))
+            connection = opened.enter_context(closing(connect(located.conninfo)))
         except OnceqError as error:
             yield _failed("connection", error)
             return
-        if not made:
-            yield Finding(
-                "connection", "fail", f"nothing is in {directory} yet", "`onceq init` makes it"
-            )
-            return
-        yield disk(shutil.disk_usage(directory).free)
-    try:
-        located = locate(target.url)
-    except OnceqError as error:
-        yield _failed("connection", error)
-        return
-    try:
-        yield from _examine_database(located, target.repository)
-    finally:
-        located.close()
+        yield from _examine_database(connection, located, target.repository)
 
 
-def _examine_database(located: Located, repository: str) -> Iterator[Finding]:
+def _examine_database(
+    connection: Connection[Any], located: Located, repository: str
+) -> Iterator[Finding]:
+    began = time.monotonic()
+    facts = health.database_facts(connection)
+    took_ms = (time.monotonic() - began) * 1000
+    yield Finding("connection", "ok", f"answers in {took_ms:.1f} ms, no pooler between")
+    yield from (judge(facts) for judge in JUDGES)
     try:
-        connection = connect(located.conninfo)
+        migrate.verify(connection, repository)
     except OnceqError as error:
-        yield _failed("connection", error)
+        yield _failed("schema", error)
         return
-    try:
-        began = time.monotonic()
-        facts = health.database_facts(connection)
-        took_ms = (time.monotonic() - began) * 1000
-        yield Finding("connection", "ok", f"answers in {took_ms:.1f} ms, no pooler between")
-        yield from (judge(facts) for judge in JUDGES)
-        try:
-            migrate.verify(connection, repository)
-        except OnceqError as error:
-            yield _failed("schema", error)
-            return
-        yield Finding("schema", "ok", f"{repository}: version {scripts.newest()}")
-        yield ownership(health.foreign_sequences(connection, repository))
-        orphaned = health.orphaned_claims(connection, repository)
-    finally:
-        connection.close()
+    yield Finding("schema", "ok", f"{repository}: version {scripts.newest()}")
+    yield ownership(health.foreign_sequences(connection, repository))
+    orphaned = health.orphaned_claims(connection, repository)
     yield from _examine_repository(located, repository, orphaned)
 
 
 def _examine_repository(located: Located, repository: str, orphaned: int) -> Iterator[Finding]:
-    link = Link(located, repository)
-    try:
-        link.reconnect()
+    with brief_link(located, repository) as link:
         servers = link.perform(ListServers())
         queues = link.perform(ops.ListQueues())
-    finally:
-        link.close()
     alive = {one.process for one in servers if one.alive}
     dead = [one for one in servers if not one.alive]
     holding = sum(one.claims for one in dead)

@@ -42,16 +42,14 @@ def trim(
     order = TrimOrder(keep_days=keep_days, unarchived=unarchived, dry_run=dry_run)
     with contextlib.closing(locate(target.url)) as located:
         done = trim_history(order, located, target.repository)
-    if place.as_json:
-        place.output.line(asdict(done))
-    else:
-        place.output.item(
-            {
-                "ended before": done.before,
-                "would be trimmed" if dry_run else "trimmed": counted(done.trimmed) or "nothing",
-                "left, in no file yet": counted(done.left) or "nothing",
-                "files to read" if dry_run else "files read": done.files,
-            }
-        )
+    place.output.either(
+        asdict(done),
+        {
+            "ended before": done.before,
+            "would be trimmed" if dry_run else "trimmed": counted(done.trimmed) or "nothing",
+            "left, in no file yet": counted(done.left) or "nothing",
+            "files to read" if dry_run else "files read": done.files,
+        },
+    )
     if any(done.left.values()):
         hint("onceq: what is left is archived by `onceq spark archive`, and trimmed after that")

@@ -45,6 +45,15 @@ class Output:
         for name, value in values.items():
             print(f"{name:<{width}}  {plain(value)}")
 
+    def either(self, values: Mapping[str, Any], shown: Mapping[str, Any] | str) -> None:
+        """Prints one object for programs, or what is shown to people: a text, or like `item`."""
+        if self.as_json:
+            self.line(values)
+        elif isinstance(shown, str):
+            self.text(shown)
+        else:
+            self.item(shown)
+
     def rows(self, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
         """Prints a table with these columns; as JSON Lines, everything that the rows have."""
         if self.as_json:

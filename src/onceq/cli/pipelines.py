@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import threading
-from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,15 +12,15 @@ from onceq.cli.command import Place
 from onceq.cli.exits import OK
 from onceq.cli.output import hint
 from onceq.cli.requests import as_time
-from onceq.cli.serving import LOOK_EVERY_S, stopped_by_signals
-from onceq.errors import MissingExtra, OperatingError
+from onceq.cli.serving import require_spark, run_until_signalled
+from onceq.errors import OperatingError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
-    from onceq.spark.pipelines import Archived, Reported
+    from onceq.spark.pipelines import Archived
 
 MINUTE_S: Final = 60.0
 BEHIND: Final = (
@@ -101,7 +99,7 @@ def spark_delta(
     def once() -> None:
         done = add_to_delta(tables, target.url or None, repository=target.repository)
         told = {"added": counted(done.rows) or "nothing new", "up to record": done.until}
-        place.output.item(asdict(done) if place.as_json else told)
+        place.output.either(asdict(done), told)
 
     _run(once, lambda: True, f"adding to {tables}", every)
     return OK
@@ -139,13 +137,10 @@ def spark_report(
             span=Span(since=begin, until=end),
             spark=session,
         )
-        place.output.item(asdict(done) if place.as_json else _as_told(done))
+        told = {"open": done.page, "ended": f"{done.ended:,}", "aborts": f"{done.aborts:,}"}
+        place.output.either(asdict(done), told)
 
     return run_pipeline(once, f"reporting to {out}", every=every, master=master)
-
-
-def _as_told(done: Reported) -> dict[str, object]:
-    return {"open": done.page, "ended": f"{done.ended:,}", "aborts": f"{done.aborts:,}"}
 
 
 def run_pipeline(
@@ -177,12 +172,6 @@ def _run(
         _again_and_again(once, may_go_on, every * MINUTE_S)
 
 
-def require_spark() -> None:
-    """Raises MissingExtra when PySpark is not installed."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
-
-
 def counted(rows: Mapping[str, int]) -> str:
     """Returns how many rows of each kind there are, for people; empty if there are none."""
     return ", ".join(f"{count:,} of {kind}" for kind, count in rows.items() if count)
@@ -207,25 +196,19 @@ def _again_and_again(
                 hint(f"onceq: {error}; the next run is in {pause_s:g} s")
             stop.wait(pause_s)
 
-    with ThreadPoolExecutor(1) as pool, stopped_by_signals(stop.set):
-        running = pool.submit(run)
-        while not wait((running,), timeout=LOOK_EVERY_S).done:
-            pass
-    running.result()
+    run_until_signalled(run, stop.set)
 
 
 def _tell(place: Place, done: Archived) -> None:
     if done.is_behind:
         hint(f"onceq: {BEHIND}")
-    if place.as_json:
-        place.output.line(asdict(done))
-        return
-    place.output.item(
+    place.output.either(
+        asdict(done),
         {
             "archived": counted(done.rows) or "nothing new",
             "files": done.files,
             "bytes": done.bytes,
             "trimmed": counted(done.trimmed) or "nothing",
             "put together": f"{done.compacted} runs" if done.compacted else "nothing",
-        }
+        },
     )

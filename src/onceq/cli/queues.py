@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from onceq.api import QueueManager
 from onceq.cli.command import Place, command
 from onceq.cli.output import duration
 from onceq.model import ops
 from onceq.model.queue import Queue, QueueSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onceq.model.admin_ops import Rates
     from onceq.model.queue import QueueInfo
 
@@ -31,10 +34,8 @@ NOTES: Final = {
     "error_queue": "Where failed elements go; default: NAME.error.",
 }
 
-COLUMNS: Final = (
-    *("name", "kind", "depth", "ready", "claimed", "waiting", "suspect", "held"),
-    *("oldest", "done/min", "open"),
-)
+COUNTS: Final = ("name", "kind", "depth", "ready", "claimed", "waiting", "suspect", "held")
+COLUMNS: Final = (*COUNTS, "oldest", "done/min", "open")
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The name of the queue.")]
 Enqueue = Annotated[bool, typer.Option("--enqueue", help="Only for enqueue.")]
@@ -59,14 +60,7 @@ def as_row(info: QueueInfo) -> dict[str, Any]:
     """Returns a queue as the command line shows it."""
     openings = (("enqueue", info.enqueue_started), ("dequeue", info.dequeue_started))
     return {
-        "name": info.name,
-        "kind": info.kind,
-        "depth": info.depth,
-        "ready": info.ready,
-        "claimed": info.claimed,
-        "waiting": info.waiting,
-        "suspect": info.suspect,
-        "held": info.held,
+        **{name: getattr(info, name) for name in COUNTS},
         "open": "+".join(name for name, started in openings if started) or "stopped",
         "enqueue_started": info.enqueue_started,
         "dequeue_started": info.dequeue_started,
@@ -143,19 +137,25 @@ def alter(place: Place, queue: Name, changes: Changes) -> None:
 @command(app, "start")
 def start(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
     """Start a queue for enqueue, for dequeue, or for both if neither option is given."""
-    both = enqueue == dequeue
-    with place.open() as qm:
-        qm.start(queue, enqueue=enqueue or both, dequeue=dequeue or both)
-        place.output.item(_openings(qm.show(queue)))
+    _open(place, queue, QueueManager.start, enqueue=enqueue, dequeue=dequeue)
 
 
 @command(app, "stop")
 def stop(place: Place, queue: Name, *, enqueue: Enqueue = False, dequeue: Dequeue = False) -> None:
     """Stop a queue for enqueue, for dequeue, or for both if neither option is given."""
+    _open(place, queue, QueueManager.stop, enqueue=enqueue, dequeue=dequeue)
+
+
+def _open(
+    place: Place, queue: str, change: Callable[..., None], *, enqueue: bool, dequeue: bool
+) -> None:
+    """Starts or stops a queue, and says for what it is started then."""
     both = enqueue == dequeue
     with place.open() as qm:
-        qm.stop(queue, enqueue=enqueue or both, dequeue=dequeue or both)
-        place.output.item(_openings(qm.show(queue)))
+        change(qm, queue, enqueue=enqueue or both, dequeue=dequeue or both)
+        info = qm.show(queue)
+    started = {name: getattr(info, name) for name in ("enqueue_started", "dequeue_started")}
+    place.output.item({"queue": info.name, **started})
 
 
 @command(app, "destroy")
@@ -164,11 +164,3 @@ def destroy(place: Place, queue: Name) -> None:
     with place.open() as qm:
         qm.destroy(queue)
     place.output.item({"queue": queue, "destroyed": True})
-
-
-def _openings(info: QueueInfo) -> dict[str, Any]:
-    return {
-        "queue": info.name,
-        "enqueue_started": info.enqueue_started,
-        "dequeue_started": info.dequeue_started,
-    }

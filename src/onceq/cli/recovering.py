@@ -110,13 +110,11 @@ def _spoken(path: Path) -> str:
 def _tell(place: Place, out: Path, states: dict[str, int], stuck: dict[str, int]) -> None:
     if states.get("E"):
         hint(f"onceq: {states['E']} client(s) in state E: the repository went back behind them")
-    if place.as_json:
-        place.output.item({"out": str(out), "clients": states, "stuck": stuck})
-        return
-    place.output.item(
+    place.output.either(
+        {"out": str(out), "clients": states, "stuck": stuck},
         {
             "out": str(out),
             "clients": ", ".join(f"{count:,} in {state}" for state, count in states.items()) or "-",
             "stuck": ", ".join(f"{count:,} {reason}" for reason, count in stuck.items()) or "-",
-        }
+        },
     )

@@ -35,21 +35,13 @@ def init(
     """Create the repository's schema, or bring it up to date; running it again is harmless."""
     if print_sql:
         script = scripts.script(chosen_repository(place.repository))
-        if place.as_json:
-            place.output.item({"sql": script})
-        else:
-            place.output.text(script)
+        place.output.either({"sql": script}, script)
         return
     target = place.target
     with contextlib.closing(locate(target.url)) as located:
         changed = migrate.apply_with(located.conninfo, target.repository)
-    place.output.item(
-        {
-            "repository": target.repository,
-            "changed": changed,
-            "schema_version": scripts.newest(),
-        }
-    )
+    made = {"changed": changed, "schema_version": scripts.newest()}
+    place.output.item({"repository": target.repository, **made})
 
 
 def url(
@@ -63,10 +55,7 @@ def url(
     target = place.target
     with contextlib.closing(locate(target.url)) as located:
         found = address.as_url(located.conninfo, show_password=show_password)
-    if place.as_json:
-        place.output.item({"url": found, "repository": target.repository})
-    else:
-        place.output.text(found)
+    place.output.either({"url": found, "repository": target.repository}, found)
     if target.url.startswith(EMBEDDED):
         hint("onceq: the embedded server runs only while somebody uses it (`onceq psql` does)")
 
@@ -144,7 +133,4 @@ def version(place: Place) -> None:
         "schema_version": scripts.newest(),
         "python": platform.python_version(),
     }
-    if place.as_json:
-        place.output.item(versions)
-    else:
-        place.output.text(f"onceq {__version__}")
+    place.output.either(versions, f"onceq {__version__}")

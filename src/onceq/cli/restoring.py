@@ -11,7 +11,8 @@ import typer
 from onceq.cli.command import Place
 from onceq.cli.exits import NOT_FOUND, OK
 from onceq.cli.output import hint
-from onceq.cli.pipelines import counted, require_spark
+from onceq.cli.pipelines import counted
+from onceq.cli.serving import require_spark
 from onceq.errors import InvalidValue
 
 
@@ -38,11 +39,8 @@ def spark_restore(
     if not done.files:
         hint("onceq: the archive has nothing of these days")
         return NOT_FOUND
-    if place.as_json:
-        place.output.line(asdict(done))
-    else:
-        restored = counted(done.rows) or "nothing: all of it was there"
-        place.output.item({"restored": restored, "files": done.files})
+    restored = counted(done.rows) or "nothing: all of it was there"
+    place.output.either(asdict(done), {"restored": restored, "files": done.files})
     return OK
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
-import signal
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,13 +15,13 @@ from onceq.cli.command import Place
 from onceq.cli.exits import INTERRUPTED, OK, VIOLATION
 from onceq.cli.output import Output, hint
 from onceq.errors import InvalidValue, MissingExtra
+from onceq.server import signals
 from onceq.server.loading import load
 from onceq.server.log_lines import LogFormat, LogLevel, write_log
 from onceq.server.processes import PROCESSES_MAX, Processes, Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from types import FrameType
+    from collections.abc import Callable
 
     from onceq.server.processes import Event
 
@@ -110,8 +108,7 @@ def spark_serve(
     master: Annotated[str | None, typer.Option(help="Spark's master; default: local[2].")] = None,
 ) -> int:
     """Serve a queue with Spark, micro-batch by micro-batch, until SIGTERM or Ctrl-C."""
-    if importlib.util.find_spec("pyspark") is None:
-        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")
+    require_spark()
     from onceq.spark import Server, build_session  # noqa: PLC0415 # an extra
 
     target = place.target
@@ -135,33 +132,35 @@ def spark_serve(
         )
 
     log.hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
-    # In a main thread Spark takes SIGINT for itself; in another it leaves signals to us.
-    with ThreadPoolExecutor(1) as pool, stopped_by_signals(found.stop):
-        running = pool.submit(run)
-        while not wait((running,), timeout=LOOK_EVERY_S).done:
-            pass
-    running.result()
+    run_until_signalled(run, found.stop)
     if place.as_json:
         place.output.line({"event": "stopped"})
     log.hint("onceq: stopped")
     return OK
 
 
-@contextlib.contextmanager
-def stopped_by_signals(stop: Callable[[], None]) -> Generator[None]:
-    """The first SIGTERM or SIGINT asks for a stop; the second ends the process immediately."""
+def run_until_signalled(run: Callable[[], None], stop: Callable[[], None]) -> None:
+    """Runs to the end. The first SIGTERM or SIGINT asks for a stop; the second ends the process.
+
+    On a thread: in a main thread Spark takes SIGINT for itself; in another it leaves signals to us.
+    """
     asked = False
 
-    def heed(_number: int, _frame: FrameType | None) -> None:
+    def heed() -> None:
         nonlocal asked
         if asked:
             os._exit(INTERRUPTED)
         asked = True
         stop()
 
-    former = {number: signal.signal(number, heed) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    with ThreadPoolExecutor(1) as pool, signals.heeded(heed):
+        running = pool.submit(run)
+        while not wait((running,), timeout=LOOK_EVERY_S).done:
+            pass
+    running.result()
+
+
+def require_spark() -> None:
+    """Raises MissingExtra when PySpark is not installed."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise MissingExtra("PySpark is not installed: pip install 'onceq[spark]'")

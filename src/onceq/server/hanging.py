@@ -106,9 +106,7 @@ class Watch:
                 hung.end_session(self._link.connection, backend_pid)
             for one in found:
                 self._charge(one, limits[one.queue], child.pid)
-            for server in self._link.perform(admin_ops.ListServers()):
-                if server.process == child.process:
-                    self._link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
+            close_sessions(self._link, {child.process})
             self._aborted(tell_taken_over(self._link))
         except errors.OnceqError as error:
             _failed(f"say what hangs in process {child.pid}", error)
@@ -155,6 +153,13 @@ class Watch:
         )
         telemetry.tell(log, taken_over.aborted(aborted))
         self._aborted([aborted])
+
+
+def close_sessions(link: Link, processes: set[UUID]) -> None:
+    """Ends the incarnations of processes that are about to be killed, uncharged (spec S5)."""
+    for server in link.perform(admin_ops.ListServers()):
+        if server.process in processes:
+            link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
 
 
 def _failed(what: str, error: errors.OnceqError) -> None:

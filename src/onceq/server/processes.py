@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from onceq import errors, telemetry
-from onceq.engine.connect.connection import Link
+from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded.locate import locate
 from onceq.engine.schema import migrate
 from onceq.engine.sessions.session import is_rejecting
-from onceq.model import admin_ops, names, ops
+from onceq.model import names, ops
+from onceq.server import signals
 from onceq.server.child import ABANDONED
-from onceq.server.hanging import Watch
+from onceq.server.hanging import Watch, close_sessions
 from onceq.server.log_lines import LogFormat, LogLevel
 from onceq.server.reporting import WAITING_MAX, tell_taken_over
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
-    from types import FrameType
+    from collections.abc import Callable, Iterator
 
     from onceq.engine.embedded.locate import Located
 
@@ -196,7 +196,7 @@ class Processes:
         module or server), ..., and CannotConnect if nothing was served yet.
         """
         environment = {**os.environ, "ONCEQ_URL": url} if url else dict(os.environ)
-        with self._signals(), contextlib.closing(locate(url)) as located:
+        with signals.heeded(self.stop), contextlib.closing(locate(url)) as located:
             if located.embedded is not None:
                 migrate.apply_with(located.conninfo, names.check_repository(repository))
             self._verify(located, repository)
@@ -252,18 +252,6 @@ class Processes:
                 if not child.hand(one):
                     self._unheard.appendleft(one)
                     break
-
-    @contextlib.contextmanager
-    def _signals(self) -> Generator[None]:
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            self.stop()
-
-        former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
 
     def _tend(self, place: Place, repository: str, environment: dict[str, str]) -> uuid.UUID | None:
         """Starts the child that is due; reads its reports; decides what its death means.
@@ -356,31 +344,23 @@ def _say_ended(process: uuid.UUID, located: Located, repository: str) -> list[op
 
     Returns what was.
     """
-    link = Link(located, repository)
     try:
-        link.reconnect()
-        link.perform(ops.Judge(process=process, verdict=ops.Verdict.ENDED))
-        return tell_taken_over(link)
+        with brief_link(located, repository) as link:
+            link.perform(ops.Judge(process=process, verdict=ops.Verdict.ENDED))
+            return tell_taken_over(link)
     except errors.OperatingError as error:
         _failed("say that a process has ended; others find out", error)
         return []
-    finally:
-        link.close()
 
 
 def _revoke(processes: set[uuid.UUID], located: Located, repository: str) -> None:
     """Ends the incarnations of processes that are about to be killed, uncharged (spec S5)."""
-    link = Link(located, repository)
     try:
-        link.reconnect()
-        for server in link.perform(admin_ops.ListServers()):
-            if server.process in processes:
-                link.perform(ops.CloseIncarnation(incarnation=server.incarnation))
-        tell_taken_over(link)
+        with brief_link(located, repository) as link:
+            close_sessions(link, processes)
+            tell_taken_over(link)
     except errors.OperatingError as error:
         _failed("revoke what is killed; its requests may be charged", error)
-    finally:
-        link.close()
 
 
 def _failed(what: str, error: errors.OnceqError) -> None:

@@ -6,9 +6,7 @@ claimed; what is still running at the deadline is revoked, so its effects never 
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import signal
 import threading
 import uuid
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -16,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from onceq import telemetry
-from onceq.engine.connect.connection import Link
+from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded.locate import locate
 from onceq.engine.perform.gate import Gate
 from onceq.engine.schema.migrate import apply_with
@@ -25,13 +23,14 @@ from onceq.engine.wake.watch import Watch
 from onceq.manager.program import declare
 from onceq.model import names, ops
 from onceq.model.arguments import check_handled
+from onceq.server import signals
 from onceq.server.lives import SUPERVISED_GRACE_S, Site, limit_s, live, live_async
 from onceq.server.program import Served, ServerSession, Standing
 from onceq.server.reporting import Handed, OnError, Reporter, checked
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from types import FrameType
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     from onceq.engine.embedded.locate import Located
     from onceq.model.queue import Handled
@@ -137,30 +136,16 @@ class Server:
         finally:
             located.close()
 
-    @contextlib.contextmanager
-    def signals(self) -> Generator[None]:
+    def signals(self) -> AbstractContextManager[None]:
         """Stops on SIGTERM and SIGINT while the block runs; for the main thread only."""
-
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            self.stop()
-
-        former = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in former.items():
-                signal.signal(number, handler)
+        return signals.heeded(self.stop)
 
     def _declare(self, located: Located, repository: str) -> None:
         if located.embedded is not None:
             apply_with(located.conninfo, names.check_repository(repository))
-        link = Link(located, repository)
-        link.reconnect()
-        try:
+        with brief_link(located, repository) as link:
             for one in self.handled:
                 link.run(declare(one.queue))
-        finally:
-            link.close()
 
     def _report(self, site: Site, reporter: Reporter) -> bool:
         """Runs, and reports its begin, what happens in it, and its end."""
@@ -232,12 +217,8 @@ class Server:
 
     def _abandon(self, site: Site) -> None:
         """Revokes what is still running at the deadline, uncharged; its effects never commit."""
-        link = Link(site.located, site.repository)
-        link.reconnect()
-        try:
+        with brief_link(site.located, site.repository) as link:
             for session in self._sessions:
                 if session.incarnation is not None:
                     telemetry.tell(log, telemetry.SessionAbandoned(incarnation=session.incarnation))
                     link.perform(ops.CloseIncarnation(incarnation=session.incarnation))
-        finally:
-            link.close()
