@@ -64,5 +64,6 @@ def decoded(line: str) -> dict[str, Any]:
 
 
 def kinds(parent: type[Event] = Event) -> list[type[Event]]:
-    """Returns every kind of event."""
-    return [one for child in parent.__subclasses__() for one in (child, *kinds(child))]
+    """Returns every kind of event; a private one is only the base of others."""
+    found = [one for child in parent.__subclasses__() for one in (child, *kinds(child))]
+    return [one for one in found if not one.__name__.startswith("_")]

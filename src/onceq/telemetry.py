@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, dataclass_transform
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -20,11 +20,18 @@ BARE: Final = re.compile(r"[\w.:/@+-]+", re.ASCII)
 INDENT: Final = "    "
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True)
 class Event:
-    """Something that happened; its fields are those of the line. level: the line's log level."""
+    """Something that happened: a subclass with fields, frozen, given by name; they are the line's.
 
-    level: ClassVar[int] = logging.INFO
+    level: the line's log level, said of the class.
+    """
+
+    level: ClassVar[int]
+
+    def __init_subclass__(cls, level: int = logging.INFO) -> None:
+        dataclass(frozen=True, kw_only=True)(cls)
+        cls.level = level
 
     @classmethod
     def name(cls) -> str:
@@ -32,83 +39,64 @@ class Event:
         return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
 
+class _OfRequest(Event):
+    """What happened to an execution of a request. attempt: 1 for the first."""
+
+    queue: str
+    rid: str
+    eid: UUID
+    attempt: int
+
+
 # --- requests -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Aborted(Event):
-    """An execution failed. attempt: 1 for the first. charge: what it costs, as the server said.
+class Conflict(_OfRequest):
+    """An execution met another transaction: serialization, deadlock, lock. It runs again."""
+
+    code: str
+    charge: str
+    fate: str
+
+
+class Aborted(_OfRequest, level=logging.WARNING):
+    """An execution failed. charge: what it costs, as the server said.
 
     fate: returned, or failed for good. traceback: where in the handler it failed; None when the
     handler was not running, or the element's previous abort had the same traceback.
     """
 
-    level: ClassVar[int] = logging.WARNING
-    queue: str
-    rid: str
-    eid: UUID
-    attempt: int
     code: str
     charge: str
     fate: str
     traceback: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Conflict(Event):
-    """An execution met another transaction: serialization, deadlock, lock. It runs again."""
-
-    queue: str
-    rid: str
-    eid: UUID
-    attempt: int
-    code: str
-    charge: str
-    fate: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimLost(Event):
+class ClaimLost(Event, level=logging.WARNING):
     """An execution is void: the element was killed or taken over. rid, eid: None for a batch."""
 
-    level: ClassVar[int] = logging.WARNING
     queue: str
     rid: str | None
     eid: UUID | None
     count: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InDoubt(Event):
+class InDoubt(_OfRequest, level=logging.WARNING):
     """The answer to the commit of a request was lost; the session's next life learns the truth."""
 
-    level: ClassVar[int] = logging.WARNING
-    queue: str
-    rid: str
-    eid: UUID
-    attempt: int
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandlerHangs(Event):
+class HandlerHangs(_OfRequest, level=logging.ERROR):
     """A handler ran past its limit; its process is ended. In a batch, one of the requests hangs."""
 
-    level: ClassVar[int] = logging.ERROR
-    queue: str
-    rid: str
-    eid: UUID
-    attempt: int
     charge: str
     child: int
     ran_s: float
     limit_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnErrorFailed(Event):
+class OnErrorFailed(Event, level=logging.ERROR):
     """The server's `on_error` raised. queue, rid, eid: of the abort that it was told of."""
 
-    level: ClassVar[int] = logging.ERROR
     queue: str
     rid: str
     eid: UUID
@@ -116,25 +104,21 @@ class OnErrorFailed(Event):
     traceback: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OnErrorLate(Event):
+class OnErrorLate(Event, level=logging.ERROR):
     """The server's `on_error` does not return; aborts wait for it, and the newest are dropped."""
 
-    level: ClassVar[int] = logging.ERROR
     ran_s: float
     waiting: int
     dropped: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TookOver(Event):
+class TookOver(Event, level=logging.WARNING):
     """A session has ended, and its claims are taken back: uncharged, as suspects, or charged.
 
     of_...: whose it was. Told by whoever took it back: another server, or the supervisor. Of what
     a Spark server held nothing is charged; suspects: what it had begun.
     """
 
-    level: ClassVar[int] = logging.WARNING
     of_incarnation: int
     of_process: UUID | None
     of_host: str | None
@@ -148,18 +132,15 @@ class TookOver(Event):
 # --- sessions, queues, servers --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLost(Event):
+class SessionLost(Event, level=logging.WARNING):
     """A session lost its life; it connects again after the delay. code: of the error."""
 
-    level: ClassVar[int] = logging.WARNING
     incarnation: int | None
     code: str
     error: str
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Reconnected(Event):
     """A session is connected again. incarnation: its former life. losses: how many in a row."""
 
@@ -168,30 +149,24 @@ class Reconnected(Event):
     away_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueMissing(Event):
+class QueueMissing(Event, level=logging.WARNING):
     """A queue being served was destroyed; it is served again when it is created anew."""
 
-    level: ClassVar[int] = logging.WARNING
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueueStopped(Event):
+class QueueStopped(Event, level=logging.WARNING):
     """A queue being served is stopped for dequeue; `onceq queue start` starts it."""
 
-    level: ClassVar[int] = logging.WARNING
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QueueServed(Event):
     """A queue that was missing or stopped is served again."""
 
     queue: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerBegan(Event):
     """A server begins. process: its id in the repository. sessions: how many it has."""
 
@@ -201,7 +176,6 @@ class ServerBegan(Event):
     sessions: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStopped(Event):
     """A server has stopped. finished: whether all that ran has ended. COUNTS: its totals."""
 
@@ -214,15 +188,12 @@ class ServerStopped(Event):
     claims_lost: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionAbandoned(Event):
+class SessionAbandoned(Event, level=logging.WARNING):
     """A session was still running at the deadline of the stop: it is revoked, uncharged."""
 
-    level: ClassVar[int] = logging.WARNING
     incarnation: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NotListening(Event):
     """The connection for rings is lost; until it is back, sleepers look by themselves."""
 
@@ -233,54 +204,43 @@ class NotListening(Event):
 # --- the supervisor of `onceq serve` --------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ChildReady(Event):
     """A process is serving. child: its pid."""
 
     child: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildDied(Event):
+class ChildDied(Event, level=logging.WARNING):
     """A process has ended; another follows after the delay. code: exit code, or minus a signal."""
 
-    level: ClassVar[int] = logging.WARNING
     child: int
     code: int
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildKilled(Event):
+class ChildKilled(Event, level=logging.WARNING):
     """A process did not stop in time: it is revoked, uncharged, and then killed."""
 
-    level: ClassVar[int] = logging.WARNING
     child: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChildNotLoaded(Event):
+class ChildNotLoaded(Event, level=logging.WARNING):
     """A process that was restarted could not load the server; the others go on serving."""
 
-    level: ClassVar[int] = logging.WARNING
     child: int
     error: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseAway(Event):
+class DatabaseAway(Event, level=logging.WARNING):
     """PostgreSQL is going down or coming up while `onceq serve` begins: it tries again."""
 
-    level: ClassVar[int] = logging.WARNING
     error: str
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SupervisionFailed(Event):
+class SupervisionFailed(Event, level=logging.WARNING):
     """The supervisor could not ask, or tell, the repository something. what: the thing it tried."""
 
-    level: ClassVar[int] = logging.WARNING
     what: str
     error: str
 
@@ -288,7 +248,6 @@ class SupervisionFailed(Event):
 # --- Spark ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkBegan(Event):
     """A new life of a Spark server begins: its query is started."""
 
@@ -297,7 +256,6 @@ class SparkBegan(Event):
     epoch: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class SparkStopped(Event):
     """A Spark server has stopped."""
 
@@ -305,22 +263,18 @@ class SparkStopped(Event):
     lives: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QueryEnded(Event):
+class QueryEnded(Event, level=logging.WARNING):
     """A Spark server's query has ended, and is started again. verdict: whose fault it was."""
 
-    level: ClassVar[int] = logging.WARNING
     server: str
     verdict: str
     error: str
     delay_s: float
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SparkConnectionLost(Event):
+class SparkConnectionLost(Event, level=logging.WARNING):
     """A connection of Spark's is lost; the query goes on, and the statement is tried again."""
 
-    level: ClassVar[int] = logging.WARNING
     error: str
 
 
@@ -336,8 +290,7 @@ def tell(log: logging.Logger, event: Event) -> None:
 
 def content_of(event: Event) -> dict[str, Any]:
     """Returns an event's name and those of its fields that are not None."""
-    found = {one.name: clean(getattr(event, one.name)) for one in fields(event)}
-    known = {name: value for name, value in found.items() if value is not None}
+    known = {name: clean(value) for name, value in vars(event).items() if value is not None}
     return {"event": event.name(), **known}
 
 

@@ -6,7 +6,8 @@ Used by whoever takes over: servers, their supervisor, queue managers, Spark's d
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
 
 from onceq import telemetry
 
@@ -18,34 +19,27 @@ log = logging.getLogger(__name__)
 
 def tell_taken(taken: ops.TakenOver) -> None:
     """Logs what became of an incarnation's claims, and each abort among them."""
-    telemetry.tell(log, took_over(taken))
+    event = telemetry.TookOver(
+        of_incarnation=taken.incarnation,
+        of_process=taken.process,
+        of_host=taken.host,
+        of_pid=taken.pid,
+        of_spark_server=taken.spark_server,
+        returned=taken.returned,
+        suspects=taken.suspects,
+        charged=taken.charged,
+    )
+    telemetry.tell(log, event)
     for one in taken.aborted:
-        telemetry.tell(log, aborted(one))
+        telemetry.tell(log, aborted_event(one))
 
 
-def aborted(one: ops.Aborted) -> telemetry.Aborted:
-    """Returns the event for an abort that no handler could report."""
-    return telemetry.Aborted(
-        queue=one.queue,
-        rid=one.rid,
-        eid=one.eid,
-        attempt=one.attempt,
-        code=one.code,
-        charge=one.charge.value,
-        fate=one.fate.value,
-        traceback=None,
-    )
+def known_of(one: ops.Aborted) -> dict[str, Any]:
+    """Returns what the log says of an abort: all but its text, which may be the user's."""
+    known = {field.name: getattr(one, field.name) for field in fields(one) if field.name != "error"}
+    return known | {"charge": one.charge.value, "fate": one.fate.value}
 
 
-def took_over(one: ops.TakenOver) -> telemetry.TookOver:
-    """Returns the event for what an incarnation held."""
-    return telemetry.TookOver(
-        of_incarnation=one.incarnation,
-        of_process=one.process,
-        of_host=one.host,
-        of_pid=one.pid,
-        of_spark_server=one.spark_server,
-        returned=one.returned,
-        suspects=one.suspects,
-        charged=one.charged,
-    )
+def aborted_event(one: ops.Aborted, traceback: str | None = None) -> telemetry.Aborted:
+    """Returns the event for an abort. traceback: of the handler that raised, if one did."""
+    return telemetry.Aborted(**known_of(one), traceback=traceback)

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from onceq import errors
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.server.telling import Undone, in_doubt, is_conflict, lost, tell
+from onceq.server.telling import Undone, counted, in_doubt, is_conflict, lost, tell
 from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
 
 A lost claim may have been won again, by the claim chained to the finish of its batch.
 """
+
+Failed: TypeAlias = "tuple[Element, errors.OnceqError]"
 
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
 """After these the session cannot go on; its next life learns the truth (spec finding 9)."""
@@ -85,9 +87,7 @@ class Batch:
     waiting: deque[Element]
     done: list[tuple[Element, bytes]] = field(default_factory=list["tuple[Element, bytes]"])
     fenced: list[Element] = field(default_factory=list["Element"])
-    failed: list[tuple[Element, errors.OnceqError]] = field(
-        default_factory=list["tuple[Element, errors.OnceqError]"]
-    )
+    failed: list[Failed] = field(default_factory=list["Failed"])
     running: list[Element] = field(default_factory=list["Element"])
     conflicts: bool = False
 
@@ -187,7 +187,7 @@ def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[No
             batch.fenced.append(element)
 
 
-def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, errors.OnceqError]]:
+def _ended_by(error: errors.OnceqError, batch: Batch) -> list[Failed]:
     """Returns what failed in a batch that failed as a whole, each with its own error.
 
     A handler that ended the transaction also ended the parts before it. What they committed stays
@@ -201,10 +201,7 @@ def _ended_by(error: errors.OnceqError, batch: Batch) -> list[tuple[Element, err
 
 
 def _one_at_a_time(
-    session: ServerSession,
-    life: ops.Incarnation,
-    run: Execution,
-    failed: list[tuple[Element, errors.OnceqError]],
+    session: ServerSession, life: ops.Incarnation, run: Execution, failed: list[Failed]
 ) -> ops.Program[None]:
     """Records what failed in a batch, and runs the rest again, each on its own."""
     yield from _account(session, life, run, failed)
@@ -281,10 +278,7 @@ def _give_back(session: ServerSession, life: ops.Incarnation, run: Execution) ->
 
 
 def _account(
-    session: ServerSession,
-    life: ops.Incarnation,
-    run: Execution,
-    failed: list[tuple[Element, errors.OnceqError]],
+    session: ServerSession, life: ops.Incarnation, run: Execution, failed: list[Failed]
 ) -> ops.Program[None]:
     """Returns or fails what was undone, and waits if the environment is to blame.
 
@@ -303,10 +297,7 @@ def _account(
 
 
 def _abort(
-    session: ServerSession,
-    life: ops.Incarnation,
-    run: Execution,
-    failed: tuple[Element, errors.OnceqError],
+    session: ServerSession, life: ops.Incarnation, run: Execution, failed: Failed
 ) -> ops.Program[tuple[Fate, bool]]:
     """Returns or fails an element that was undone, and tells of it.
 
@@ -329,17 +320,9 @@ def _abort(
     if fate is Fate.LOST:
         yield from tell(session, lost(run.served.queue, element, 1))
         return fate, False
-    undone = Undone(
-        queue=run.served.queue,
-        element=element,
-        error=error,
-        charge=charge,
-        code=code,
-        text=text,
-        trace=trace,
-        fate=fate,
-    )
-    yield from tell(session, undone)
+    aborted = counted(run.served.queue, element, charge=charge, code=code, error=text, fate=fate)
+    again = (element.code, element.error) == (code, text)
+    yield from tell(session, Undone(aborted=aborted, error=error, trace=trace, again=again))
     return fate, charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
 
 

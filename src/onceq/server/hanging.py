@@ -16,10 +16,11 @@ from onceq import errors, telemetry
 from onceq.engine.connect.connection import Link
 from onceq.engine.perform import hung
 from onceq.engine.sessions import silence
-from onceq.manager import taken_over
+from onceq.manager.taken_over import aborted_event
 from onceq.model import admin_ops, ops
 from onceq.model.element import Charge, Fate
 from onceq.server.reporting import tell_taken_over
+from onceq.server.telling import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -141,17 +142,8 @@ class Watch:
         )
         if fate is Fate.LOST:  # somebody else has decided what becomes of it
             return
-        aborted = ops.Aborted(
-            queue=one.queue,
-            rid=one.rid,
-            eid=one.eid,
-            attempt=one.aborts + 1,
-            charge=charge,
-            code=CODE,
-            error=text,
-            fate=fate,
-        )
-        telemetry.tell(log, taken_over.aborted(aborted))
+        aborted = counted(one.queue, one, charge=charge, code=CODE, error=text, fate=fate)
+        telemetry.tell(log, aborted_event(aborted))
         self._aborted([aborted])
 
 

@@ -14,11 +14,11 @@ import queue
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from onceq import telemetry
 from onceq.errors import HandlerFailed, InvalidValue
-from onceq.manager.taken_over import tell_taken
+from onceq.manager.taken_over import aborted_event, known_of, tell_taken
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
 from onceq.server.telling import Undone
@@ -60,6 +60,7 @@ class Abort:
     exception: BaseException
 
 
+_SAME: Final = ("queue", "rid", "eid", "attempt", "code", "charge")
 OnError: TypeAlias = "Callable[[Abort], object]"
 Heard: TypeAlias = "Callable[[], object]"
 QueueEvent: TypeAlias = (
@@ -116,11 +117,11 @@ class Reporter:
         """Logs what a session tells, and passes aborts on to `on_error`."""
         if isinstance(told, Undone):
             telemetry.tell(log, event_of(told))
-            self._hand_on(abort_of(told))
+            self._hand_on(abort_of(told.aborted, raised(told.error)))
         elif isinstance(told, ops.TakenOver):
             tell_taken(told)
             for one in told.aborted:
-                self._hand_on(abort_without_handler(one))
+                self._hand_on(abort_of(one))
         else:
             telemetry.tell(log, told)
 
@@ -139,7 +140,7 @@ class Reporter:
         handed = self._handed
         if handed is not None:
             for _ in range(handed.found.qsize()):  # nobody else takes from it
-                self._hand_on(abort_without_handler(handed.found.get()), handed.heard)
+                self._hand_on(abort_of(handed.found.get()), handed.heard)
 
     def look(self, sessions: Sequence[ServerSession]) -> None:
         """Logs changes: queues that are no longer served, an `on_error` that does not return."""
@@ -203,50 +204,20 @@ def tell_taken_over(link: Link) -> list[ops.Aborted]:
 
 def event_of(undone: Undone) -> telemetry.Event:
     """Returns the log's event for an abort; the same traceback of a request appears only once."""
-    element = undone.element
-    known: dict[str, Any] = {
-        "queue": undone.queue,
-        "rid": element.rid,
-        "eid": element.eid,
-        "attempt": element.aborts + 1,
-        "code": undone.code,
-        "charge": undone.charge.value,
-        "fate": undone.fate.value,
-    }
     if undone.is_conflict:
-        return telemetry.Conflict(**known)
+        return telemetry.Conflict(**known_of(undone.aborted))
     trace = undone.trace
-    is_new = (element.code, element.error) != (undone.code, undone.text)
-    shown = trace.text if trace is not None and trace.is_handlers and is_new else None
-    return telemetry.Aborted(**known, traceback=shown)
+    is_shown = trace is not None and trace.is_handlers and not undone.again
+    return aborted_event(undone.aborted, trace.text if trace is not None and is_shown else None)
 
 
-def abort_of(undone: Undone) -> Abort:
-    """Returns an abort in the form that `on_error` gets."""
-    element = undone.element
+def abort_of(one: ops.Aborted, exception: BaseException | None = None) -> Abort:
+    """Returns an abort in the form that `on_error` gets; None: no handler was left to raise."""
+    known = {name: getattr(one, name) for name in _SAME}
     return Abort(
-        queue=undone.queue,
-        rid=element.rid,
-        eid=element.eid,
-        attempt=element.aborts + 1,
-        code=undone.code,
-        charge=undone.charge,
-        failed=undone.fate is Fate.FAILED,
-        exception=raised(undone.error),
-    )
-
-
-def abort_without_handler(one: ops.Aborted) -> Abort:
-    """Returns an abort for `on_error` if the handler's process died, or the handler hung."""
-    return Abort(
-        queue=one.queue,
-        rid=one.rid,
-        eid=one.eid,
-        attempt=one.attempt,
-        code=one.code,
-        charge=one.charge,
+        **known,
         failed=one.fate is Fate.FAILED,
-        exception=HandlerFailed(one.code, one.error),
+        exception=exception or HandlerFailed(one.code, one.error),
     )
 
 

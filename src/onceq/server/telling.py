@@ -15,6 +15,7 @@ from onceq.model import ops
 
 if TYPE_CHECKING:
     from onceq import errors
+    from onceq.engine.perform.hung import Hung
     from onceq.model.element import Charge, Element, Fate
     from onceq.server.program import ServerSession
     from onceq.server.traces import Trace
@@ -33,17 +34,13 @@ In a batch that held locks they are nobody's fault: alone, the request would hav
 class Undone:
     """A failed execution. error: as given to the server. trace: where in the handler it failed.
 
-    code, text: recorded for it. fate: what became of the element.
+    again: whether the request's previous abort said the same.
     """
 
-    queue: str
-    element: Element
+    aborted: ops.Aborted
     error: errors.OnceqError
-    charge: Charge
-    code: str
-    text: str
     trace: Trace | None
-    fate: Fate
+    again: bool
 
     @property
     def is_conflict(self) -> bool:
@@ -65,6 +62,22 @@ def tell_taken_over(session: ServerSession) -> ops.Program[None]:
     """Tells what this session has taken back."""
     for one in (yield from ops.ListTakenOver()):
         yield from tell(session, one)
+
+
+def counted(
+    queue: str, one: Element | Hung, *, charge: Charge, code: str, error: str, fate: Fate
+) -> ops.Aborted:
+    """Returns an abort, as it was counted. one: what was aborted, as it was before."""
+    return ops.Aborted(
+        queue=queue,
+        rid=one.rid,
+        eid=one.eid,
+        attempt=one.aborts + 1,
+        charge=charge,
+        code=code,
+        error=error,
+        fate=fate,
+    )
 
 
 def lost(queue: str, element: Element | None, count: int) -> telemetry.ClaimLost:

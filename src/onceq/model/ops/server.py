@@ -71,10 +71,7 @@ class IsAlive(Op[bool | None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aborted:
-    """An abort that no handler could report: its process died, or it hung.
-
-    attempt: 1 for the first.
-    """
+    """An abort, as it was counted. attempt: 1 for the first. error: what was recorded."""
 
     queue: str
     rid: str
