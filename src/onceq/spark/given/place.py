@@ -64,3 +64,13 @@ def find_place(located: Located, repository: str, *, local: bool) -> Generator[P
             conninfo = without_password(conninfo, Path(directory) / "passfile")
         shown = located.url if located.embedded is not None else ""
         yield Place(url=shown, conninfo=conninfo, repository=repository, executors=executors)
+
+
+@contextlib.contextmanager
+def reach_place(url: str | None, repository: str, *, local: bool) -> Generator[Place]:
+    """Finds a repository, and what Spark's processes may be told of it: `reach`, `find_place`."""
+    with (
+        reach(url, repository) as located,
+        find_place(located, repository, local=local) as place,
+    ):
+        yield place
