@@ -82,20 +82,16 @@ def main(arguments: list[str]) -> int:
     if arguments and not is_check:
         sys.stderr.write("usage: python twins.py [--check]\n")
         return 2
-    other = [
-        twin
-        for written, twin in PAIRS.items()
-        if made(written) != (PACKAGE / twin).read_text("utf-8")
-    ]
-    for twin in other:
+    is_wrong = False
+    for written, twin in PAIRS.items():
+        place, text = PACKAGE / twin, made(written)
+        if place.exists() and place.read_text("utf-8") == text:
+            continue
+        is_wrong = is_check
         if not is_check:
-            (PACKAGE / twin).write_text(made(_written(twin)), encoding="utf-8")
+            place.write_text(text, encoding="utf-8")
         sys.stdout.write(f"{twin}: {'is not what would be made' if is_check else 'made'}\n")
-    return int(is_check and bool(other))
-
-
-def _written(twin: str) -> str:
-    return next(written for written, made_of_it in PAIRS.items() if made_of_it == twin)
+    return int(is_wrong)
 
 
 if __name__ == "__main__":

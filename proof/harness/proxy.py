@@ -22,11 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
-from onceq.engine.connect.address import DEFAULT_PORT, host_and_port, moved_to
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_PORT: Final = 5432
 _READ_BYTES: Final = 65_536
 _LENGTH: Final = struct.Struct("!I")
 _STARTUP_ENCRYPTED: Final = frozenset({80877103, 80877104})
@@ -131,17 +132,19 @@ class Proxy:
     """
 
     def __init__(self, conninfo: str, directory: Path) -> None:
-        self._target = host_and_port(conninfo)
+        given = conninfo_to_dict(conninfo)
+        self._target = (str(given.get("host") or "localhost"), int(given.get("port") or _PORT))
         self._plan = _Plan()
         self._plan.passes.set()
         self._sessions: list[_Session] = []
         self._lock = threading.Lock()
-        path = directory / f".s.PGSQL.{DEFAULT_PORT}"
+        path = directory / f".s.PGSQL.{_PORT}"
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(path))
         path.chmod(0o600)
         self._listener.listen(128)
-        self.conninfo = moved_to(conninfo, str(directory), DEFAULT_PORT)
+        here = {"host": str(directory), "hostaddr": "", "port": str(_PORT)}
+        self.conninfo = make_conninfo(conninfo, **here)
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
 
     def plan(self, cut: Cut) -> None:

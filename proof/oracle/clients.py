@@ -39,14 +39,8 @@ from proof.oracle.state import (
 if TYPE_CHECKING:
     from onceq.model.element import Element, EndUser, KillAnswer
 
-SaysLast = (
-    ops.Acknowledge
-    | ops.BeginReply
-    | ops.Disconnect
-    | ops.Receive
-    | ops.SettleReply
-    | ops.TakeReply
-)
+Settles = ops.BeginReply | ops.SettleReply | ops.TakeReply
+SaysLast = ops.Acknowledge | ops.Disconnect | ops.Receive | Settles
 """The Ops by which a client says, besides, what it sent last."""
 
 

@@ -11,14 +11,7 @@ import pytest
 
 from onceq import errors
 from onceq.spark.pages import html as pages
-from onceq.spark.pages.figures import (
-    Buckets,
-    Curve,
-    Paint,
-    Scale,
-    curves_over_time,
-    stack_over_time,
-)
+from onceq.spark.pages.figures import Axis, Buckets, Curve, Paint, Scale
 from onceq.spark.pages.html import (
     Column,
     Html,
@@ -69,7 +62,7 @@ class Reader(HTMLParser):
 
 def drawn(scale: Scale = Scale.COUNT, caption: str = NASTY) -> Html:
     line = Curve(label=NASTY, values=[1.0] * 12 + [None] * 12, paint=Paint.BLUE)
-    return curves_over_time(DAY, [line], scale=scale, caption=caption)
+    return Axis(buckets=DAY, scale=scale).with_lines([line], caption)
 
 
 def test_what_was_read_is_never_markup() -> None:
@@ -145,14 +138,14 @@ def test_figures_are_painted_in_the_colours_of_the_page() -> None:
 
 
 @pytest.mark.parametrize("scale", list(Scale))
-@pytest.mark.parametrize("draw", [curves_over_time, stack_over_time])
+@pytest.mark.parametrize("draw", [Axis.with_lines, Axis.with_areas])
 @pytest.mark.parametrize(
     "values",
     [[None] * 24, [0.0] * 24, [1e15] * 24, [0.0, 0.4, *[None] * 22], [None, 3.0, *[None] * 22]],
 )
 def test_extremes_are_drawn(draw: Any, scale: Scale, values: list[float | None]) -> None:
     lines = [Curve(label=name, values=values, paint=Paint.RED) for name in ("a", "b")]
-    assert Reader(draw(DAY, lines, scale=scale, caption="c")).open == []
+    assert Reader(draw(Axis(buckets=DAY, scale=scale), lines, "c")).open == []
 
 
 @pytest.mark.parametrize(("count", "width_s"), [(1, 60), (400, 364 * 86_400), (400, 300)])
@@ -160,7 +153,7 @@ def test_any_axis_of_time_is_drawn(count: int, width_s: int) -> None:
     width = dt.timedelta(seconds=width_s)
     axis = Buckets(first=dt.datetime(2020, 2, 29, tzinfo=dt.UTC), width=width, count=count)
     line = Curve(label="a", values=[1.0] * count, paint=Paint.GREY, is_faint=True)
-    assert "<svg" in curves_over_time(axis, [line], scale=Scale.COUNT, caption="c")
+    assert "<svg" in Axis(buckets=axis, scale=Scale.COUNT).with_lines([line], "c")
 
 
 def test_without_matplotlib_a_figure_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,18 +11,16 @@ import contextlib
 import time
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from onceq.engine.connect.connection import Link
 from onceq.engine.wake.waiting import Wakes
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import parquet, program
 from onceq.files.disk import DISK
 from onceq.files.durable import DurableFile, read_checkpoint
-from onceq.files.persistent import PersistentClient, reached
+from onceq.files.persistent import client_at, quiet
 from onceq.files.replies import Csv, JsonLines, Rows
 from onceq.manager.caller import DEFAULT_REPOSITORY
-from onceq.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.embedded.locate import Located
     from onceq.files.disk import Disk
+    from onceq.files.persistent import PersistentClient
     from onceq.files.program import Life
     from onceq.files.replies import Format
     from onceq.model.element import Element
@@ -39,10 +38,6 @@ FIRST_REPLIES: Final = 100
 BATCH_BYTES: Final = 8_388_608
 """Roughly how many replies and bytes go into one transaction, judging by earlier replies."""
 SUFFIXES: Final = (".csv", ".jsonl", ".ndjson", ".parquet")
-
-
-def _quiet(*_: Any) -> None:
-    """Tells nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,8 +53,8 @@ class CollectOrder:
     out: Path
     timeout_s: float | None = None
     fields: tuple[str, ...] = ()
-    progress: Callable[[int, int, int], None] = _quiet
-    told: Callable[[str], None] = _quiet
+    progress: Callable[[int, int, int], None] = quiet
+    told: Callable[[str], None] = quiet
     batch_replies: int | None = None
 
 
@@ -144,10 +139,8 @@ def collect(
 
     located: a URL as for `onceq.open`, or a queue manager's.
     """
-    names.check_id("client", order.client)
-    with reached(located) as there:
-        link = Link(there, repository, wakes=Wakes())
-        return collect_by(PersistentClient(link, order.client, order.told), order)
+    with client_at(located, repository, order.client, order.told, wakes=Wakes()) as client:
+        return collect_by(client, order)
 
 
 def collect_by(client: PersistentClient, order: CollectOrder, disk: Disk = DISK) -> CollectSummary:

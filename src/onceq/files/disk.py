@@ -7,11 +7,17 @@ from `sync_directory` on: after a power cut, nothing else is certain.
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
+
+from onceq.engine.embedded.directory import sync_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+
+READ_BYTES: Final = 1_048_576
 
 
 class Disk:
@@ -49,6 +55,22 @@ class Disk:
         """Writes at the offset; returns how many bytes were written."""
         return os.pwrite(fd, data, offset)
 
+    def write_all(self, fd: int, data: bytes, offset: int) -> None:
+        """Writes all of it, from the offset on."""
+        view = memoryview(data)
+        while view:
+            wrote = self.write(fd, view, offset)
+            view = view[wrote:]
+            offset += wrote
+
+    def digest(self, fd: int, length: int) -> tuple[int, Any]:
+        """Returns how many bytes there are, up to this length, and their sha256, to go on with."""
+        sha256, done = hashlib.sha256(), 0
+        while done < length and (chunk := self.read(fd, min(READ_BYTES, length - done), done)):
+            sha256.update(chunk)
+            done += len(chunk)
+        return done, sha256
+
     def cut(self, fd: int, length: int) -> None:
         """Cuts a file to this length."""
         os.ftruncate(fd, length)
@@ -71,11 +93,7 @@ class Disk:
 
     def sync_directory(self, directory: Path) -> None:
         """Makes the names in a directory durable."""
-        fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_directory(directory)
 
 
 DISK = Disk()

@@ -12,7 +12,7 @@ name that the user gave always has a checkpoint; otherwise it is not ours and is
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from typing import Self
 
     from onceq.files.disk import Disk
-
-READ_BYTES: Final = 1_048_576
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,10 +68,9 @@ class DurableFile:
 
     def resume(self, kept: Checkpoint | None) -> None:
         """Cuts the file back to what was acknowledged. FileMismatch: it is not what it was."""
-        self.length, self._sha256 = 0, hashlib.sha256()
         size = self._disk.size(self._fd)
-        if kept is not None and size >= kept.length:
-            self._read(kept.length)
+        known = kept.length if kept is not None and size >= kept.length else 0
+        self.length, self._sha256 = self._disk.digest(self._fd, known)
         here = (self.length, self._sha256.hexdigest())
         if kept is not None and here == (kept.length, kept.sha256):
             self._refuse_other_layout(kept)
@@ -87,10 +84,7 @@ class DurableFile:
 
     def append(self, data: bytes) -> None:
         """Appends; the data is durable when this returns."""
-        view = memoryview(data)
-        while view:
-            offset = self.length + len(data) - len(view)
-            view = view[self._disk.write(self._fd, view, offset) :]
+        self._disk.write_all(self._fd, data, self.length)
         faultpoint("file.written")
         self._disk.sync(self._fd)
         if not self._published:  # otherwise a power cut after the acknowledge could take the name
@@ -133,14 +127,6 @@ class DurableFile:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _read(self, length: int) -> None:
-        while self.length < length:
-            chunk = self._disk.read(self._fd, min(READ_BYTES, length - self.length), self.length)
-            if not chunk:
-                return
-            self._sha256.update(chunk)
-            self.length += len(chunk)
 
     def _cut(self, length: int) -> None:
         self._disk.cut(self._fd, length)

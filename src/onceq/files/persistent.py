@@ -10,13 +10,16 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from onceq import errors
+from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import locate
 from onceq.files.program import Life, begin
+from onceq.model import names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
     from onceq.engine.embedded.locate import Located
+    from onceq.engine.wake.waiting import Wakes
     from onceq.model.ops import Program
 
 T = TypeVar("T")
@@ -49,13 +52,27 @@ class ClientLink(Protocol):
 
 
 @contextlib.contextmanager
-def reached(where: Located | str | None) -> Generator[Located]:
-    """Returns where a database is; for a URL or None, like `onceq.open`."""
-    if where is None or isinstance(where, str):
-        with contextlib.closing(locate(where)) as located:
-            yield located
-    else:
-        yield where
+def client_at(
+    where: Located | str | None,
+    repository: str,
+    name: str,
+    told: Callable[[str], None],
+    *,
+    wakes: Wakes | None = None,
+) -> Generator[PersistentClient]:
+    """Returns a client of a repository.
+
+    where: its database; a URL or None, like `onceq.open`; the rest: see `Link`, `PersistentClient`.
+    """
+    names.check_id("client", name)
+    with contextlib.ExitStack() as opened:
+        if where is None or isinstance(where, str):
+            where = opened.enter_context(contextlib.closing(locate(where)))
+        yield PersistentClient(Link(where, repository, wakes=wakes), name, told)
+
+
+def quiet(*_: object) -> None:
+    """Tells nobody."""
 
 
 def wait(seconds: float) -> None:

@@ -12,13 +12,13 @@ import contextlib
 import csv
 import hashlib
 import importlib
-import importlib.util
 import io
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
-from onceq.errors import FileMismatch, InvalidValue, MissingExtra
+from onceq.errors import FileMismatch, InvalidValue
+from onceq.files.parquet import require
 from onceq.files.rows import BadRow, Record
 from onceq.model.queue import JSON, JSON_OF_TEXTS
 
@@ -225,8 +225,7 @@ class ParquetReader:
     content_type: str = JSON
 
     def __init__(self, file: io.BufferedReader, path: Path) -> None:
-        if importlib.util.find_spec("pyarrow") is None:
-            raise MissingExtra("Parquet needs pyarrow: pip install 'onceq[files]'")
+        require()
         arrow: Any = importlib.import_module("pyarrow")  # without types
         parquet: Any = importlib.import_module("pyarrow.parquet")
         self._damaged: type[Exception] = arrow.ArrowException

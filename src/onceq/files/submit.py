@@ -15,16 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.engine.connect.connection import Link
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import program, readers
 from onceq.files.disk import DISK
-from onceq.files.persistent import PersistentClient, reached
+from onceq.files.persistent import client_at, quiet
 from onceq.files.rows import LINE, BadRow, Checker, Record, Row, by_column, by_line, file_prefix
 from onceq.files.seen import SeenRids
 from onceq.files.track import Track
 from onceq.manager.caller import DEFAULT_REPOSITORY
-from onceq.model import names, ops
+from onceq.model import ops
 from onceq.server.handlers import decoded
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.embedded.locate import Located
     from onceq.files.disk import Disk
+    from onceq.files.persistent import PersistentClient
     from onceq.files.program import Life
     from onceq.model.queue import Queue
 
@@ -40,10 +40,6 @@ BATCH_BYTES: Final = 4_194_304
 """Rows and bytes of one transaction, roughly."""
 _NAME_BYTES_MAX: Final = 230
 """How many of a file name's 255 bytes are left beside `.rejects.jsonl` and `.track`."""
-
-
-def _quiet(*_: Any) -> None:
-    """Tells nobody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,8 +60,8 @@ class SubmitOrder:
     client: str | None = None
     rejects: Path | None = None
     rejects_max: int | None = None
-    progress: Callable[[int, int, int], None] = _quiet
-    told: Callable[[str], None] = _quiet
+    progress: Callable[[int, int, int], None] = quiet
+    told: Callable[[str], None] = quiet
     batch_rows: int | None = None
 
     @property
@@ -186,10 +182,8 @@ def submit(
 
     located: a URL as for `onceq.open`, or a queue manager's.
     """
-    names.check_id("client", order.client_name)
-    with reached(located) as there:
-        link = Link(there, repository)
-        return submit_by(PersistentClient(link, order.client_name, order.told), order)
+    with client_at(located, repository, order.client_name, order.told) as client:
+        return submit_by(client, order)
 
 
 def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -> SubmitSummary:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from onceq.files.disk import Disk
     from onceq.files.rows import BadRow
 
-READ_BYTES: Final = 1_048_576
 NOTE_BYTES_MAX: Final = 65_536
 
 
@@ -131,7 +130,7 @@ class Track:
             rejects_bytes=self._rejects.length,
             rejects_sha256=self._rejects.sha256,
         )
-        _write_all(self._disk, self._fd, encode(self.note), 0)
+        self._disk.write_all(self._fd, encode(self.note), 0)
 
     def end(self) -> None:
         """Makes the rejects durable, or removes the file if it has none; then removes the track."""
@@ -170,13 +169,7 @@ class _Rejects:
         if self._fd is None and not self._disk.exists(self._path):
             return length == 0
         fd = self._opened()
-        digest = hashlib.sha256()
-        done = 0
-        while done < length and (
-            chunk := self._disk.read(fd, min(READ_BYTES, length - done), done)
-        ):
-            digest.update(chunk)
-            done += len(chunk)
+        done, digest = self._disk.digest(fd, length)
         if (done, digest.hexdigest()) != (length, sha256):
             return False
         self._disk.cut(fd, length)
@@ -186,7 +179,7 @@ class _Rejects:
     def append(self, data: bytes) -> None:
         """Appends lines."""
         if data:
-            _write_all(self._disk, self._opened(), data, self.length)
+            self._disk.write_all(self._opened(), data, self.length)
             self._digest.update(data)
             self.length += len(data)
 
@@ -207,11 +200,3 @@ class _Rejects:
         """Closes the file."""
         if self._fd is not None:
             self._disk.close(self._fd)
-
-
-def _write_all(disk: Disk, fd: int, data: bytes, offset: int) -> None:
-    view = memoryview(data)
-    while view:
-        wrote = disk.write(fd, view, offset)
-        view = view[wrote:]
-        offset += wrote

@@ -18,7 +18,6 @@ from onceq.model import admin_ops, names, ops
 from onceq.model.queue import Queue, QueueInfo
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self, Unpack
     from uuid import UUID
 
@@ -231,10 +230,5 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
     async def __aenter__(self) -> Self:
         return await self.connect()
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()

@@ -20,7 +20,7 @@ from onceq.model.element import (
     RequestOutcome,
     Search,
 )
-from onceq.model.queue import Queue, QueueKind, content_type_of
+from onceq.model.queue import RANGES, Queue, QueueKind, content_type_of
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -170,22 +170,10 @@ def start_op(queue: str, *, enqueue: bool, dequeue: bool, to: bool) -> ops.Alter
     )
 
 
-SETTINGS_MAX = {
-    "abort_limit": 1000,
-    "retry_limit": 1000,
-    "backoff_ms": 86_400_000,
-    "backoff_max_ms": 2**31 - 1,
-    "execution_limit_s": 604_800,
-    "body_bytes_max": 268_435_456,
-    "tag_bytes_max": 16_777_216,
-}
-"""The greatest value of each number that `alter` changes; the least depends on other settings."""
-
-
 def checked_change(change: ops.AlterQueue) -> ops.AlterQueue:
     """Returns a change of a queue's settings. InvalidName, InvalidValue."""
     names.check_queue(check_kind(ops.AlterQueue, "alter", change).queue)
-    for name, most in SETTINGS_MAX.items():
+    for name, (_, most) in RANGES.items():  # the database knows the least: it depends on others
         if getattr(change, name) is not None:
             names.check_range(name, getattr(change, name), 0, most)
     for name in ("keep_body", "enqueue_started", "dequeue_started"):

@@ -19,7 +19,6 @@ from onceq.model import admin_ops, names, ops
 from onceq.model.queue import Queue, QueueInfo
 
 if TYPE_CHECKING:
-    from types import TracebackType
     from typing import Self, Unpack
     from uuid import UUID
 
@@ -230,10 +229,5 @@ class QueueOperations(RegistrationOperations):
     def __enter__(self) -> Self:
         return self.connect()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

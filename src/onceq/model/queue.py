@@ -41,6 +41,16 @@ BINARY = "application/octet-stream"
 BATCH_MAX = 1000
 IsolationLevel: TypeAlias = Literal["read committed", "repeatable read", "serializable"]
 ISOLATION_LEVELS: Final[tuple[IsolationLevel, ...]] = get_args(IsolationLevel)
+RANGES: Final = {
+    "abort_limit": (1, 1000),
+    "retry_limit": (0, 1000),
+    "backoff_ms": (0, 86_400_000),
+    "backoff_max_ms": (0, 2**31 - 1),
+    "execution_limit_s": (1, 604_800),
+    "body_bytes_max": (1, 268_435_456),
+    "tag_bytes_max": (1, 16_777_216),
+}
+"""The least and the greatest value of a queue's numbers; backoff_max_ms is >= backoff_ms too."""
 
 
 def content_type_of(kind: type[Any]) -> str:
@@ -116,13 +126,9 @@ class QueueSettings:
     error_queue: str | None = None
 
     def __post_init__(self) -> None:
-        names.check_range("abort_limit", self.abort_limit, 1, 1000)
-        names.check_range("retry_limit", self.retry_limit, 0, 1000)
-        names.check_range("backoff_ms", self.backoff_ms, 0, 86_400_000)
-        names.check_range("backoff_max_ms", self.backoff_max_ms, self.backoff_ms, 2**31 - 1)
-        names.check_range("execution_limit_s", self.execution_limit_s, 1, 604_800)
-        names.check_range("body_bytes_max", self.body_bytes_max, 1, 268_435_456)
-        names.check_range("tag_bytes_max", self.tag_bytes_max, 1, 16_777_216)
+        for name, (least, most) in RANGES.items():
+            low = self.backoff_ms if name == "backoff_max_ms" else least
+            names.check_range(name, getattr(self, name), low, most)
         names.check_flag("durable", self.durable)
         names.check_flag("keep_body", self.keep_body)
         if self.error_queue is not None:

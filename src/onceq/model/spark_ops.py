@@ -203,7 +203,6 @@ class SparkBlame(Op[int], in_doubt=True):
 
     Its text is the database's. attempts, tables: as in the refused commit. SchemaMissing,
     StatementRefused: a table refuses even when given no rows.
-    StatementRefused: a table refuses even no rows at all.
     """
 
     server_id: Integer

@@ -37,7 +37,6 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
 A lost claim may have been won again, by the claim chained to the finish of its batch.
 """
 
-
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
 """After these the session cannot go on; its next life learns the truth (spec finding 9)."""
 

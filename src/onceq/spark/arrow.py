@@ -1,12 +1,12 @@
 """pyarrow, in one place: it has no types, so everything from it is Any here, explicitly.
 
-Used by the source and the sink. Importing this loads pyarrow; only they do so.
+Importing this loads pyarrow.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 RecordBatch: TypeAlias = Any
 """A pyarrow.RecordBatch."""
@@ -14,3 +14,19 @@ RecordBatch: TypeAlias = Any
 pa: Any = importlib.import_module("pyarrow")
 pc: Any = importlib.import_module("pyarrow.compute")
 pcsv: Any = importlib.import_module("pyarrow.csv")
+
+TYPES: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "boolean": pa.bool_(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+"""Arrow's type for each of Spark's."""
+
+
+def schema_of(columns: str) -> Any:
+    """Returns Arrow's schema for columns in Spark's form: `rid string, aborts int`."""
+    pairs = (one.split() for one in columns.split(", "))
+    return pa.schema([(name, TYPES[kind]) for name, kind in pairs])

@@ -91,27 +91,26 @@ def leniently(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> list[tu
     return values.load_rows(0, result.ntuples, tuple)
 
 
-class OwnCursor(psycopg.Cursor[tuple[Any, ...]]):
+class _Adapted:
+    """A cursor with the adapters that psycopg comes with, whatever its connection has."""
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """Those adapters."""
+        return _as_psycopg_comes()
+
+
+class OwnCursor(_Adapted, psycopg.Cursor[tuple[Any, ...]]):
     """A cursor of a driver: rows as tuples, in binary."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         super().__init__(connection, row_factory=tuple_row)
         self.format = Format.BINARY
 
-    @property
-    def adapters(self) -> AdaptersMap:
-        """The adapters that psycopg comes with, whatever is registered on the connection."""
-        return _as_psycopg_comes()
 
-
-class AsyncOwnCursor(psycopg.AsyncCursor[tuple[Any, ...]]):
+class AsyncOwnCursor(_Adapted, psycopg.AsyncCursor[tuple[Any, ...]]):
     """`OwnCursor` for an async connection."""
 
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         super().__init__(connection, row_factory=tuple_row)
         self.format = Format.BINARY
-
-    @property
-    def adapters(self) -> AdaptersMap:
-        """See `OwnCursor.adapters`."""
-        return _as_psycopg_comes()

@@ -53,6 +53,11 @@ OLD_REQUEST_COLUMNS = (
 REQUEST_COLUMNS = ", ".join(one.name for one in fields(RequestState))
 ATTEMPT_COLUMNS = "ended_at, charge, code, error, server, host, pid, traceback"
 
+WHEREABOUTS_COLUMNS = (
+    "rid, state, eid, queue, aborts, sent_at, not_before, server_host, server_pid, begun_at,"
+    " finished_at, outcome, code, error"
+)
+
 TAKEN_OVER_COLUMNS = (
     "incarnation, process, host, pid, spark_server, returned, suspects, charged, aborted"
 )
@@ -102,32 +107,9 @@ def element(row: Row) -> Element:
 
 def queue_info(row: Row) -> QueueInfo:
     """Returns the queue in a row of QUEUE_COLUMNS."""
-    return QueueInfo(
-        queue_id=row[0],
-        name=row[1],
-        kind=_KINDS[row[2]],
-        settings=QueueSettings(
-            abort_limit=row[3],
-            backoff_ms=row[4],
-            backoff_max_ms=row[5],
-            execution_limit_s=row[6],
-            body_bytes_max=row[7],
-            tag_bytes_max=row[8],
-            durable=row[9],
-            keep_body=row[10],
-            error_queue=row[11],
-            retry_limit=row[21],
-        ),
-        enqueue_started=row[12],
-        dequeue_started=row[13],
-        ready=row[14],
-        claimed=row[15],
-        waiting=row[16],
-        suspect=row[17],
-        held=row[18],
-        created_at=row[19],
-        oldest_at=row[20],
-    )
+    found = _by_name(QUEUE_COLUMNS, row)
+    settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
+    return QueueInfo(settings=QueueSettings(**settings), **found)
 
 
 def old_request(row: Row) -> OldRequest:
@@ -161,24 +143,11 @@ def taken_over(row: Row) -> ops.TakenOver:
 
 
 def whereabouts(row: Row) -> Whereabouts:
-    """Returns where a request is."""
-    outcome = None if row[11] is None else RequestOutcome(row[11])
-    return Whereabouts(
-        rid=row[0],
-        state=_STATES[row[1]],
-        eid=row[2],
-        queue=row[3],
-        attempts=attempts_of(row[4], outcome),
-        sent_at=row[5],
-        not_before=row[6],
-        server_host=row[7],
-        server_pid=row[8],
-        begun_at=row[9],
-        finished_at=row[10],
-        outcome=outcome,
-        code=row[12],
-        error=row[13],
-    )
+    """Returns where a request is, from a row of WHEREABOUTS_COLUMNS."""
+    found = _by_name(WHEREABOUTS_COLUMNS, row)
+    if found["outcome"] is not None:
+        found["outcome"] = RequestOutcome(found["outcome"])
+    return Whereabouts(attempts=attempts_of(found.pop("aborts"), found["outcome"]), **found)
 
 
 def outstanding(row: Row) -> ops.OutstandingRequest:
@@ -221,7 +190,7 @@ RECORDS: Final[dict[Any, tuple[str, Callable[[Row], Any]]]] = {
     OldRequest: (OLD_REQUEST_COLUMNS, old_request),
     Attempt: (ATTEMPT_COLUMNS, attempt),
     RequestState: (REQUEST_COLUMNS, request_state),
-    Whereabouts: ("*", whereabouts),
+    Whereabouts: (WHEREABOUTS_COLUMNS, whereabouts),
     ops.TakenOver: (TAKEN_OVER_COLUMNS, taken_over),
     ops.OutstandingRequest: ("*", outstanding),
     ops.Sighting: ("missing, numbers, ready, stopped, due_s, value, holders", sighting),

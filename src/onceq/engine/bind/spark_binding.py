@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
 from onceq.engine.bind.statement import bind
@@ -17,35 +18,23 @@ if TYPE_CHECKING:
     from onceq.model.ops import Op
 
 
+_OF_FILE: Final = tuple(one.name for one in fields(archive.ArchivedFile))
+
+
 def _manifest(rows: Sequence[Row]) -> archive.Manifest:
     root, archived = rows[0][:2] if rows else (None, 0)
-    files = [
-        archive.ArchivedFile(
-            path=row[2],
-            kind=archive.Kind(row[3]),
-            day=row[4],
-            rows=row[5],
-            bytes=row[6],
-            first_us=row[7],
-            last_us=row[8],
-            since=row[9],
-            until=row[10],
-            sha256=row[11],
-            is_trimmed=row[12],
-            run=row[13],
-        )
-        for row in rows
-        if row[2] is not None
-    ]
+    found = [dict(zip(_OF_FILE, row[2:], strict=True)) for row in rows if row[2] is not None]
+    files = [archive.ArchivedFile(**one | {"kind": archive.Kind(one["kind"])}) for one in found]
     return archive.Manifest(root=root, archived=archived, files=files)
 
 
 SPECIAL: Final[dict[type[Op[Any]], Special]] = {
     archive.ArchiveDue: {"function": "archive_due_days"},
     archive.ArchiveManifest: {
-        "columns": "root, archived, (file).path, (file).kind, (file).day, (file).rows,"
-        " (file).bytes, (file).first_us, (file).last_us, (file).since, (file).until,"
-        " encode((file).sha256, 'hex'), (file).is_trimmed, (file).run",
+        "columns": "root, archived, "
+        + ", ".join(f"(file).{name}" for name in _OF_FILE).replace(
+            "(file).sha256", "encode((file).sha256, 'hex')"
+        ),
         "decode": _manifest,
     },
     archive.ArchiveRedriven: {"decode": dict},

@@ -1,7 +1,6 @@
 """A database's address as a URL: what `onceq url` prints and psql is given.
 
-Used by the command line, and by code that puts something in between. Never shows a password unless
-asked to.
+Used by the command line. Never shows a password unless asked to.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from onceq.engine.embedded.locate import SESSION_SETTINGS
 from onceq.engine.perform.driver import connect
 
-DEFAULT_PORT: Final = 5432
 IN_FRONT: Final = ("user", "password", "host", "port", "dbname")
 
 
@@ -24,17 +22,6 @@ def without_password(conninfo: str) -> tuple[str, str | None]:
     given = conninfo_to_dict(conninfo)
     secret = given.pop("password", None)
     return make_conninfo("", **given), None if secret is None else str(secret)
-
-
-def host_and_port(conninfo: str) -> tuple[str, int]:
-    """Returns where a connection string leads: a host or a socket's directory, and a port."""
-    given = conninfo_to_dict(conninfo)
-    return str(given.get("host") or "localhost"), int(given.get("port") or DEFAULT_PORT)
-
-
-def moved_to(conninfo: str, host: str, port: int) -> str:
-    """Returns the connection string with another host or socket directory, and port."""
-    return make_conninfo(conninfo, host=host, hostaddr="", port=str(port))
 
 
 def search_path(conninfo: str) -> str:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from onceq.engine.embedded.binaries import Binaries, all_binaries, describe, find_binaries
-from onceq.engine.embedded.directory import Layout
+from onceq.engine.embedded.directory import Layout, sync_directory
 from onceq.engine.embedded.locks import Deadline, FileLock, is_locked, poll_until
 from onceq.engine.embedded.privileges import (
     Identity,
@@ -226,11 +226,11 @@ def _make_cluster(
             file.write(_SETTINGS)
             file.flush()
             os.fsync(file.fileno())
-        _sync_directory(staging)
+        sync_directory(staging)
         faultpoint("embedded.cluster_made")
         staging.rename(layout.cluster)
         faultpoint("embedded.cluster_named")
-        _sync_directory(layout.directory)
+        sync_directory(layout.directory)
         undo.pop_all()
 
 
@@ -369,13 +369,5 @@ def _open_log(layout: Layout) -> Generator[int, None, None]:
     fd = os.open(layout.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         yield fd
-    finally:
-        os.close(fd)
-
-
-def _sync_directory(directory: Path) -> None:
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
     finally:
         os.close(fd)

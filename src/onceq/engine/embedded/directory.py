@@ -17,7 +17,6 @@ import os
 import pwd
 import re
 import stat
-from dataclasses import dataclass
 from pathlib import Path
 
 from onceq.errors import DirectoryRefused, InvalidValue
@@ -29,46 +28,24 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _EMPTY_ENOUGH = frozenset({"lost+found"})  # a fresh file system
 
 
-@dataclass(frozen=True, slots=True)
 class Layout:
-    """The paths inside one directory, which is absolute with links resolved."""
+    """The paths inside one directory, which is absolute with links resolved.
 
-    directory: Path
+    marker: its presence says that the directory is ours. users_lock: shared by users. change_lock:
+    held while the server is started or stopped. run_lock: held by PostgreSQL's processes; holds the
+    postmaster's identity. log: PostgreSQL's. cluster: its data directory. pid_file: its own record
+    of the postmaster.
+    """
 
-    @property
-    def marker(self) -> Path:
-        """Its presence says that the directory is ours."""
-        return self.directory / _MARKER
-
-    @property
-    def users_lock(self) -> Path:
-        """Shared by users."""
-        return self.directory / "users.lock"
-
-    @property
-    def change_lock(self) -> Path:
-        """Held while the server is started or stopped."""
-        return self.directory / "change.lock"
-
-    @property
-    def run_lock(self) -> Path:
-        """Held by PostgreSQL's processes; holds the postmaster's identity."""
-        return self.directory / "run.lock"
-
-    @property
-    def log(self) -> Path:
-        """PostgreSQL's log."""
-        return self.directory / "postgres.log"
-
-    @property
-    def cluster(self) -> Path:
-        """PostgreSQL's data directory."""
-        return self.directory / "cluster"
-
-    @property
-    def pid_file(self) -> Path:
-        """PostgreSQL's own record of the postmaster."""
-        return self.cluster / "postmaster.pid"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.marker = directory / _MARKER
+        self.users_lock = directory / "users.lock"
+        self.change_lock = directory / "change.lock"
+        self.run_lock = directory / "run.lock"
+        self.log = directory / "postgres.log"
+        self.cluster = directory / "cluster"
+        self.pid_file = self.cluster / "postmaster.pid"
 
     def leftovers(self) -> list[Path]:
         """What crashed attempts to make a cluster left behind."""
@@ -125,6 +102,15 @@ def existing_directory(directory: str | os.PathLike[str]) -> Layout | None:
     if not _EMPTY_ENOUGH.issuperset(names):
         return claim_directory(path)
     return None
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def _checked_path(directory: str | os.PathLike[str]) -> Path:

@@ -17,7 +17,6 @@ from onceq.engine.perform.spark_driver import SparkDriver, spark_driver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from onceq.engine.perform.spark_driver import Route
     from onceq.model import ops
@@ -89,10 +88,5 @@ class Steadfast:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

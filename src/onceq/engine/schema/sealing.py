@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from onceq.engine.embedded.directory import sync_directory
 from onceq.errors import FileMismatch
 
 if TYPE_CHECKING:
@@ -42,12 +43,3 @@ def check_sealed(root: Path, file: ArchivedFile, found: Mapping[str, Any], so: s
     if found["sha256"] != file.sha256:
         what = "is not what was archived" if found["sha256"] else "cannot be read"
         raise FileMismatch(f"{root / file.path} {what}: {so}")
-
-
-def sync_directory(path: Path) -> None:
-    """Makes the names in a directory durable."""
-    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)

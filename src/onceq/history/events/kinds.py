@@ -6,9 +6,12 @@ that a file of them is decoded in one pass; the field "event" tells them apart.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Client: TypeAlias = tuple[str, str]
 """(registrant, thread)."""
@@ -273,33 +276,14 @@ class Effect(Event, frozen=True, kw_only=True):
     xid: str = ""
 
 
-KINDS: tuple[type[Event], ...] = (
-    Connected,
-    DisconnectBegun,
-    Disconnected,
-    SendBegun,
-    SendOk,
-    SendFailed,
-    Received,
-    Rereceived,
-    ReceiveBegun,
-    AcknowledgeBegun,
-    Acknowledged,
-    ReplyMissing,
-    Satisfied,
-    Executed,
-    Returned,
-    Started,
-    Aborted,
-    EnqueueBegun,
-    Enqueued,
-    KillBegun,
-    KillAnswered,
-    KillFailed,
-    Redriven,
-    Doubted,
-    Fault,
-    Ended,
-    Effect,
-)
+def _leaves(kind: type[Event]) -> Iterator[type[Event]]:
+    """Yields the kinds that have no kinds themselves, in the order of this module."""
+    kinds = kind.__subclasses__()
+    if not kinds:
+        yield kind
+    for one in kinds:
+        yield from _leaves(one)
+
+
+KINDS: Final = tuple(_leaves(Event))
 """Every kind of event that a file may hold."""

@@ -18,8 +18,8 @@ from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import EnvironmentFault, IllegalState, InvalidValue, MissingExtra
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.archive.files import OF_KIND, RUN, check_file, check_root
-from onceq.spark.arrow import pa
-from onceq.spark.given.route import find_route, reach
+from onceq.spark.arrow import pa, schema_of
+from onceq.spark.given.route import reach_route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -33,14 +33,6 @@ NUMBER: Final = "record_no"
 ROWS_AT_ONCE: Final = 1000
 """Rows of a file read at a time: each may have a body and a reply of megabytes."""
 SO: Final = "nothing of it is added to a Delta table"
-TYPES: Final = {
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "binary": pa.binary(),
-    "timestamp": pa.timestamp("us", "UTC"),
-}
-"""Arrow's type for each of Spark's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +64,7 @@ def add_to_delta(
     """
     require_delta()
     there = check_root(tables, "the place of Delta tables")
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=True) as route,
-        spark_driver(route) as driver,
-    ):
+    with reach_route(url, repository, local=True) as route, spark_driver(route) as driver:
         manifest = driver.perform(ArchiveManifest())
     if manifest.root is None:
         raise IllegalState(f"nothing of repository {repository!r} was ever archived")
@@ -95,8 +83,7 @@ class _Table:
         self._delta: Any = importlib.import_module("deltalake")  # an extra
         self._path = str(path)
         self._owner = owner
-        columns = [(one.name, TYPES[one.kind]) for one in OF_KIND[kind].columns]
-        self._schema = pa.schema([*columns, (DAY, pa.date32())])
+        self._schema = schema_of(OF_KIND[kind].schema).append(pa.field(DAY, pa.date32()))
         self._kind = kind
 
     def follow(self, manifest: Manifest) -> int:

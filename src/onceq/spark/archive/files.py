@@ -18,7 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import functions as sf
 
-from onceq.engine.schema.sealing import check_sealed, sealed, sync_directory
+from onceq.engine.embedded.directory import sync_directory
+from onceq.engine.schema.sealing import check_sealed, sealed
 from onceq.errors import EnvironmentFault, FileMismatch, InvalidValue
 from onceq.model.archive_ops import ENDED, ArchivedFile, Kind
 from onceq.spark.arrow import pa

@@ -14,9 +14,9 @@ from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import IllegalState
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.archive.files import OF_KIND, read_files, spoken
-from onceq.spark.given.route import find_route, reach
+from onceq.spark.archive.sessions import reading_session
+from onceq.spark.given.route import reach_route
 from onceq.spark.read.reading import ReadingOptions
-from onceq.spark.session import REQUIRED_SETTINGS, is_local
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
@@ -47,13 +47,7 @@ def records(
     Sets what `onceq.spark.session.REQUIRED_SETTINGS` says. Raises InvalidValue, CannotConnect,
     SchemaMissing, FileMismatch (a file of the archive is missing, or not what was archived).
     """
-    for name, value in REQUIRED_SETTINGS.items():
-        session.conf.set(name, value)
-    session.dataSource.register(OnceqDataSource)
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=is_local(session)) as route,
-    ):
+    with reading_session(session, url, repository) as route:
         with spark_driver(route) as driver:
             manifest = driver.perform(ArchiveManifest(kind=kind))
         yield all_records(session, route, manifest, kind, columns=columns)
@@ -67,11 +61,7 @@ def archived_files(
     For those who read the archive by themselves; what is not archived yet is not in them. Raises
     IllegalState (there is no archive), CannotConnect, SchemaMissing.
     """
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=True) as route,
-        spark_driver(route) as driver,
-    ):
+    with reach_route(url, repository, local=True) as route, spark_driver(route) as driver:
         manifest = driver.perform(ArchiveManifest(kind=kind))
     if manifest.root is None:
         raise IllegalState(f"nothing of repository {repository!r} was ever archived")

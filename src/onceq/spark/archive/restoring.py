@@ -17,7 +17,7 @@ from onceq.errors import FileMismatch, IllegalState, InvalidValue
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest, ArchiveRestore, Kind
 from onceq.spark.archive.files import OF_KIND, check_file
 from onceq.spark.arrow import pa
-from onceq.spark.given.route import find_route, reach
+from onceq.spark.given.route import reach_route
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,11 +60,7 @@ def restore(
     """
     if since >= until:
         raise InvalidValue(f"from {since} to before {until} there is no day")
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=True) as route,
-        spark_driver(route) as driver,
-    ):
+    with reach_route(url, repository, local=True) as route, spark_driver(route) as driver:
         root = driver.perform(ArchiveManifest()).root
         if root is None:
             raise IllegalState(f"nothing of repository {repository!r} was ever archived")

@@ -1,6 +1,6 @@
-"""A session of a pipeline's own, beside the caller's, whose settings stay as they are.
+"""The sessions of the pipelines: the caller's for those that read, one of their own for the others.
 
-Used by the pipelines that write. Source: spec P4, P7.
+Source: spec P4, P7.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] #
 from pyspark.errors import PySparkException
 
 from onceq.errors import EnvironmentFault
-from onceq.spark.session import REQUIRED_SETTINGS, activate, refuse_dead
+from onceq.spark.given.route import reach_route
+from onceq.spark.session import REQUIRED_SETTINGS, activate, is_local, refuse_dead
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
@@ -20,12 +21,27 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from onceq.engine.perform.spark_driver import Route
+
 SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
 SETTINGS: Final = {
     **REQUIRED_SETTINGS,
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.debug.maxToStringFields": "1000",  # or it warns that a plan is too long to show
 }
+
+
+@contextlib.contextmanager
+def reading_session(session: SparkSession, url: str | None, repository: str) -> Generator[Route]:
+    """Makes the caller's session one that reads a repository: REQUIRED_SETTINGS, and the source.
+
+    Yields the repository's route, while the block runs.
+    """
+    for name, value in REQUIRED_SETTINGS.items():
+        session.conf.set(name, value)
+    session.dataSource.register(OnceqDataSource)
+    with reach_route(url, repository, local=is_local(session)) as route:
+        yield route
 
 
 @contextlib.contextmanager

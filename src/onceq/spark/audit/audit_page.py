@@ -7,18 +7,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from onceq.model.element import TOOK_EFFECT, RequestOutcome
 from onceq.spark.audit.audited import GIVEN
-from onceq.spark.pages.figures import (
-    Buckets,
-    Curve,
-    Paint,
-    Scale,
-    curves_over_time,
-    stack_over_time,
-)
+from onceq.spark.pages.figures import Axis, Buckets, Curve, Paint, Scale
 from onceq.spark.pages.html import Column, Html, notice, page, paragraph, section, table, tiles
 from onceq.spark.report.incidents import checked, marks, told
 from onceq.spark.report.report_page import duration
@@ -164,11 +157,10 @@ def _figures(found: Audited, incidents: Sequence[Incident]) -> list[Html]:
     buckets = Buckets(first=min(edges), width=width, count=(max(edges) - min(edges)) // width + 1)
     lines = [_curve(name, by_outcome[name], buckets) for name in _PAINTS if name in by_outcome]
     rest = [one for one in lines if one.label not in _WELL]
-    given: dict[str, Any] = {"scale": Scale.COUNT, "marks": marks(incidents)}
-    unit = buckets.unit
-    figures = [stack_over_time(buckets, lines, caption=f"Ended in {unit}", **given)]
+    axis = Axis(buckets=buckets, scale=Scale.COUNT, marks=marks(incidents))
+    figures = [axis.with_areas(lines, f"Ended in {buckets.unit}")]
     if rest:
-        figures.append(curves_over_time(buckets, rest, caption=f"Not done, in {unit}", **given))
+        figures.append(axis.with_lines(rest, f"Not done, in {buckets.unit}"))
     return figures
 
 

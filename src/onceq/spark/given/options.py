@@ -17,7 +17,7 @@ from onceq.errors import InvalidValue
 from onceq.spark.given.tables import TableChange
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 _NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
 
@@ -30,6 +30,22 @@ def route_of(options: Mapping[str, str]) -> Route:
         repository=options["repository"],
         executors=options.get("executors", ""),
     )
+
+
+def check_given(options: Mapping[str, str], needed: Iterable[str], made_by: str) -> None:
+    """Raises InvalidValue if an option is missing. made_by: what returns all of them."""
+    missing = [name for name in needed if name not in options]
+    if missing:
+        raise InvalidValue(
+            f"option {missing[0]!r} is missing: take them from onceq.spark.{made_by}(...)"
+        )
+
+
+def numbers_of(options: Mapping[str, str], names: Sequence[str]) -> dict[str, int]:
+    """Returns options that are whole numbers. Raises InvalidValue."""
+    if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in names):
+        raise InvalidValue(f"options {', '.join(names)} are numbers")
+    return {name: int(options[name]) for name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +92,7 @@ class ServingOptions:
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> ServingOptions:
         """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
-        missing = [name for name in ("conninfo", "repository", *_NUMBERS) if name not in options]
-        if missing:
-            raise InvalidValue(
-                f"option {missing[0]!r} is missing: take them from onceq.spark.register(...)"
-            )
-        if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in _NUMBERS):
-            raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
+        check_given(options, ("conninfo", "repository", *_NUMBERS), "register")
         return cls(
             route=route_of(options),
             content_type=options.get("content_type") or None,
@@ -90,9 +100,5 @@ class ServingOptions:
             requests=options.get("requests", ""),
             token=options.get("token", ""),
             tables=msgspec.json.decode(options.get("tables", "{}"), type=dict[str, TableChange]),
-            server_id=int(options["server_id"]),
-            epoch=int(options["epoch"]),
-            batch_rows=int(options["batch_rows"]),
-            partitions=int(options["partitions"]),
-            idle_ms=int(options["idle_ms"]),
+            **numbers_of(options, _NUMBERS),
         )

@@ -64,3 +64,13 @@ def find_route(located: Located, repository: str, *, local: bool) -> Generator[R
             conninfo = without_password(conninfo, Path(directory) / "passfile")
         shown = located.url if located.embedded is not None else ""
         yield Route(url=shown, conninfo=conninfo, repository=repository, executors=executors)
+
+
+@contextlib.contextmanager
+def reach_route(url: str | None, repository: str, *, local: bool) -> Generator[Route]:
+    """Finds a repository, and what Spark's processes may be told of it: `reach`, `find_route`."""
+    with (
+        reach(url, repository) as located,
+        find_route(located, repository, local=local) as route,
+    ):
+        yield route

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 class Paint(enum.Enum):
     """A colour of the page, and the one that represents it while matplotlib draws."""
 
-    INK = "#010201"
     SOFT = "#010202"
     GRID = "#010203"
     BLUE = "#010204"
@@ -96,6 +95,47 @@ class Mark:
     until: dt.datetime | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """What a figure is drawn on: time, from left to right, and numbers of a kind."""
+
+    buckets: Buckets
+    scale: Scale
+    marks: Sequence[Mark] = ()
+
+    def with_lines(self, lines: Sequence[Curve], caption: str) -> Html:
+        """Returns a figure with a curve for each line; a bucket without a measurement is a gap."""
+
+        def draw(axes: Any, edges: Any) -> _Range:
+            for one in lines:
+                values = [math.nan if value is None else value for value in one.values]
+                axes.stairs(
+                    values,
+                    edges,
+                    baseline=None,
+                    color=one.paint.value,
+                    linestyle=_STROKE[one.is_faint],
+                    linewidth=1.2 if one.is_faint else 1.7,
+                )
+            measured = [value for one in lines for value in one.values if value]
+            return min(measured, default=0), max(measured, default=0)
+
+        return _figure(self, caption, keys=_keys(lines, "line"), draw=draw)
+
+    def with_areas(self, lines: Sequence[Curve], caption: str) -> Html:
+        """Returns a figure of areas, each on top of the one before: together they are the total."""
+
+        def draw(axes: Any, edges: Any) -> _Range:
+            height = [0.0] * self.buckets.count
+            for one in lines:
+                above = [low + (value or 0) for low, value in zip(height, one.values, strict=True)]
+                axes.stairs(above, edges, baseline=height, fill=True, color=one.paint.value, lw=0)
+                height = above
+            return 0, max(height, default=0)
+
+        return _figure(self, caption, keys=_keys(lines, "area"), draw=draw)
+
+
 _Range: TypeAlias = tuple[float, float]
 """The smallest and the largest value measured."""
 _FROM_DECADE_MS: Final = 10.0
@@ -156,56 +196,6 @@ def require_figures() -> None:
     _load("")
 
 
-def curves_over_time(
-    buckets: Buckets,
-    lines: Sequence[Curve],
-    *,
-    scale: Scale,
-    caption: str,
-    marks: Sequence[Mark] = (),
-) -> Html:
-    """Returns a figure with a curve for each line; a bucket without a measurement is a gap."""
-
-    def draw(axes: Any, edges: Any) -> _Range:
-        for one in lines:
-            values = [math.nan if value is None else value for value in one.values]
-            axes.stairs(
-                values,
-                edges,
-                baseline=None,
-                color=one.paint.value,
-                linestyle=_STROKE[one.is_faint],
-                linewidth=1.2 if one.is_faint else 1.7,
-            )
-        measured = [value for one in lines for value in one.values if value]
-        return min(measured, default=0), max(measured, default=0)
-
-    axis = _Axis(buckets=buckets, scale=scale, marks=marks)
-    return _figure(axis, caption, keys=_keys(lines, "line"), draw=draw)
-
-
-def stack_over_time(
-    buckets: Buckets,
-    lines: Sequence[Curve],
-    *,
-    scale: Scale,
-    caption: str,
-    marks: Sequence[Mark] = (),
-) -> Html:
-    """Returns a figure of areas, each on top of the one before: together they are the total."""
-
-    def draw(axes: Any, edges: Any) -> _Range:
-        height = [0.0] * buckets.count
-        for one in lines:
-            above = [low + (value or 0) for low, value in zip(height, one.values, strict=True)]
-            axes.stairs(above, edges, baseline=height, fill=True, color=one.paint.value, lw=0)
-            height = above
-        return 0, max(height, default=0)
-
-    axis = _Axis(buckets=buckets, scale=scale, marks=marks)
-    return _figure(axis, caption, keys=_keys(lines, "area"), draw=draw)
-
-
 @dataclass(frozen=True, slots=True)
 class _Key:
     """What a colour means. kind: line or area."""
@@ -220,16 +210,7 @@ def _keys(lines: Sequence[Curve], kind: str) -> list[_Key]:
     return [_Key(kind, one.label, one.paint.on_page, _STROKE[one.is_faint]) for one in lines]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Axis:
-    """What a figure is drawn on."""
-
-    buckets: Buckets
-    scale: Scale
-    marks: Sequence[Mark]
-
-
-def _mark(axes: Any, axis: _Axis) -> None:
+def _mark(axes: Any, axis: Axis) -> None:
     """Draws the marks: a line with its label above, and a pale band for as long as it lasted."""
     dates = _load(".dates")
     ends = dates.date2num([axis.buckets.edges[0], axis.buckets.edges[-1]])
@@ -253,7 +234,7 @@ def _mark(axes: Any, axis: _Axis) -> None:
 
 
 def _figure(
-    axis: _Axis,
+    axis: Axis,
     caption: str,
     *,
     keys: Sequence[_Key],

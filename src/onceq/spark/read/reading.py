@@ -12,8 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceq.errors import InvalidValue
-from onceq.spark.given.options import route_of
-from onceq.spark.given.route import find_route, reach
+from onceq.spark.given.options import check_given, route_of
+from onceq.spark.given.route import reach_route
 from onceq.spark.read.relations import relation_of
 
 if TYPE_CHECKING:
@@ -52,11 +52,7 @@ class ReadingOptions:
     @classmethod
     def from_spark(cls, options: Mapping[str, str]) -> ReadingOptions:
         """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
-        missing = [name for name in ("conninfo", "repository", "read") if name not in options]
-        if missing:
-            raise InvalidValue(
-                f"option {missing[0]!r} is missing: take them from onceq.spark.reading(...)"
-            )
+        check_given(options, ("conninfo", "repository", "read"), "reading")
         given = {name: options[name] for name in _NUMBERS if name in options}
         if wrong := [name for name, text in given.items() if not _NUMBER.fullmatch(text)]:
             raise InvalidValue(f"option {wrong[0]!r} is a whole number, not {given[wrong[0]]!r}")
@@ -88,8 +84,5 @@ def reading(
     refuses the source. Raises InvalidValue, CannotConnect, SchemaMissing.
     """
     relation_of(read)
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=local) as route,
-    ):
+    with reach_route(url, repository, local=local) as route:
         yield ReadingOptions(route=route, read=read, partitions=partitions).to_spark()

@@ -24,12 +24,11 @@ from onceq.model.ledger import Entry, LastRequest
 from onceq.model.names import check_range
 from onceq.model.recovery import NONE, Place, Standing, Tags, by_registration, decide, place_of
 from onceq.spark.archive.records import all_records
-from onceq.spark.arrow import pa
-from onceq.spark.given.route import find_route, reach
+from onceq.spark.archive.sessions import reading_session
+from onceq.spark.arrow import pa, schema_of
 from onceq.spark.read.reading import ReadingOptions
 from onceq.spark.read.relations import ELEMENTS, REGISTRATIONS
 from onceq.spark.recover.ledgers import CLIENT, ENTRY, entries_of
-from onceq.spark.session import REQUIRED_SETTINGS, is_local
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
@@ -66,16 +65,7 @@ CLIENTS: Final = (
     " rests_on string, was string, outstanding bigint, r_rid string, ckpt binary,"
     " has_ledger boolean"
 )
-_ARROW: Final = pa.schema(
-    [
-        *((name, pa.string()) for name in ("registrant", "thread", "state", "rid", "next_step")),
-        *((name, pa.string()) for name in ("rests_on", "was")),
-        ("outstanding", pa.int64()),
-        ("r_rid", pa.string()),
-        ("ckpt", pa.binary()),
-        ("has_ledger", pa.bool_()),
-    ]
-)
+_ARROW: Final = schema_of(CLIENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +99,7 @@ def recovery(
     InvalidValue (other columns, two ledgers of a client), CannotConnect, SchemaMissing.
     """
     check_range("stuck_after_s", stuck_after_s, 0, STUCK_AFTER_S_MAX)
-    for name, value in REQUIRED_SETTINGS.items():
-        session.conf.set(name, value)
-    session.dataSource.register(OnceqDataSource)
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=is_local(session)) as route,
-        contextlib.ExitStack() as undo,
-    ):
+    with reading_session(session, url, repository) as route, contextlib.ExitStack() as undo:
         seen = _Seen(session, route)
         entries = entries_of(session, ledgers, seen.repository_id).persist()
         undo.callback(entries.unpersist)

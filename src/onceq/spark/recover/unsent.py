@@ -14,9 +14,7 @@ from pyspark.sql import functions as sf
 from onceq.engine.perform.spark_driver import spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.spark.archive.records import all_records
-from onceq.spark.given.route import find_route, reach
-from onceq.spark.session import REQUIRED_SETTINGS, is_local
-from onceq.spark.source import OnceqDataSource
+from onceq.spark.archive.sessions import reading_session
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -45,13 +43,7 @@ def unsent(
     Raises InvalidValue, CannotConnect, SchemaMissing.
     """
     session = rows.sparkSession
-    for name, value in REQUIRED_SETTINGS.items():
-        session.conf.set(name, value)
-    session.dataSource.register(OnceqDataSource)
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=is_local(session)) as route,
-    ):
+    with reading_session(session, url, repository) as route:
         with spark_driver(route) as driver:
             manifest = driver.perform(ArchiveManifest(kind=Kind.HISTORY))
             query = "select repository_id::text from {schema}.repository"

@@ -23,18 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 END_COLUMNS: Final = (
-    "eid",
-    "queue",
-    "registrant",
-    "server",
-    "role",
-    "outcome",
-    "aborts",
-    "code",
-    "error",
-    "enqueued_at",
-    "started_at",
-    "finished_at",
+    *("eid", "queue", "registrant", "server", "role", "outcome", "aborts", "code", "error"),
+    *("enqueued_at", "started_at", "finished_at"),
 )
 ABORT_COLUMNS: Final = ("eid", "ended_at", "server", "host", "pid", "charge", "code")
 BY: Final = ("queue", "server", "registrant")

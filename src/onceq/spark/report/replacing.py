@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from onceq.engine.schema.sealing import sync_directory
+from onceq.engine.embedded.directory import sync_directory
 from onceq.errors import IllegalState, InvalidValue
 
 if TYPE_CHECKING:

@@ -11,14 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from onceq.model.element import TOOK_EFFECT, Charge, RequestOutcome
-from onceq.spark.pages.figures import (
-    Buckets,
-    Curve,
-    Paint,
-    Scale,
-    curves_over_time,
-    stack_over_time,
-)
+from onceq.spark.pages.figures import Axis, Buckets, Curve, Paint, Scale
 from onceq.spark.pages.html import (
     Column,
     Html,
@@ -36,7 +29,6 @@ from onceq.spark.report.report_tables import TABLES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from onceq.spark.pages.figures import Mark
     from onceq.spark.report.facts import Span
     from onceq.spark.report.findings import Findings, Row
 
@@ -194,24 +186,18 @@ def _curves(found: Findings, buckets: Buckets, names: Iterable[tuple[str, Paint]
     return [one for one in made if any(one.values)]
 
 
+def _axis(found: Findings, buckets: Buckets, scale: Scale = Scale.COUNT) -> Axis:
+    return Axis(buckets=buckets, scale=scale, marks=marks(found.incidents))
+
+
 def _load(found: Findings, buckets: Buckets) -> Html:
-    width = buckets.unit
+    axis = _axis(found, buckets)
+    outcomes, kinds = (_curves(found, buckets, one.items()) for one in (_OUTCOMES, _KINDS))
+    ended = f"How many ended in {buckets.unit}"
     return section(
         "Load over time",
-        stack_over_time(
-            buckets,
-            _curves(found, buckets, _OUTCOMES.items()),
-            scale=Scale.COUNT,
-            caption=f"How many ended in {width}, by outcome",
-            marks=marks(found.incidents),
-        ),
-        stack_over_time(
-            buckets,
-            _curves(found, buckets, _KINDS.items()),
-            scale=Scale.COUNT,
-            caption=f"How many ended in {width}: requests, which owe a reply, and datagrams",
-            marks=marks(found.incidents),
-        ),
+        axis.with_areas(outcomes, f"{ended}, by outcome"),
+        axis.with_areas(kinds, f"{ended}: requests, which owe a reply, and datagrams"),
     )
 
 
@@ -248,9 +234,7 @@ def _time(found: Findings, buckets: Buckets, name: str) -> Html:
         for rank, paint in reversed(_RANKS.items())
     ]
     caption = f"{_TIMES[name]}, of what ended in {buckets.unit}"
-    return curves_over_time(
-        buckets, lines, scale=Scale.DURATION_MS, caption=caption, marks=marks(found.incidents)
-    )
+    return _axis(found, buckets, Scale.DURATION_MS).with_lines(lines, caption)
 
 
 def _failures(found: Findings, buckets: Buckets) -> Html:
@@ -264,30 +248,24 @@ def _failures(found: Findings, buckets: Buckets) -> Html:
         )
         for charge, paint in _CHARGES.items()
     ]
-    stacked = partial(_stack_or_none, marks=marks(found.incidents))
+    stacked = partial(_stack_or_none, _axis(found, buckets))
     return section(
         "Failures, aborts and recoveries over time",
-        stacked(buckets, _curves(found, buckets, badly), f"How many did not end well in {width}"),
+        stacked(_curves(found, buckets, badly), f"How many did not end well in {width}"),
         stacked(
-            buckets,
             [one for one in aborts if any(one.values)],
             f"Executions that were aborted in {width}, by what it came to: charge counts against "
             "the abort limit, reject fails at once, environment and suspect charge nobody",
         ),
         stacked(
-            buckets,
             _curves(found, buckets, [("recovered", Paint.GREEN)]),
             f"Recoveries in {width}: ended well after at least one abort",
         ),
     )
 
 
-def _stack_or_none(
-    buckets: Buckets, lines: Sequence[Curve], caption: str, *, marks: Sequence[Mark]
-) -> Html:
-    if not lines:
-        return paragraph(f"{caption}: none.")
-    return stack_over_time(buckets, lines, scale=Scale.COUNT, caption=caption, marks=marks)
+def _stack_or_none(axis: Axis, lines: Sequence[Curve], caption: str) -> Html:
+    return axis.with_areas(lines, caption) if lines else paragraph(f"{caption}: none.")
 
 
 def _reasons(found: Findings, _: Buckets) -> Html:

@@ -30,17 +30,8 @@ if TYPE_CHECKING:
     from onceq.model.queue import Queue
 
 COLUMNS: Final = (
-    "eid",
-    "rid",
-    "registrant",
-    "thread",
-    "aborts",
-    "enqueued_at",
-    "priority",
-    "properties",
-    "correlation_id",
-    "content_type",
-    "body",
+    *("eid", "rid", "registrant", "thread", "aborts", "enqueued_at", "priority", "properties"),
+    *("correlation_id", "content_type", "body"),
 )
 """What it needs of a request."""
 _HEAD: Final = {

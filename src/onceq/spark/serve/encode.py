@@ -28,15 +28,7 @@ REPLY_BYTES_MAX = 64 << 20
 """Of one reply: it is copied several times in Java, and in the memory of a session by default."""
 TOO_LARGE = "TooLarge"
 REPLY_COLUMNS = (
-    "attempt",
-    "eid",
-    "reply",
-    "error",
-    "code",
-    "reject",
-    "retry",
-    "after_s",
-    "traceback",
+    *("attempt", "eid", "reply", "error", "code", "reject", "retry", "after_s", "traceback"),
 )
 _FLAGS = ("reject", "retry")
 _JSON = msgspec.json.Encoder(decimal_format="number")

@@ -26,7 +26,7 @@ from onceq.model.limits import DECIMAL_DIGITS, DECIMAL_PLACES
 from onceq.model.queue import Queue
 from onceq.model.spark_ops import SparkRefuse
 from onceq.server.handlers import decoded
-from onceq.spark.arrow import RecordBatch, pa
+from onceq.spark.arrow import RecordBatch, pa, schema_of
 from onceq.spark.serve.answering import failure_of
 from onceq.spark.serve.schema import request_schema
 
@@ -38,21 +38,7 @@ SOURCE_SCHEMA: Final = (
     " enqueued_at timestamp, correlation_id string, content_type string, properties string,"
     " body binary"
 )
-_ARROW: Final = pa.schema(
-    [
-        ("eid", pa.string()),
-        ("rid", pa.string()),
-        ("registrant", pa.string()),
-        ("thread", pa.string()),
-        ("aborts", pa.int32()),
-        ("priority", pa.int32()),
-        ("enqueued_at", pa.timestamp("us", "UTC")),
-        ("correlation_id", pa.string()),
-        ("content_type", pa.string()),
-        ("properties", pa.string()),
-        ("body", pa.binary()),
-    ]
-)
+_ARROW: Final = schema_of(SOURCE_SCHEMA)
 _CONTENT_TYPE: Final = _ARROW.get_field_index("content_type")
 _SMALLEST: Final = Decimal(1).scaleb(-DECIMAL_PLACES)
 _DIGITS: Final = Context(prec=DECIMAL_DIGITS)

@@ -13,7 +13,7 @@ from onceq.model.names import check_id
 from onceq.model.queue import content_type_of
 from onceq.model.spark_ops import SparkClose, SparkOpen
 from onceq.spark.given.options import ServingOptions
-from onceq.spark.given.route import find_route, reach
+from onceq.spark.given.route import reach_route
 from onceq.spark.given.tables import TableChange, check_tables
 from onceq.spark.serve.handlers import told
 from onceq.spark.session import is_local_here
@@ -50,8 +50,7 @@ def register(
     changes = check_tables(tables or {})
     requests = told(queue)
     with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=is_local_here()) as route,
+        reach_route(url, repository, local=is_local_here()) as route,
         spark_driver(route) as driver,
     ):
         life = driver.perform(SparkOpen(name=name, queue=queue.name))

@@ -35,6 +35,7 @@ from onceq.model.spark_ops import (
     SparkOpen,
     SparkRegistration,
 )
+from onceq.server.lives import UNMENDABLE
 from onceq.spark.given.options import ServingOptions
 from onceq.spark.given.route import find_route, reach
 from onceq.spark.given.tables import TableChange, check_tables
@@ -44,7 +45,7 @@ from onceq.spark.serve.evidence import has_ended, of_error
 from onceq.spark.serve.handlers import BatchFunction, Each, Vectorised, batch_function, told
 from onceq.spark.serve.home import Home, failure_of, judge_refusal
 from onceq.spark.serve.settings import ServerSettings, SparkStatistics
-from onceq.spark.serve.verdicts import UNMENDABLE, Verdict, judge_beginning
+from onceq.spark.serve.verdicts import Verdict, judge_beginning
 from onceq.spark.serve.words import new_token
 from onceq.spark.session import (
     activate,

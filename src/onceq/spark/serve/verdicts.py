@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceq import errors
+from onceq.server.lives import UNMENDABLE
 
 if TYPE_CHECKING:
     from onceq.spark.serve.words import Word
@@ -63,15 +64,6 @@ class Evidence:
     causes: tuple[Cause, ...] = ()
     condition: str | None = None
 
-
-UNMENDABLE: Final = (
-    errors.SchemaMismatch,
-    errors.SchemaMissing,
-    errors.SchemaTooNew,
-    errors.PostgresTooOld,
-    errors.PoolerDetected,
-)
-"""Errors that no later attempt mends."""
 
 _OF_RELATIONS: Final = "42"
 """SQLSTATEs about a relation, a column, a right, a constraint to conflict with; or one row."""

@@ -8,17 +8,15 @@ executors enqueue in that life. Source: spec P3, C6.
 from __future__ import annotations
 
 import contextlib
-import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from onceq.engine.perform.spark_driver import spark_driver
-from onceq.errors import InvalidValue
 from onceq.model.names import check_id
 from onceq.model.ops import Connect
 from onceq.model.queue import content_type_of
-from onceq.spark.given.options import route_of
-from onceq.spark.given.route import find_route, reach
+from onceq.spark.given.options import check_given, numbers_of, route_of
+from onceq.spark.given.route import reach_route
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -55,19 +53,12 @@ class WritingOptions:
     def from_spark(cls, options: Mapping[str, str]) -> WritingOptions:
         """Returns the value of Spark's options. Raises InvalidValue if one is missing."""
         given = [name for name in _NUMBERS if name in options]
-        missing = [name for name in _NEEDED if name not in options]
-        missing += [name for name in _NUMBERS if given and name not in options]
-        if missing:
-            raise InvalidValue(
-                f"option {missing[0]!r} is missing: take them from onceq.spark.writing(...)"
-            )
-        if not all(re.fullmatch(r"[0-9]{1,18}", options[name]) for name in given):
-            raise InvalidValue(f"options {', '.join(_NUMBERS)} are numbers")
+        check_given(options, (*_NEEDED, *(_NUMBERS if given else ())), "writing")
         return cls(
             route=route_of(options),
             queue=options["queue"],
             content_type=options["content_type"],
-            **{name: int(options[name]) for name in given},
+            **(numbers_of(options, _NUMBERS) if given else {}),
         )
 
 
@@ -90,22 +81,13 @@ def writing(
     """
     if registrant is not None:
         check_id("registrant", registrant)
-    with (
-        reach(url, repository) as located,
-        find_route(located, repository, local=local) as route,
-        spark_driver(route) as driver,
-    ):
+    with reach_route(url, repository, local=local) as route, spark_driver(route) as driver:
         options = WritingOptions(
             route=route, queue=queue.name, content_type=content_type_of(queue.request_type)
         )
         if registrant is not None:
             life = driver.perform(Connect(name=registrant))
-            options = WritingOptions(
-                route=route,
-                queue=queue.name,
-                content_type=options.content_type,
-                registrant_id=life.registrant_id,
-                epoch=life.epoch,
-                send_no=life.s_no,
+            options = replace(
+                options, registrant_id=life.registrant_id, epoch=life.epoch, send_no=life.s_no
             )
         yield options.to_spark()

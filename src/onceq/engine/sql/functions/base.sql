@@ -91,6 +91,16 @@ begin
     perform set_config('lock_timeout', greatest(1, least(p_timeout_s * 1000, 2147483647))::integer::text, true);
 end $$;
 
+-- Refuses, in these words, a transaction with one snapshot for all: what is looked at after a lock must
+-- be what its former holder has left. The hot path asks for itself.
+create or replace function onceq.need_read_committed(p_words text) returns void
+language plpgsql volatile as $$
+begin
+    if current_setting('transaction_isolation') <> 'read committed' then
+        raise exception '%', p_words using errcode = 'OQ007';
+    end if;
+end $$;
+
 -- Takes the anchor lock, shared, and refuses an epoch that is over. The check is a later
 -- statement than the lock, so its snapshot sees what a former holder committed. For the same
 -- reason, a transaction with one snapshot for all (REPEATABLE READ) is refused.
@@ -145,10 +155,9 @@ end $$;
 -- Keeps destroy_queue out where the snapshot may be older than the shared lock (REPEATABLE READ), and
 -- so show a queue that has been destroyed: locking its row then fails (SQLSTATE 40001).
 create or replace function onceq.hold_queue(p_name text) returns void
-language plpgsql volatile as $$
-begin
-    perform from onceq.queue where name = p_name collate "C" and destroyed_at is null for share;
-end $$;
+language sql volatile as $$
+    select from onceq.queue where name = p_name collate "C" and destroyed_at is null for share
+$$;
 
 -- Returns the queue of this name, open for an enqueue of this body. The lock, shared and in memory,
 -- keeps destroy_queue out until the caller's transaction ends; hence the second look.

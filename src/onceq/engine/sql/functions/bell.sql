@@ -49,17 +49,15 @@ end $$;
 
 -- Registers a clerk's session as asleep.
 create or replace function onceq.clerk_falls_asleep(p_registrant integer) returns text
-language plpgsql volatile as $$
-begin
-    return pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
-end $$;
+language sql volatile as $$
+    select pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)::text
+$$;
 
 -- Ends that, only if it is registered so.
 create or replace function onceq.clerk_wakes(p_registrant integer) returns boolean
-language plpgsql volatile as $$
-begin
-    return pg_advisory_unlock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant);
-end $$;
+language sql volatile as $$
+    select pg_advisory_unlock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
+$$;
 
 -- Whether this session holds a shared advisory lock. Unlocking what is not locked would give a warning,
 -- and a warning at a commit makes it doubtful.

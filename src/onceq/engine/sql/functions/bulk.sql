@@ -61,9 +61,7 @@ create or replace function onceq.open_for_rows(
 language plpgsql volatile as $$
 declare q onceq.queue;
 begin
-    if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'rows are enqueued in READ COMMITTED transactions' using errcode = 'OQ007';
-    end if;
+    perform onceq.need_read_committed('rows are enqueued in READ COMMITTED transactions');
     perform onceq.be_durable();
     if p_registrant is not null then
         perform onceq.check_epoch(p_registrant, p_epoch);

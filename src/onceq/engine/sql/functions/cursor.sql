@@ -15,9 +15,7 @@ create or replace function onceq.sweep(
 )
 language plpgsql volatile as $$
 begin
-    if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'a sweep needs a READ COMMITTED transaction' using errcode = 'OQ007';
-    end if;
+    perform onceq.need_read_committed('a sweep needs a READ COMMITTED transaction');
     perform onceq.need_not_last();
     holders := onceq.inserters();
     if p_value is not null and holders && p_holders then

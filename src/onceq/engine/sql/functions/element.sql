@@ -105,9 +105,7 @@ end $$;
 create or replace function onceq.take(p_seq bigint, p_incarnation bigint) returns bigint
 language plpgsql volatile as $$
 begin
-    if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'a dequeue inside a transaction needs READ COMMITTED' using errcode = 'OQ007';
-    end if;
+    perform onceq.need_read_committed('a dequeue inside a transaction needs READ COMMITTED');
     perform onceq.be_durable();
     perform setval(('onceq.started_' || slot)::regclass, p_seq) from onceq.server
         where incarnation = p_incarnation;

@@ -6,10 +6,9 @@
 
 -- The run of the database: a different number after each start, and after each crash.
 create or replace function onceq.database_run() returns bigint
-language plpgsql volatile as $$
-begin
-    return (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint + onceq.current_life();
-end $$;
+language sql volatile as $$
+    select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint + onceq.current_life()
+$$;
 
 -- The reply to a rid, locked; no row if there is none, or if it was acknowledged and is only kept.
 create or replace function onceq.lock_reply(p_registrant integer, p_rid text) returns onceq.element

@@ -19,7 +19,14 @@ begin
     end if;
     perform onceq.leave_missing(f.kind);
     select count(*) into missing from pg_temp.restoring;
-    restored := case f.kind when 'history' then onceq.restore_history() else onceq.restore_attempts() end;
+    if f.kind = 'history' then
+        restored := onceq.restore_history();
+    else
+        insert into onceq.attempt (ended_at, server, pid, eid, charge, code, error, host, record_no)
+            select ended_at, server, pid, eid::uuid, charge, code, error, host, record_no
+            from pg_temp.restoring;
+        get diagnostics restored = row_count;
+    end if;
     if restored <> missing then
         raise exception '% rows of % name queues or registrants that this repository does not have: %',
             missing - restored, p_path, onceq.unknown_names() using errcode = 'OQ007';
@@ -61,18 +68,6 @@ begin
         ) q on q.name = s.queue and s.enqueued_at >= q.since and s.enqueued_at < q.until
         left join onceq.registrant r on r.name = s.registrant and r.thread = s.thread
         where s.registrant is null or r.registrant_id is not null;
-    get diagnostics restored = row_count;
-    return restored;
-end $$;
-
--- Puts rows of attempts back.
-create or replace function onceq.restore_attempts() returns bigint
-language plpgsql volatile as $$
-declare restored bigint;
-begin
-    insert into onceq.attempt (ended_at, server, pid, eid, charge, code, error, host, record_no)
-        select ended_at, server, pid, eid::uuid, charge, code, error, host, record_no
-        from pg_temp.restoring;
     get diagnostics restored = row_count;
     return restored;
 end $$;

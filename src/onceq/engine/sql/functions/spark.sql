@@ -9,9 +9,7 @@ create or replace function onceq.spark_lock(p_server integer, p_epoch bigint) re
 language plpgsql volatile as $$
 declare s onceq.spark_server;
 begin
-    if current_setting('transaction_isolation') <> 'read committed' then
-        raise exception 'the Spark server needs READ COMMITTED transactions' using errcode = 'OQ007';
-    end if;
+    perform onceq.need_read_committed('the Spark server needs READ COMMITTED transactions');
     perform pg_advisory_xact_lock('onceq.spark_server'::regclass::oid::integer, p_server);
     perform onceq.current_life();
     select * into s from onceq.spark_server where server_id = p_server;

@@ -79,10 +79,7 @@ end $$;
 
 -- The same, for a queue by its name.
 create or replace function onceq.next_due(p_queue text) returns double precision
-language plpgsql volatile as $$
-begin
-    return onceq.due_in((onceq.find_queue(p_queue)).queue_id);
-end $$;
+language sql volatile as $$ select onceq.due_in((onceq.find_queue(p_queue)).queue_id) $$;
 
 -- Wakes a session that has got something from this queue. Whoever wakes rings the next one if there is
 -- more, so that a burst that rang one wakes as many as it needs: its bell, as a row without a seq.
