@@ -20,6 +20,7 @@ from proof.fault_ground import CUTS, FAULTS, REVOKE, Ground, Trial, Verdict
 from proof.fault_programs import PROGRAMS
 from proof.fault_scenes import SCENES
 from proof.faultpoints import ELSEWHERE
+from proof.harness.processes import start
 from proof.part import Order, Size
 from proof.pipelinepoints import part as pipelines
 from proof.sparkpoints import part
@@ -53,14 +54,14 @@ def ground() -> Iterator[Ground]:
         yield made
 
 
-def test_two_threads_that_ask_how_a_process_ended_hear_the_same(ground: Ground) -> None:
+def test_two_threads_that_ask_how_a_process_ended_hear_the_same() -> None:
     def how(process: BaseProcess) -> int | None:
         process.join()
         return process.exitcode
 
     with ThreadPoolExecutor(8) as asking:
         for _ in range(12):
-            process = ground.start(time.sleep, 0.05)
+            process = start(time.sleep, 0.05)
             assert {*asking.map(how, [process] * 8)} == {0}
 
 
