@@ -1,25 +1,29 @@
 """What every test may use: the fixtures of our own pytest plugin, under the names of these tests.
 
-A test that kills or stops PostgreSQL starts one of its own. `make test` runs the files in two
-processes, each with a PostgreSQL and a Spark session of its own.
+A test that kills or stops PostgreSQL starts one of its own. `make test` runs the files in
+several processes, each with a PostgreSQL of its own, and few with a Spark session (tests/order.py).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import onceq
+from tests import order
 from tests.events import Events
 from tests.spark.java_classes import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from xdist.remote import Producer
+
+    from tests.scheduler import InGroups
 
 CLASSES = Path(__file__).resolve().parents[1] / ".venv/spark-classes.jsa"
 os.environ.setdefault("JDK_JAVA_OPTIONS", sharing(CLASSES))
@@ -29,12 +33,24 @@ pytest_plugins = ["pytester", "onceq.testing.plugin"]
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that may take longest by their own limits begin first: two processes end together."""
-    limits: Counter[Path] = Counter()
-    for item in items:
-        limit = item.get_closest_marker("timeout")
-        limits[item.path] += limit.args[0] if limit is not None else 0
-    items.sort(key=lambda item: -limits[item.path])
+    """Files that take longest begin first: the processes end together."""
+    order.longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InGroups:
+    """Files that share a Spark session run in one process."""
+    from tests.scheduler import InGroups  # noqa: PLC0415 - where there is no xdist, nobody asks
+
+    return InGroups(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Names the files that took longest, where the tests run side by side."""
+    if terminalreporter.config.getoption("numprocesses", None):
+        terminalreporter.section(f"slowest {order.SLOWEST} files")
+        for line in order.slowest_files(terminalreporter.getreports("")):
+            terminalreporter.line(line)
 
 
 @pytest.fixture

@@ -21,9 +21,10 @@ from proof.fault_programs import PROGRAMS
 from proof.fault_scenes import SCENES
 from proof.faultpoints import ELSEWHERE
 from proof.harness.processes import start
-from proof.part import Order, Size
+from proof.part import Size
 from proof.pipelinepoints import part as pipelines
 from proof.sparkpoints import part
+from tests.small import small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,19 +34,10 @@ OTHER_LEDGERS = {"ledger_in_sqlite", "ledger_in_the_database", "ledger_in_a_queu
 """Their points are those of a ledger in another database, which has more."""
 
 
-def _said(text: str, done: int, of: int) -> None:
-    assert text
-    assert 0 < done <= of
-
-
 @pytest.mark.timeout(400)
 def test_a_death_at_every_point_loses_nothing(tmp_path: Path) -> None:
-    order = Order(size=Size.SMALL, seed=1990, place=tmp_path, say=_said)
-    outcome = faultpoints.run(order)
-    assert outcome.violations == []
-    (points,) = [one for one in outcome.measures if one.what == goals.FAULT_POINTS]
-    assert points.is_met
-    assert points.reached == len(POINTS) - len(ELSEWHERE)
+    reached = small(faultpoints.PART, tmp_path)
+    assert reached[goals.FAULT_POINTS] == len(POINTS) - len(ELSEWHERE)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proof import goals
-from proof.decoding.part import JAVA, LAX, PART
-from proof.part import Order, Size
+from proof.decoding.part import JAVA, PART
+from tests.small import small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 @pytest.mark.timeout(180)
 @pytest.mark.usefixtures("spark")
 def test_every_server_decodes_alike(tmp_path: Path) -> None:
-    order = Order(size=Size.SMALL, seed=1, place=tmp_path, say=lambda *_: None)
-    outcome = PART.run(order)
-    assert outcome.violations == []
-    reached = {measure.what: measure.reached for measure in outcome.measures}
+    reached = small(PART, tmp_path)
     assert reached[goals.DECODED] == 3_000
     assert reached[JAVA] > 0
-    (control,) = outcome.controls
-    assert control.what == LAX
-    assert control.broke > control.of * PART.controls[LAX]
