@@ -35,6 +35,7 @@ from proof.fault_scenes import SCENES, Left
 from proof.harness.ledger import ask, final_state, make_ledger
 from proof.harness.processes import hearing, start
 from proof.harness.proxy import Cut, Proxy, Side
+from proof.running import folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,7 +121,8 @@ class Ground:
         self.conninfo = ""
 
     def __enter__(self) -> Self:
-        made = tempfile.mkdtemp(prefix="oqf-")  # short, as a socket's path must be
+        where = folder(in_memory=True)  # no disk is struck
+        made = tempfile.mkdtemp(prefix="oqf-", dir=where)  # short, as a socket's path must be
         self._undo.callback(shutil.rmtree, made, ignore_errors=True)
         self.place = Path(made)
         server = open_embedded(self.place / "postgresql", settings=SETTINGS)

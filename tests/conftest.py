@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import logging
 import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 import onceq
+from onceq.testing.plugin import VARIABLE
+from proof.running import folder
 from tests import order
 from tests.events import Events
 from tests.spark.java_classes import sharing
@@ -29,6 +33,15 @@ CLASSES = Path(__file__).resolve().parents[1] / ".venv/spark-classes.jsa"
 os.environ.setdefault("JDK_JAVA_OPTIONS", sharing(CLASSES))
 
 pytest_plugins = ["pytester", "onceq.testing.plugin"]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without a database the run has one of its own in memory: nobody cuts its power."""
+    is_controller = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
+    if not (is_controller or config.getoption("--onceq-url") or os.environ.get(VARIABLE)):
+        place = tempfile.mkdtemp(prefix="onceq-tests-", dir=folder(in_memory=True))
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+        config.option.onceq_url = f"embedded:{place}/postgresql"
 
 
 @pytest.hookimpl(trylast=True)

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from onceq.engine.faultpoints import faultpoint
+from onceq.engine.faultpoints import NAMED, faultpoint
 from onceq.engine.perform.spark_driver import of_executors
 from onceq.engine.perform.steadfast import Steadfast
 from onceq.errors import IllegalState, InvalidValue
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["POINTS", "SOURCE_SCHEMA", "OnceqDataSource", "OnceqStreamReader"]
 
-POINTS = ("claim", "claimed", "read", "write", "staged", "commit", "concluded", "committed")
+POINTS = tuple(name.removeprefix("spark.") for name in NAMED if name.startswith("spark."))
 """The points between which a process may die, in the order of a batch; tests die at each."""
 
 _ROWS_PER_SLICE = 1_000
