@@ -32,7 +32,7 @@ def lost(cluster: EmbeddedServer) -> Iterator[psycopg.Connection[tuple[object, .
     with contextlib.closing(connect(cluster.conninfo)) as made:
         kill_a_backend(cluster)
         closed = select.poll()
-        closed.register(made.fileno(), select.POLLRDHUP)
+        closed.register(made.fileno(), select.POLLHUP)
         assert closed.poll(30_000), "the server's end is not closed"
         yield made
 
