@@ -108,6 +108,7 @@ def element(row: Row) -> Element:
 def queue_info(row: Row) -> QueueInfo:
     """Returns the queue in a row of QUEUE_COLUMNS."""
     found = _by_name(QUEUE_COLUMNS, row)
+    found["kind"] = _KINDS[found["kind"]]
     settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
     return QueueInfo(settings=QueueSettings(**settings), **found)
 
