@@ -95,7 +95,7 @@ class Answers(abc.ABC):
     @abc.abstractmethod
     def _commit(self, _: ledger_ops.CommitLedger) -> Program[None]: ...
 
-    def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
+    def _begin(self, _: ledger_ops.BeginLedger, /) -> Program[None]:
         yield from self.begins
         self._is_open = True
 
@@ -103,7 +103,7 @@ class Answers(abc.ABC):
         self._is_open = False
         yield from self.rolls_back
 
-    def _prepared(self, _: ledger_ops.ListPrepared) -> Program[list[str]]:
+    def _prepared(self, _: ledger_ops.ListPrepared, /) -> Program[list[str]]:
         yield from ()
         return []
 
