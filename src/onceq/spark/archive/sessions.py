@@ -75,7 +75,7 @@ def read_table(
     """Returns a relation of a repository. columns: None: all. limits: as in ReadingOptions."""
     relation = relation_of(read)
     wanted = relation if columns is None else relation.only(columns)
-    tasks = session.sparkContext.defaultParallelism
-    options = ReadingOptions(route=route, read=read, partitions=tasks, **limits)
+    many = session.sparkContext.defaultParallelism
+    options = ReadingOptions(route=route, read=read, partitions=many, **limits)
     reader = session.read.format(OnceqDataSource.name()).schema(wanted.schema)
     return reader.options(**options.to_spark()).load()
