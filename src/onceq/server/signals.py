@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-    from types import FrameType
+from collections.abc import Callable, Generator
+from types import FrameType
 
 
 @contextlib.contextmanager

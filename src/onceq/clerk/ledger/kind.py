@@ -7,22 +7,18 @@ A kind is a value that the user makes; making it opens nothing. Its `Answers` ar
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.connection import Link
 from onceq.errors import Fenced, InvalidValue, LedgerRefused
 from onceq.model import ledger_ops, ops
-from onceq.model.ledger import decode_entry
+from onceq.model.ledger import Entry, Joint, decode_entry
 from onceq.model.names import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.engine.connect.connection import Link
-    from onceq.model.ledger import Entry, Joint
-    from onceq.model.ops import Op, Program
+from onceq.model.ops import Op, Program
 
 C = TypeVar("C")
 A = TypeVar("A")
