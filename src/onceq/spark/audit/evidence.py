@@ -63,6 +63,7 @@ _OTHERS: Final[dict[type[ev.Event], Callable[[Any], Said]]] = {
     ev.EnqueueBegun: lambda one: (OTHER, None, None, one.rid, None, None, one.actor),
     ev.Fault: _fault,
     ev.Doubted: lambda _: (UNUSED, None, None, None, None, None, None),
+    ev.Ended: lambda _: (UNUSED, None, None, None, None, None, None),
     ev.Effect: lambda _: (UNUSED, None, None, None, None, None, None),
 }
 _SAYS: Final[dict[type[ev.Event], Callable[[Any], Said]]] = {
