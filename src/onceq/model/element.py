@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, TypedDict, TypeVar
 from uuid import UUID
 
-E = TypeVar("E", bound=enum.StrEnum)
+E = TypeVar("E", bound="Word")
 
 
 class Members(dict[str, E]):
@@ -60,7 +60,13 @@ class EnqueueAttributes(SendAttributes, total=False):
     correlation_id: str | None
 
 
-class Role(enum.StrEnum):
+class Word(enum.StrEnum):
+    """An enum whose members are texts, and print as such."""
+
+    __repr__ = str.__repr__
+
+
+class Role(Word):
     """What an element is. FAILED: what is held in an error queue, whatever it was before."""
 
     DATAGRAM = "datagram"
@@ -72,7 +78,7 @@ class Role(enum.StrEnum):
 ROLES: Final = Members(Role)
 
 
-class ElementState(enum.StrEnum):
+class ElementState(Word):
     """Where a rid is (G4), as `where`, `lookup` and the view `requests` say it.
 
     WAITING: until not_before. SUSPECT: it will run alone. EXECUTING: it is claimed. REPLIED: its

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +23,7 @@ import msgspec
 from onceq.errors import InvalidValue
 from onceq.model import names, signature, stable_json
 from onceq.model.context import AsyncContext, Context
+from onceq.model.element import Word
 from onceq.model.limits import beyond_limits
 from onceq.model.value_types import check_value_type
 
@@ -90,7 +90,7 @@ def decode(
     return value
 
 
-class QueueKind(enum.StrEnum):
+class QueueKind(Word):
     """What a queue is for. REPLY: the replies of one client. ERROR: what failed elsewhere."""
 
     REQUEST = "request"
