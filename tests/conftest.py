@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import onceq
+from onceq.engine.embedded.locate import EMBEDDED
 from onceq.testing.plugin import VARIABLE
-from proof.running import folder
-from tests import order
+from tests import ground, order
 from tests.events import Events
 from tests.spark.java_classes import sharing
 
@@ -37,11 +36,15 @@ pytest_plugins = ["pytester", "onceq.testing.plugin"]
 
 def pytest_configure(config: pytest.Config) -> None:
     """Without a database the run has one of its own in memory: nobody cuts its power."""
-    is_controller = config.getoption("numprocesses", None) and not hasattr(config, "workerinput")
-    if not (is_controller or config.getoption("--onceq-url") or os.environ.get(VARIABLE)):
-        place = tempfile.mkdtemp(prefix="onceq-tests-", dir=folder(in_memory=True))
+    if config.getoption("--onceq-url") or os.environ.get(VARIABLE):
+        return
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None:  # the one that starts the workers, or the only one
+        ground.sweep()
+    if worker is not None or not config.getoption("numprocesses", None):
+        place = ground.made((worker or {}).get("workercount", 1))
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
-        config.option.onceq_url = f"embedded:{place}/postgresql"
+        config.option.onceq_url = f"{EMBEDDED}{place / ground.CLUSTER}"
 
 
 @pytest.hookimpl(trylast=True)
@@ -51,8 +54,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InGroups:
-    """Files that share a Spark session run in one process."""
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InGroups | None:
+    """With `--dist loadfile`, files that share a Spark session run in one process."""
+    if config.getoption("dist") != "loadfile":
+        return None
     from tests.scheduler import InGroups  # noqa: PLC0415 - where there is no xdist, nobody asks
 
     return InGroups(config, log)

@@ -163,6 +163,8 @@ class Fleet:
 
     def _said(self) -> str:
         path = Path(self.settings.files) / "said"
+        if not path.exists():  # no server came so far as to open it
+            return "no server has said anything"
         return "\n".join(path.read_text(errors="replace").splitlines()[-12:])
 
     def events(self) -> list[Event]:

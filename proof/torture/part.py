@@ -64,8 +64,7 @@ def torture(order: Order) -> Outcome:
     spark = spark_command(minutes=seconds / 60, wanted=None)
     plan = Plan(seconds=seconds, seed=order.seed, place=order.place / "run", spark=spark)
     report = run(plan, watch)
-    with ThreadPoolExecutor(CONTROLS_ABREAST[order.size]) as pool:
-        controls = list(pool.map(lambda broken: _control(order, broken), CONTROLS))
+    controls = tried(order)
     return Outcome(
         measures=_measures(report),
         violations=[
@@ -104,6 +103,22 @@ def unmade(report: Report) -> list[str]:
 def is_proved(broken: str, violations: Iterable[str]) -> bool:
     """Whether one of these violations is what this control breaks, and not any other trouble."""
     return any(PROVES[broken].match(text) for text in violations)
+
+
+def tried(order: Order) -> list[Control]:
+    """Runs the controls: one at a time in this thread, so that an interrupt ends it at once.
+
+    Where several run abreast, an error or an interrupt cancels those that wait, and is raised when
+    those that run have ended.
+    """
+    abreast = CONTROLS_ABREAST[order.size]
+    if abreast == 1:
+        return [_control(order, broken) for broken in CONTROLS]
+    pool = ThreadPoolExecutor(abreast)
+    try:
+        return list(pool.map(lambda broken: _control(order, broken), CONTROLS))
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _control(order: Order, broken: str) -> Control:

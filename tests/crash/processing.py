@@ -23,6 +23,7 @@ ECHO = onceq.Queue("echo", str, str)
 REQUESTS = 2
 WAIT_S = 30.0
 LIFE_S = 60.0
+WORDS = 2000
 POINTS = [
     *[f"Act.{when} {times}" for times in (1, 2, 3, 4) for when in ("before", "after")],
     *[f"Send.{when} 2" for when in ("before", "after")],
@@ -92,10 +93,20 @@ class Trial:
         """The client's, and the trial's."""
         return f"{self.kind}-{self.point.replace(' ', '-')}"
 
+    @property
+    def said(self) -> Path:
+        """What its lives write to their standard output and error."""
+        return self.files / f"{self.name}.said"
+
+    def words(self) -> str:
+        """The last of it, for a message."""
+        said = self.said.read_text(errors="replace") if self.said.exists() else ""
+        return f"; it said:\n{said[-WORDS:]}" if said else "; it said nothing"
+
 
 def live(trial: Trial, armed: str) -> None:
     """One life of the client, in this process. armed: for `arm`, or empty."""
-    say_into(trial.files / f"{trial.name}.said")
+    say_into(trial.said)
     if armed:
         faultpoints.arm(armed)
         faultpoints.pointed(PostgresDriver)
@@ -103,12 +114,14 @@ def live(trial: Trial, armed: str) -> None:
     client(trial.url, trial.repository, trial.name, paper, POLICIES[trial.kind](paper))
 
 
-def ended(trial: Trial, armed: str = "") -> int | None:
-    """Runs a life to its end: minus the signal, or the exit code."""
+def ended(trial: Trial, armed: str = "") -> int:
+    """Runs a life to its end: minus the signal, or the exit code. One that hangs is an error."""
     process = start(live, trial, armed)
     process.join(LIFE_S)
+    code = process.exitcode
     process.kill()
-    return process.exitcode
+    assert code is not None, f"{trial.name} still lived after {LIFE_S:g} s{trial.words()}"
+    return code
 
 
 def run(trial: Trial) -> tuple[bool, list[str]]:
@@ -116,6 +129,7 @@ def run(trial: Trial) -> tuple[bool, list[str]]:
     reached = trial.files / f"{trial.name}.points"
     reached.mkdir()
     first = ended(trial, f"{trial.point} kill {reached}")
-    assert first in {0, -signal.SIGKILL}, f"{trial.name}: its first life ended with {first}"
-    assert ended(trial) == 0, f"{trial.name}: its next life ended in vain"
+    assert first in {0, -signal.SIGKILL}, f"{trial.name} ended with {first}{trial.words()}"
+    after = ended(trial)
+    assert after == 0, f"{trial.name}: its next life ended with {after}{trial.words()}"
     return first != 0, Paper(trial.files / f"{trial.name}.paper").lines()

@@ -34,9 +34,14 @@ OTHER_LEDGERS = {"ledger_in_sqlite", "ledger_in_the_database", "ledger_in_a_queu
 """Their points are those of a ledger in another database, which has more."""
 
 
+def _said(text: str, done: int, of: int) -> None:
+    assert text
+    assert 0 < done <= of
+
+
 @pytest.mark.timeout(400)
 def test_a_death_at_every_point_loses_nothing(tmp_path: Path) -> None:
-    reached = small(faultpoints.PART, tmp_path)
+    reached = small(faultpoints.PART, tmp_path, say=_said)
     assert reached[goals.FAULT_POINTS] == len(POINTS) - len(ELSEWHERE)
 
 

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proof.goals import POWER_CUTS
+from proof.part import Order, Size
 from proof.powercut import devices
 from proof.powercut.drive import Cache, Ground, Kind
 from proof.powercut.part import PART, SYSTEMS
+from proof.running import Result
 from tests.crash.parts import report
-from tests.small import small
+from tests.small import judged, reached
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -35,12 +37,12 @@ def cannot(reason: str | None) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.usefixtures("ground")  # it skips the test where this machine cannot
 def test_ten_power_cuts_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     report(f"SEED={SEED}")
-    place = tmp_path / "part"
-    place.mkdir()
-    assert small(PART, place, seed=SEED)[POWER_CUTS] == 10
+    outcome = PART.run(Order(size=Size.SMALL, seed=SEED, place=tmp_path, say=lambda *_: None))
+    cannot(outcome.skipped)
+    shown = judged(Result(part=PART, seconds=0.0, outcome=outcome))
+    assert reached(shown)[POWER_CUTS] == 10
 
 
 def write(file: int, byte: bytes) -> None:

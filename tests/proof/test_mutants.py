@@ -14,7 +14,7 @@ from proof.mutants.part import PART, Trials, violations
 from proof.mutants.table import Change, Mutant
 from proof.mutants.verdict import Fate, Verdict, judge
 from proof.part import Size
-from tests.small import small
+from tests.small import small_outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,4 +91,9 @@ def test_what_breaks_is_a_finding_and_is_not_run_again(
 @pytest.mark.timeout(PART.limits.of(Size.SMALL))  # as the proof ends it: four mutants, their tests
 def test_some_mutants_of_different_kinds_are_caught(tmp_path: Path) -> None:
     """All of them: python -m proof.mutants. Others: MUTANTS_SEED."""
-    assert small(PART, tmp_path, seed=SEED)[MUTANTS] == 4
+    said: list[str] = []
+    outcome = small_outcome(
+        PART, tmp_path, seed=SEED, say=lambda text, _done, _of: said.append(text)
+    )
+    assert [(one.what, one.reached, one.goal) for one in outcome.measures] == [(MUTANTS, 4, 4)]
+    assert len(said) == 5

@@ -40,22 +40,30 @@ class Seen:
         self._running.remove(result.part.name)
 
 
-def test_those_on_spark_begin_first_one_at_a_time_then_the_longest_and_the_lone_one_last() -> None:
+def test_of_those_on_spark_one_runs_at_a_time_and_first_and_the_lone_one_last() -> None:
     by_name = {part.name: part for part in PARTS}
-    longest = replace(by_name["missed"], limits=Limits(proof_s=600.0))
     parts = [
         by_name["good"],
-        by_name["silent"],
+        by_name["missed"],
         replace(by_name["violation"], on_spark=True),
         replace(by_name["blind"], on_spark=True),
-        longest,
+        replace(by_name["silent"], on_spark=True),
     ]
     seen = Seen()
     results = run_all(parts, Terms(size=Size.PROOF, seed=1, table=TABLE), seen)
     assert [result.part.name for result in results] == [part.name for part in parts]
-    assert seen.begun[:2] == ["violation", "missed"]
-    assert seen.begun[-1] == "good"
-    assert set(seen.begun) == {part.name for part in parts}
-    assert all(len(one & {"violation", "blind"}) <= 1 for one in seen.together)
+    assert seen.begun == ["violation", "missed", "blind", "silent", "good"]
+    assert all(len(one & {"violation", "blind", "silent"}) <= 1 for one in seen.together)
+    assert seen.abreast["good"] == 1
+
+
+def test_the_longest_begin_first_two_abreast_and_the_lone_one_last() -> None:
+    by_name = {part.name: part for part in PARTS}
+    longest = replace(by_name["missed"], limits=Limits(proof_s=600.0))
+    parts = [by_name["good"], by_name["violation"], by_name["blind"], longest]
+    seen = Seen()
+    results = run_all(parts, Terms(size=Size.PROOF, seed=1, table=TABLE), seen)
+    assert [result.part.name for result in results] == ["good", "violation", "blind", "missed"]
+    assert seen.begun == ["missed", "violation", "blind", "good"]
     assert seen.abreast["good"] == 1
     assert seen.abreast["missed"] == ABREAST

@@ -46,3 +46,14 @@ def test_a_suite_that_fails_is_a_violation(tmp_path: Path) -> None:
     outcome = versions.conformance(sys.executable, order(tmp_path), ONCEQ_TEST_URL=nowhere)
     assert len(outcome.violations) == 1
     assert outcome.measures[0].reached == 0
+
+
+def test_this_python_is_found() -> None:
+    assert versions.interpreter((sys.version_info.major, sys.version_info.minor)) is not None
+
+
+def test_the_pins_have_no_hashes() -> None:
+    text = (
+        "a==1 \\\n    --hash=sha256:0 \\\n    --hash=sha256:1\nb-c==2.0 ; sys_platform == 'x' \\\n"
+    )
+    assert versions.constraints(text) == "a==1\nb-c==2.0 ; sys_platform == 'x'\n"

@@ -10,7 +10,7 @@ from onceq.engine.faultpoints import POINTS as EVERY
 from proof import goals
 from proof.archive import part
 from proof.part import Size
-from tests.small import small
+from tests.small import reached, small_outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 @pytest.mark.timeout(300)
 def test_each_row_is_in_files_once_whatever_was_killed(tmp_path: Path) -> None:
-    reached = small(part.PART, tmp_path)
-    assert reached[goals.ARCHIVED] == part.ROWS[Size.SMALL]
-    assert (reached[goals.KILLS], reached[part.STEPS]) == (2, 2)
+    outcome = small_outcome(part.PART, tmp_path)
+    figures = reached(outcome)
+    assert figures[goals.ARCHIVED] == part.ROWS[Size.SMALL]
+    assert (figures[goals.KILLS], figures[part.STEPS]) == (2, 2)
+    assert [control.broke for control in outcome.controls] == [1, 1]
 
 
 def test_every_step_of_the_job_is_struck() -> None:

@@ -1,6 +1,6 @@
 """How a function becomes a command: its dataclasses become options, its errors exit codes.
 
-A command is a function with a `invoked: Invocation` (where the repository is, --json) and any
+A command is a function with an `invoked: Invocation` (where the repository is, --json) and any
 arguments of its own. A parameter that is a dataclass becomes one option for each of its
 fields. Nothing else catches every exception.
 """

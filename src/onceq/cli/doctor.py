@@ -98,6 +98,7 @@ def _examine_database(
     yield Finding("schema", "ok", f"{repository}: version {scripts.newest()}")
     yield ownership(health.foreign_sequences(connection, repository))
     orphaned = health.orphaned_claims(connection, repository)
+    connection.close()  # the next one may be the last that the role is allowed
     yield from _examine_repository(located, repository, orphaned)
 
 

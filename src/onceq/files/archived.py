@@ -16,7 +16,7 @@ from uuid import UUID
 from onceq.errors import FileMismatch
 from onceq.files.parquet import require
 from onceq.model.archive_ops import ENDED, Kind, micros
-from onceq.model.element import Attempt, Charge, OldRequest, RequestOutcome, Role
+from onceq.model.element import ROLES, Attempt, Charge, OldRequest, RequestOutcome
 
 if TYPE_CHECKING:
     import datetime as dt
@@ -154,7 +154,7 @@ class ArchivedRequests:
             OldRequest(
                 **{name: row[name] for name in (*_SAME, *_SAME_TOO, *_BODIES)},
                 eid=eid,
-                role=Role(row["role"]),
+                role=ROLES[row["role"]],
                 outcome=RequestOutcome(row["outcome"]),
                 redriven_as=redriven.get(eid),
             )

@@ -115,7 +115,8 @@ def dequeue(
                 break
             waits += 1
     except errors.UsageError:
-        yield from ops.StopWaiting()
+        if rings:
+            yield from ops.StopWaiting()
         raise
     if element is None and rings and waits > 0:
         yield from ops.StopWaiting()

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime, timedelta
     from uuid import UUID
+
+
+E = TypeVar("E", bound=enum.StrEnum)
+
+
+class Members(dict[str, E]):
+    """The members of an enum by their texts; a text that only a newer version knows stays one."""
+
+    def __init__(self, of: type[E]) -> None:
+        super().__init__((one.value, one) for one in of)
+
+    def __missing__(self, text: str) -> Any:
+        return text
 
 
 class SendAttributes(TypedDict, total=False):
@@ -57,6 +70,9 @@ class Role(enum.StrEnum):
     REQUEST = "request"
     REPLY = "reply"
     FAILED = "failed"
+
+
+ROLES: Final = Members(Role)
 
 
 class ElementState(enum.StrEnum):

@@ -217,7 +217,7 @@ def abort_of(one: ops.Aborted, exception: BaseException | None = None) -> Abort:
     return Abort(
         **known,
         failed=one.fate is Fate.FAILED,
-        exception=exception or HandlerFailed(one.code, one.error),
+        exception=HandlerFailed(one.code, one.error) if exception is None else exception,
     )
 
 

@@ -123,7 +123,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
 
     calls: for servers, from queue name to the function that calls its handler with (element,
     connection); Unstarted stands for a connection whose first use starts a part of a batch.
-    stop: ends waits, and answers `Stopping`. gate: this process's. line: to the bells of
+    stop: ends waits, and answers `Stopping`. gate: this process's. wire: to the bells of
     others, and this session's own. commit_text: the SQL of a commit; if handlers run, it also
     resets the session.
     """

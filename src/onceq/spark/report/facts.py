@@ -34,8 +34,8 @@ by nothing for up to half as many values."""
 _RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TEXT_CHARACTERS: Final = 200
 _ROLES: Final = (Role.REQUEST.value, Role.DATAGRAM.value)
-WELL: Final = tuple(one.value for one in TOOK_EFFECT)
 """Taking a held element out of an error queue ends no request: that had failed before."""
+WELL: Final = tuple(one.value for one in TOOK_EFFECT)
 _PROCESS: Final = ("server", "host", "pid", "name")
 _TIMES: Final = {
     "waiting": ("enqueued_at", "started_at"),
