@@ -24,7 +24,41 @@ ASKS_FOR_SPARK: Final = re.compile(r"\bspark: SparkSession\b|usefixtures\(\"spar
 USUAL_S: Final = 3.0
 WITH_SPARK_S: Final = 10.0
 SLOWEST: Final = 10
-LONGEST_S: Final[Mapping[str, float]] = {}
+LONGEST_S: Final[Mapping[str, float]] = {
+    "tests/examples/test_cdnow_run.py": 240.0,
+    "tests/spark/test_serving.py": 150.0,
+    "tests/spark/test_kills.py": 130.0,
+    "tests/spark/test_cluster.py": 120.0,
+    "tests/crash/test_torture.py": 115.0,
+    "tests/crash/test_fault_points.py": 110.0,
+    "tests/examples/test_examples.py": 100.0,
+    "tests/spark/test_pipeline_points.py": 80.0,
+    "tests/spark/test_archive_killed.py": 76.0,
+    "tests/spark/test_fault_points.py": 76.0,
+    "tests/spark/test_driver_killed.py": 62.0,
+    "tests/engine/test_findings_database.py": 60.0,
+    "tests/engine/test_cursor.py": 60.0,
+    "tests/simulation/test_simulator.py": 57.0,
+    "tests/spark/test_archive_damaged.py": 55.0,
+    "tests/cli/test_serve_goes_on.py": 50.0,
+    "tests/conformance/test_conformance.py": 50.0,
+    "tests/spark/test_crash_matrix.py": 47.0,
+    "tests/proof/test_torture_command.py": 45.0,
+    "tests/spark/test_ended_from_outside.py": 45.0,
+    "tests/proof/test_clients.py": 42.0,
+    "tests/spark/test_report.py": 40.0,
+    "tests/spark/test_recovering.py": 40.0,
+    "tests/spark/test_writing.py": 40.0,
+    "tests/spark/test_forged_words.py": 38.0,
+    "tests/server/test_cut_connections.py": 35.0,
+    "tests/crash/test_power_cut.py": 35.0,
+    "tests/spark/test_audit_long.py": 34.0,
+    "tests/crash/test_dead_links.py": 31.0,
+    "tests/examples/test_quickstart.py": 30.0,
+    "tests/spark/test_clean_stop.py": 28.0,
+    "tests/proof/test_scoreboard.py": 23.0,
+    "tests/crash/test_database_kills.py": 20.0,
+}
 
 
 def asks_for_spark(file: str) -> bool:
