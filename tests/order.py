@@ -1,7 +1,7 @@
 """In which order the files run, side by side: the longest first; what needs Spark's Java together.
 
-`make test` runs more processes than there are cores, since most tests wait. Each of those that
-has a Spark session has a Java of its own, so the files that ask for one go to few processes.
+`make test` runs more processes than there are cores, since most tests wait. Spark's Javas do not:
+so the files that share a session, and those that start Javas of their own, go to few processes.
 `LONGEST_S` is as `make test` says at its end; a wrong figure costs time, and nothing else.
 """
 
@@ -18,9 +18,24 @@ if TYPE_CHECKING:
     import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-SESSIONS: Final = 2
-"""How many processes have a Spark session."""
+JAVAS: Final = 2
+"""How many processes have files with Java, and so a Spark session, where one is asked for."""
 ASKS_FOR_SPARK: Final = re.compile(r"\bspark: SparkSession\b|usefixtures\(\"spark\"\)")
+STARTS_JAVA: Final = frozenset(
+    {
+        "tests/cli/test_pipelines.py",
+        "tests/crash/test_torture.py",
+        "tests/examples/test_cdnow_run.py",
+        "tests/examples/test_examples.py",
+        "tests/examples/test_quickstart.py",
+        "tests/proof/test_torture_command.py",
+        "tests/spark/test_archive_killed.py",
+        "tests/spark/test_clean_stop.py",
+        "tests/spark/test_cluster.py",
+        "tests/spark/test_fault_points.py",
+        "tests/spark/test_pipeline_points.py",
+    }
+)
 USUAL_S: Final = 3.0
 WITH_SPARK_S: Final = 10.0
 SLOWEST: Final = 10
@@ -61,9 +76,10 @@ LONGEST_S: Final[Mapping[str, float]] = {
 }
 
 
-def asks_for_spark(file: str) -> bool:
-    """Returns whether tests of a file have the fixture `spark`."""
-    return ASKS_FOR_SPARK.search((ROOT / file).read_text(encoding="utf-8")) is not None
+def has_java(file: str) -> bool:
+    """Returns whether tests of a file have the fixture `spark`, or start Javas of their own."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return file in STARTS_JAVA or ASKS_FOR_SPARK.search(text) is not None
 
 
 def dealt(files: Iterable[str]) -> tuple[dict[str, str], dict[str, float]]:
@@ -71,13 +87,13 @@ def dealt(files: Iterable[str]) -> tuple[dict[str, str], dict[str, float]]:
     group_of: dict[str, str] = {}
     seconds: defaultdict[str, float] = defaultdict(float)
     known = {
-        file: LONGEST_S.get(file, WITH_SPARK_S if asks_for_spark(file) else USUAL_S)
+        file: LONGEST_S.get(file, WITH_SPARK_S if has_java(file) else USUAL_S)
         for file in sorted(files)
     }
     for file in sorted(known, key=lambda file: -known[file]):
         group = file
-        if asks_for_spark(file):
-            group = min((f"spark {n}" for n in range(SESSIONS)), key=lambda one: seconds[one])
+        if has_java(file):
+            group = min((f"java {n}" for n in range(JAVAS)), key=lambda one: seconds[one])
         group_of[file] = group
         seconds[group] += known[file]
     return group_of, dict(seconds)
