@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 import re
 import shutil
 import signal
@@ -35,7 +36,7 @@ from proof.fault_scenes import SCENES, Left
 from proof.harness.ledger import ask, final_state, make_ledger
 from proof.harness.processes import hearing, start
 from proof.harness.proxy import Cut, Proxy, Side
-from proof.running import folder
+from proof.running import MARK, folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -121,7 +122,8 @@ class Ground:
         self.conninfo = ""
 
     def __enter__(self) -> Self:
-        where = folder(in_memory=True)  # no disk is struck
+        # No disk is struck. Temporary files of a part lie where it may, and are removed with it.
+        where = None if MARK in os.environ else folder(in_memory=True)
         made = tempfile.mkdtemp(prefix="oqf-", dir=where)  # short, as a socket's path must be
         self._undo.callback(shutil.rmtree, made, ignore_errors=True)
         self.place = Path(made)

@@ -12,7 +12,7 @@ from proof.interrupts.part import PART as INTERRUPTS
 from tests.small import small_apart
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)  # later than the part's own limit, which says what it was doing
 def test_clients_that_are_killed_at_every_step_know_their_state() -> None:
     small_apart(CLIENTS)
 

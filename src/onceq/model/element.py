@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime, timedelta
-    from uuid import UUID
-
+from datetime import datetime, timedelta
+from typing import Any, Final, TypedDict, TypeVar
+from uuid import UUID
 
 E = TypeVar("E", bound=enum.StrEnum)
 
@@ -211,11 +208,10 @@ class Element:
 class Whereabouts:
     """Where a request is (C9).
 
-    state: 'queued', 'waiting' (until not_before), 'suspect' (it will run alone), 'executing',
-    'replied' (its reply is waiting, or not acknowledged) or 'finished'. server_host, server_pid: of
-    the process that has claimed it. begun_at: when its execution began; None if it is claimed but
-    not begun, or if this role may not see that server's session. attempts: see `attempts_of`.
-    outcome, code, error: of its end, or of the last abort.
+    state: never KEPT or HELD: such a request is FINISHED. server_host, server_pid: of the process
+    that has claimed it. begun_at: when its execution began; None if it is claimed but not begun, or
+    if this role may not see that server's session. attempts: see `attempts_of`. outcome, code,
+    error: of its end, or of the last abort.
     """
 
     rid: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -13,6 +14,7 @@ from typing import (
     TypeAlias,
     TypedDict,
     TypeVar,
+    Unpack,
     get_args,
     overload,
 )
@@ -24,11 +26,6 @@ from onceq.model import names, signature, stable_json
 from onceq.model.context import AsyncContext, Context
 from onceq.model.limits import beyond_limits
 from onceq.model.value_types import check_value_type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from datetime import datetime
-    from typing import Unpack
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")

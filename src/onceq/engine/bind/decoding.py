@@ -104,6 +104,7 @@ def queue_info(row: Row) -> QueueInfo:
     found = _by_name(QUEUE_COLUMNS, row)
     found["kind"] = _KINDS[found["kind"]]
     settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
+    found["kind"] = _KINDS[found["kind"]]
     return QueueInfo(settings=QueueSettings(**settings), **found)
 
 

@@ -16,6 +16,7 @@ from onceq.engine.schema import scripts
 from onceq.engine.sessions import silence
 from onceq.engine.sessions.faults import translated
 from onceq.engine.sessions.session import ENCODING
+from onceq.engine.sessions.silence import Patience
 from onceq.errors import (
     EncodingRefused,
     PostgresTooOld,
@@ -27,8 +28,6 @@ from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
     import psycopg
-
-    from onceq.engine.sessions.silence import Patience
 
 OLDEST_POSTGRES = 15
 

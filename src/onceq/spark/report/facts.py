@@ -7,6 +7,8 @@ counted from them: all of it is as of one moment, and PostgreSQL is read once. S
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
@@ -17,9 +19,6 @@ from onceq.spark.archive.files import spoken
 from onceq.spark.report.report_tables import MEASURES
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
     from pyspark.sql import Column, DataFrame
 
 END_COLUMNS: Final = (
