@@ -67,7 +67,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Names the files that took longest, where the tests run side by side."""
     if terminalreporter.config.getoption("numprocesses", None):
         terminalreporter.section(f"slowest {order.SLOWEST} files")
-        for line in order.slowest_files(terminalreporter.getreports("")):
+        reports = [one for some in terminalreporter.stats.values() for one in some]
+        tested = [one for one in reports if isinstance(one, pytest.TestReport)]
+        for line in order.slowest_files(tested):
             terminalreporter.line(line)
 
 
