@@ -109,6 +109,7 @@ def queue_info(row: Row) -> QueueInfo:
     """Returns the queue in a row of QUEUE_COLUMNS."""
     found = _by_name(QUEUE_COLUMNS, row)
     settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
+    found["kind"] = _KINDS[found["kind"]]
     return QueueInfo(settings=QueueSettings(**settings), **found)
 
 
@@ -145,6 +146,7 @@ def taken_over(row: Row) -> ops.TakenOver:
 def whereabouts(row: Row) -> Whereabouts:
     """Returns where a request is, from a row of WHEREABOUTS_COLUMNS."""
     found = _by_name(WHEREABOUTS_COLUMNS, row)
+    found["state"] = _STATES[found["state"]]
     if found["outcome"] is not None:
         found["outcome"] = RequestOutcome(found["outcome"])
     return Whereabouts(attempts=attempts_of(found.pop("aborts"), found["outcome"]), **found)
