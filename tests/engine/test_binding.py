@@ -72,7 +72,7 @@ def test_a_binding_names_the_types_of_its_function(
 ) -> None:
     """A cast between would hide a mistake, and keep a function from being found fast."""
     row = ALL[kind]
-    function = re.search(r"from \{schema\}\.(\w+)\(\{?", row.sql)
+    function = re.search(r"\{schema\}\.(\w+)\(\{?", row.sql)
     if function is None:
         assert "{schema}." in row.sql  # a view
         return

@@ -9,6 +9,7 @@ special. To add an Op to the queue manager, add a class in `model.ops` and a fun
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from onceq.engine.bind.decoding import (
     ELEMENT_COLUMNS,
@@ -62,6 +63,16 @@ def _sent(row: Row) -> ops.Sent:
     return ops.Sent(eid=row[0], state=row[1])
 
 
+def _sent_one(rows: Sequence[Row]) -> ops.Sent:
+    eid, state, _ = rows[0][0].split(" ", 2)
+    return ops.Sent(eid=UUID(eid), state=state)
+
+
+def _bell_of_one(rows: Sequence[Row]) -> list[str]:
+    bell = rows[0][0].split(" ", 2)[2]
+    return [bell] if bell else []
+
+
 def _pair(rows: Sequence[Row]) -> tuple[Any, Any] | None:
     return (rows[0][0], rows[0][1]) if rows else None
 
@@ -96,6 +107,7 @@ _SEND = (
     ("own_transaction", "boolean"),
     ("sleep", "boolean"),
     ("keep", "integer"),
+    ("request.sha256", "bytea"),
 )
 """The fields of a request are not beside each other there."""
 
@@ -119,9 +131,10 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.ListAttempts: {"function": "attempts_of"},
     ops.EnqueueTagged: {"function": "enqueue_with_tag", "bells": _bells_in(1)},
     ops.Send: {
+        "sql": "select {schema}.send_one({marks})",
         "parameters": _SEND,
-        "decode": lambda rows: _sent(rows[0]),
-        "bells": _bells_in(2),
+        "decode": _sent_one,
+        "bells": _bell_of_one,
     },
     ops.SendMany: {"decode": lambda rows: [_sent(row) for row in rows], "bells": _bells_in(2)},
     ops.Threads: {"columns": "*"},

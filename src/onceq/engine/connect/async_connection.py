@@ -33,7 +33,7 @@ class AsyncLink:
     """A connection to a repository, and its driver.
 
     wakes: of a session that waits on it and is rung; None: none does. handling: what the handlers
-    need that run on it; None: none do.
+    need that run on it; None: none do. lean: a clerk's, on which nothing else runs.
     """
 
     def __init__(
@@ -44,12 +44,14 @@ class AsyncLink:
         wakes: Wakes | None = None,
         handling: Handling[AsyncHandler] | None = None,
         whose: str = "this link",
+        lean: bool = False,
     ) -> None:
         self._located = located
         self._repository = repository
         self._wakes = wakes
         self._handling = handling
         self._whose = whose
+        self._is_lean = lean
         self._patience: silence.Patience | None = None
         self._wire: Wire | None = None
         self._driver: AsyncPostgresDriver | None = None
@@ -83,7 +85,7 @@ class AsyncLink:
             connection, again = await async_open_verified(
                 conninfo,
                 self._repository,
-                session.settings(limit_s=limit_s, bell=wire.bell_text),
+                session.settings(limit_s=limit_s, bell=wire.bell_text, lean=self._is_lean),
                 self._patience,
             )
         except BaseException:

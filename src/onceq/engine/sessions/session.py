@@ -53,12 +53,25 @@ CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset
 """A handler's SET, temporary tables, LISTEN and open cursors would outlive its commit."""
 
 
-def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str, str]:
+LEAN = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "onceq_setting.lean": "on",
+}
+"""The settings that the functions of the hot path make for themselves, for the whole session; the
+last tells them (`send_one`). Only where nothing else runs: others' statements need other plans."""
+
+
+def settings(
+    *, limit_s: int | None = None, bell: str | None = None, lean: bool = False
+) -> dict[str, str]:
     """Returns the settings of a session of ours, by name.
 
     Roles and databases may have other defaults for commits and isolation levels. limit_s: the
     longest execution, which bounds a stopped or vanished server; None if no handlers run. bell:
-    where this session is rung when it sleeps; all sessions say which host they are on.
+    where this session is rung when it sleeps; all sessions say which host they are on. lean: only
+    the Ops of a clerk run there.
     """
     limits = ("idle_in_transaction_session_timeout", "idle_session_timeout", TIMEOUT_OF_17)
     return {
@@ -67,6 +80,7 @@ def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str
         **UNLIMITED,
         **DEAD_LINK,
         HOST: host_key(),
+        **(LEAN if lean else {}),
         **({} if bell is None else {BELL: bell}),
         **({} if limit_s is None else dict.fromkeys(limits, f"{limit_s}s")),
     }
