@@ -9,9 +9,11 @@ import pytest
 from msgspec.structs import replace
 
 import onceq
-from onceq.errors import StatementRefused
+from onceq.errors import ClaimLost, HandlerMisuse, StatementRefused
 from onceq.model import ops
-from tests.lives import living
+from onceq.model.element import Charge
+from onceq.testing.repositories import EMPTY
+from tests.lives import Life, living
 from tests.parts import driving, install_variant, plain, rows, scalar
 
 if TYPE_CHECKING:
@@ -151,3 +153,215 @@ def test_only_a_clerks_session_is_lean(qm: onceq.QueueManager, conninfo: str) ->
         assert found == ("off", "force_generic_plan")
     with plain(conninfo) as connection:
         assert connection.execute(shown).fetchone() == ("on", "auto")
+
+
+# --- finishes -----------------------------------------------------------------------------------
+
+SOON = timedelta(seconds=0.05)
+
+
+def finish_op(life: Life, seq: int, queue_id: int, **fields: Any) -> ops.Finish:
+    """Returns a finish of one element, with the next claim."""
+    given: dict[str, Any] = {"seqs": [seq], "replies": [b"reply"], "n": 1, "sleep": [queue_id]}
+    return ops.Finish(
+        incarnation=life.incarnation,
+        content_type=None,
+        token="test",
+        queue_id=queue_id,
+        turn=1,
+        alone=True,
+        slot=life.slot,
+        **{**given, **fields},
+    )
+
+
+def nothing(_: onceq.QueueManager) -> None:
+    """Leaves the queue empty."""
+
+
+def fresh(qm: onceq.QueueManager) -> None:
+    qm.enqueue(RAW, b"next", rid="next")
+    qm.enqueue(RAW, b"after", rid="after")
+
+
+def urgent(qm: onceq.QueueManager) -> None:
+    fresh(qm)
+    qm.enqueue(RAW, b"urgent", rid="urgent", priority=9)
+
+
+def due(qm: onceq.QueueManager) -> None:
+    fresh(qm)
+    qm.enqueue(RAW, b"due", rid="due", not_before=datetime.now(UTC) - SOON)
+
+
+def delayed(qm: onceq.QueueManager) -> None:
+    fresh(qm)
+    qm.enqueue(RAW, b"delayed", rid="delayed", not_before=LATER)
+
+
+def expired(qm: onceq.QueueManager) -> None:
+    qm.enqueue(RAW, b"late", rid="late", expires_at=datetime.now(UTC) - SOON)
+    fresh(qm)
+
+
+def all_expired(qm: onceq.QueueManager) -> None:
+    qm.enqueue(RAW, b"late", rid="late", expires_at=datetime.now(UTC) - SOON)
+
+
+def stopped(qm: onceq.QueueManager) -> None:
+    fresh(qm)
+    qm.stop("raw", enqueue=False)
+
+
+WAITING = (nothing, fresh, urgent, due, delayed, expired, all_expired, stopped)
+FIELDS: dict[str, dict[str, Any]] = {
+    "awake": {},
+    "drowsy": {"drowsy": True},
+    "claiming nothing": {"n": 0},
+    "sleepless": {"sleep": None},
+}
+STATE = """
+select rid, role::text, lane, claimed_by is not null, body, outcome::text from {0}.element
+union all
+select rid, role::text, null, null, reply, outcome::text from {0}.history order by 1, 2, 3
+"""
+ASLEEP = "select classid::regclass::text, mode from pg_locks where locktype = 'advisory'\
+    and pid = %s and mode = 'ShareLock' and classid <> '{}.server'::regclass order by 1"
+
+
+@pytest.mark.parametrize("owes_reply", [False, True], ids=["datagram", "request"])
+@pytest.mark.parametrize("fields", FIELDS.values(), ids=FIELDS)
+@pytest.mark.parametrize("waiting", WAITING, ids=lambda one: one.__name__)
+def test_a_finish_of_one_does_what_the_general_functions_do(
+    qm: onceq.QueueManager,
+    conninfo: str,
+    repository: str,
+    waiting: Callable[[onceq.QueueManager], None],
+    fields: dict[str, Any],
+    *,
+    owes_reply: bool,
+) -> None:
+    """What is claimed next, what is where, and on what the session sleeps."""
+    found = []
+    for is_plain in (True, False):
+        with plain(conninfo) as connection:
+            connection.execute(EMPTY.format(repository).encode())
+        qm.declare(RAW)
+        with living(conninfo, repository) as life:
+            if not is_plain:
+                life.driver._statements._plain[ops.Finish] = life.driver._statements._table[
+                    ops.Finish
+                ]
+            if owes_reply:
+                with driving(conninfo, repository) as client:
+                    client.perform(send_op(client.perform(ops.Connect(name="till"))))
+            else:
+                qm.enqueue(RAW, b"x", rid="1")
+            element = life.claim_one("raw")
+            waiting(qm)
+            life.begin(element)
+            op = finish_op(life, element.seq, element.queue_id, **fields)
+            finished = life.driver.perform(op)
+            life.commit()
+            pid = life.driver.connection.info.backend_pid
+            claimed = [
+                (one.rid, one.body, one.lane, one.priority, one.role, one.owes_reply, one.aborts)
+                for one in finished.following
+            ]
+            state = rows(conninfo, STATE.format(repository))
+            found.append((claimed, state, rows(conninfo, ASLEEP.format(repository), pid)))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("drowsy", [False, True])
+def test_a_plain_finish_needs_no_other_function(
+    qm: onceq.QueueManager, conninfo: str, repository: str, *, drowsy: bool
+) -> None:
+    qm.declare(RAW)
+    with driving(conninfo, repository) as client, living(conninfo, repository) as life:
+        client.perform(send_op(client.perform(ops.Connect(name="till"))))
+        element = life.claim_one("raw")
+        fresh(qm)
+        for name in ("finish", "claim", "conclude_one", "conclude_batch"):
+            close_general_way(conninfo, repository, name)
+        life.begin(element)
+        op = finish_op(life, element.seq, element.queue_id, drowsy=drowsy)
+        (following,) = life.driver.perform(op).following
+        life.commit()
+    assert following.rid == "next"
+    reply = f"select body from {repository}.element where role = 'reply'"
+    assert rows(conninfo, reply) == [(b"reply",)]
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"must": 0}, {"n": 2}, {"seqs": [-1, -2], "replies": [b"", b""], "must": 0}],
+    ids=["unfenced", "claiming several", "several"],
+)
+def test_a_finish_in_a_batch_is_general(
+    qm: onceq.QueueManager, conninfo: str, repository: str, fields: dict[str, Any]
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with living(conninfo, repository) as life:
+        element = life.claim_one("raw")
+        close_general_way(conninfo, repository, "finish")
+        life.begin(element)
+        with pytest.raises(StatementRefused, match=GENERAL):
+            life.driver.perform(finish_op(life, element.seq, element.queue_id, **fields))
+        life.rollback()
+
+
+def test_a_plain_finish_is_fenced_and_knows_its_transaction(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    qm.declare(RAW)
+    qm.enqueue(RAW, b"x")
+    with living(conninfo, repository) as life:
+        element = life.claim_one("raw")
+        op = finish_op(life, element.seq, element.queue_id)
+        life.begin(element)
+        with pytest.raises(HandlerMisuse):
+            life.driver.perform(replace(op, token="another"))
+        life.rollback()
+        assert life.abort(element, Charge.RELEASE) is not None
+        life.begin(element)
+        with pytest.raises(ClaimLost):
+            life.driver.perform(op)
+        life.rollback()
+    assert scalar(conninfo, f"select count(*) from {repository}.history") == 0
+
+
+def test_a_batch_holds_what_it_must(qm: onceq.QueueManager, conninfo: str, repository: str) -> None:
+    """What used its connection and is lost takes the batch with it."""
+    qm.declare(RAW)
+    qm.enqueue_many(RAW, [b"1", b"2"])
+    with living(conninfo, repository) as server, living(conninfo, repository) as other:
+        elements = server.claim("raw", 2)
+        server.begin(elements[0])
+        other.driver.perform(ops.Kill(eid=elements[1].eid))
+        with pytest.raises(ClaimLost):
+            server.finish_all(elements, [b"a", b"b"], must=2)
+        server.rollback()
+    assert (
+        scalar(conninfo, f"select count(*) from {repository}.history where outcome = 'done'") == 0
+    )
+
+
+def test_a_clerk_that_sleeps_is_rung_by_a_plain_finish(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """And one that is awake is not."""
+    qm.declare(RAW)
+    bells: list[set[str]] = []
+    for sleep in (True, False):
+        with driving(conninfo, repository) as client, living(conninfo, repository) as life:
+            client.connection.execute("set onceq_setting.bell = 'host 1 channel token'")
+            life.driver.connection.execute("set onceq_setting.host = 'host'")
+            connected = client.perform(ops.Connect(name=str(sleep)))
+            client.perform(replace(send_op(connected), sleep=sleep))
+            life.begin(element := life.claim_one("raw"))
+            life.driver.perform(finish_op(life, element.seq, element.queue_id, n=0))
+            bells.append(set(life.driver._to_ring))
+            life.commit()
+    assert bells == [{"host 1 channel token"}, set()]

@@ -18,7 +18,7 @@ from onceq.engine.bind.decoding import (
     element,
     rates,
 )
-from onceq.engine.bind.statement import bind
+from onceq.engine.bind.statement import NOTHING, bind
 from onceq.model import admin_ops, ops
 from onceq.model.end_user import end_user_of
 from onceq.model.ops.base import kinds_of
@@ -61,6 +61,10 @@ def _finished(rows: Sequence[Row]) -> ops.Finished:
 
 def _sent(row: Row) -> ops.Sent:
     return ops.Sent(eid=row[0], state=row[1])
+
+
+def _bells_of_one(rows: Sequence[Row]) -> list[str]:
+    return [one for one in rows[0][21] or () if one is not None]
 
 
 def _sent_one(rows: Sequence[Row]) -> ops.Sent:
@@ -111,6 +115,45 @@ _SEND = (
 )
 """The fields of a request are not beside each other there."""
 
+_WHENCE = (
+    ("incarnation", "bigint"),
+    ("queue_id", "integer"),
+    ("n", "integer"),
+    ("turn", "integer"),
+    ("alone", "boolean"),
+)
+_SLEEP = (("sleep", "integer[]"), ("drowsy", "boolean"))
+_CLAIM_ONE: Special = {
+    "function": "claim_one",
+    "parameters": (
+        *_WHENCE,
+        ("may_lose", "boolean"),
+        ("slot", "integer"),
+        ("asleep", "integer[]"),
+        *_SLEEP,
+        *((NOTHING, kind) for kind in ("bigint", "bytea", "text", "text", "boolean")),
+    ),
+    "decode": _each_named(element),
+    "bells": _bells_of_one,
+}
+_FINISH_ONE: Special = {
+    "function": "claim_one",
+    "parameters": (
+        *_WHENCE,
+        (NOTHING, "boolean"),
+        ("slot", "integer"),
+        (NOTHING, "integer[]"),
+        *_SLEEP,
+        ("seq", "bigint"),
+        ("reply", "bytea"),
+        ("content_type", "text"),
+        ("token", "text"),
+        ("effects", "boolean"),
+    ),
+    "decode": lambda rows: ops.Finished(following=_each_named(element)(rows)),
+    "bells": _bells_of_one,
+}
+
 SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.CreateQueue: {"parameters": _SETTINGS},
     ops.ListQueues: {
@@ -146,8 +189,16 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
         "columns": ELEMENT_COLUMNS,
         "decode": _each_named(element),
         "bells": _unnamed(2),
+        "plain": _CLAIM_ONE,
+        "is_plain": lambda op: op.n == 1 and not op.everything,
     },
-    ops.Finish: {"columns": ELEMENT_COLUMNS, "decode": _finished, "bells": _unnamed(2)},
+    ops.Finish: {
+        "columns": ELEMENT_COLUMNS,
+        "decode": _finished,
+        "bells": _unnamed(2),
+        "plain": _FINISH_ONE,
+        "is_plain": lambda op: len(op.seqs) == 1 and op.must == 1 and op.n <= 1,
+    },
     ops.AbortElement: {"function": "abort"},
     admin_ops.ListServers: {
         "sql": f"select {SERVER_COLUMNS} from {{schema}}.servers order by slot",

@@ -192,14 +192,20 @@ def refuse_pooler(first_pid: int, second_pid: int) -> None:
 class Statements:
     """The statements of one repository, rendered once from the binding table."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_plain", "_table")
 
     def __init__(self, repository: str, table: dict[type[Any], statement.Binding]) -> None:
         self._table = {kind: (row, row.text(repository).encode()) for kind, row in table.items()}
+        self._plain = {
+            kind: (row.plain, row.plain.text(repository).encode())
+            for kind, row in table.items()
+            if row.plain is not None
+        }
 
     def of(self, op: ops.Op[Any]) -> tuple[statement.Binding, bytes]:
         """Returns the binding of an Op and its SQL."""
-        return self._table[type(op)]
+        found = self._table[type(op)]
+        return self._plain[type(op)] if found[0].is_plain(op) else found
 
 
 def begin_text(op: ops.Begin, repository: str) -> bytes:
