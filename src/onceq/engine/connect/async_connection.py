@@ -98,7 +98,7 @@ class AsyncLink:
         driver = AsyncPostgresDriver(
             connection, self._repository, wire=wire, calls=calls, stop=stop, gate=gate
         )
-        driver.commit_text = session.commit_text(again)
+        driver.clean_text = session.clean_text(again)
         return driver
 
     @contextlib.contextmanager

@@ -142,12 +142,12 @@ def set_text(wanted: Mapping[str, str], server_version: int) -> str:
     return "; ".join(f"set {name} = '{value}'" for name, value in known.items())
 
 
-def commit_text(again: str) -> bytes:
-    """Returns the SQL that commits an execution and resets the session for the next one.
+def clean_text(again: str) -> bytes:
+    """Returns the SQL that resets the session after the commit of an execution, for the next one.
 
     again: what RESET ALL does not restore by itself. A rollback needs nothing of the kind.
     """
-    return f"commit; {CLEAN}{'; ' if again else ''}{again}".encode()
+    return f"{CLEAN}; {again}{'; ' if again else ''}".encode()
 
 
 UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
@@ -234,29 +234,47 @@ def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection
         raise InDoubt("there is no answer to COMMIT: whether it took effect is unknown")
     error = error_from_result(failed[0])
     if results[0] is not failed[0] and not is_broken(connection):
-        raise InDoubt(f"committed, but the session cannot be made like new: {error}") from error
+        raise InDoubt(NOT_LIKE_NEW + str(error)) from error
     raise failure(error, connection, committing=True) from error
+
+
+def not_like_new(error: OnceqError, connection: psycopg.BaseConnection[Any]) -> OnceqError:
+    """Returns the error for a session that was to be made like new, and then to begin.
+
+    If that was begun, the error is of what followed.
+    """
+    if is_broken(connection) or in_transaction(connection):
+        return error
+    return InDoubt(NOT_LIKE_NEW + str(error))
+
+
+NOT_LIKE_NEW = "committed, but the session cannot be made like new: "
 
 
 class CommitWarning:
     """Listens for the WARNING that makes a COMMIT's success a doubt.
 
-    Only while one is under way, as a `with` block: a handler's own RAISE WARNING may have the same
-    SQLSTATE, and a caller's connection must not collect listeners.
+    Only while one is under way, as a `with` block, also inside another: a handler's own RAISE
+    WARNING may have the same SQLSTATE, and a caller's connection must not collect listeners.
     """
 
-    __slots__ = ("_connection", "cut_short")
+    __slots__ = ("_connection", "_depth", "cut_short")
 
     def __init__(self, connection: psycopg.BaseConnection[Any]) -> None:
         self._connection = connection
+        self._depth = 0
         self.cut_short: str | None = None
 
     def __enter__(self) -> None:
-        self.cut_short = None
-        self._connection.add_notice_handler(self._notice)
+        self._depth += 1
+        if self._depth == 1:
+            self.cut_short = None
+            self._connection.add_notice_handler(self._notice)
 
     def __exit__(self, *_: object) -> None:
-        self._connection.remove_notice_handler(self._notice)
+        self._depth -= 1
+        if self._depth == 0:
+            self._connection.remove_notice_handler(self._notice)
 
     def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         warning = diagnostic.severity_nonlocalized == "WARNING"
