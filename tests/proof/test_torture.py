@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from onceq.engine.bind.binding import BINDINGS
+from onceq.model import ops
 from proof.torture import Report
+from proof.torture.cutter import CLIENTS_COMMIT
 from proof.torture.part import is_proved, unmade
 from proof.torture.plan import BY_NAME, CONTROLS
 
@@ -54,3 +57,12 @@ def test_a_kind_of_fault_that_was_never_made_is_named() -> None:
     values |= {"faults": made, "not_made": ["fill disk, 2 times: not as root"]}
     report = Report(**values)
     assert unmade(report) == ["G12: no fault 'end server' was made, and nothing says why"]
+
+
+def test_what_is_cut_is_what_clients_say() -> None:
+    """A pattern that matches no statement would cut nothing, and nobody would know."""
+    said = {kind: BINDINGS[kind].text("r") for kind in (ops.Send, ops.SendMany, ops.Receive)}
+    for what, cut in CLIENTS_COMMIT.items():
+        assert cut.search(said[ops.Send]), what
+        assert cut.search(said[ops.SendMany]), what
+    assert CLIENTS_COMMIT["any"].search(said[ops.Receive])
