@@ -20,6 +20,7 @@ from bench import (
     figures,
     flatness,
     idle,
+    instructions,
     old_requests,
     one_way,
     overhead,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = {
     "ceilings": ceilings,
+    "instructions": instructions,
     "overhead": overhead,
     "one-way": one_way,
     "recovery": recovery,

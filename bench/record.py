@@ -23,7 +23,10 @@ QUIETEST = 0.05
 """No pair is trusted to less than this share of its ratio."""
 QUIETEST_ALONE = 0.2
 """Nor is a rate to less than this: the same machine is this much slower when others use it."""
+QUIETEST_COUNTED = 0.02
+"""Nor is a count of instructions, which knows no noise, but a little of how tables are filled."""
 RATIO = "ratio"
+COUNTED = "k instructions"
 ON = " on "
 """Between the name of a result and the machine, in the record."""
 
@@ -47,7 +50,7 @@ class Recorded:
     @property
     def tolerance(self) -> float:
         """How far a new median may be from the recorded one: the recorded spread, or more."""
-        quietest = QUIETEST if self.unit == RATIO else QUIETEST_ALONE
+        quietest = {RATIO: QUIETEST, COUNTED: QUIETEST_COUNTED}.get(self.unit, QUIETEST_ALONE)
         return max(self.high - self.low, quietest * self.value)
 
 

@@ -69,6 +69,7 @@ DEATHS: Final = {KILL: [-signal.SIGKILL], RAISE: [PLANNED]}
 def writing(bindings: Mapping[type[Op[Any]], Binding]) -> re.Pattern[str]:
     """Returns a pattern for the SQL of single statements that change something."""
     rows = [row for kind, row in bindings.items() if kind.in_doubt]
+    rows += [row.plain for row in rows if row.plain is not None]
     found = [re.findall(r"\{schema\}\.(\w+)\(", row.sql) for row in rows]
     return re.compile(rf"\.(?:{'|'.join(sorted({name for names in found for name in names}))})\(")
 

@@ -13,8 +13,9 @@ import psycopg
 import onceq
 from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import locate
-from onceq.engine.perform.driver import PostgresDriver, connect
+from onceq.engine.perform.driver import PostgresDriver, open_session
 from onceq.engine.schema.scripts import function_sources, in_schema
+from onceq.engine.sessions import session
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -77,9 +78,9 @@ def serving(
 
 
 @contextlib.contextmanager
-def driving(conninfo: str, repository: str) -> Generator[PostgresDriver]:
-    """A session of its own, on which a test performs single Ops."""
-    connection = connect(conninfo)
+def driving(conninfo: str, repository: str, *, lean: bool = False) -> Generator[PostgresDriver]:
+    """A session of its own, on which a test performs single Ops. lean: one like a clerk's."""
+    connection, _ = open_session(conninfo, session.settings(lean=lean))
     try:
         yield PostgresDriver(connection, repository)
     finally:

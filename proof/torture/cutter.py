@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from proof.torture.life import Life
 
 CLIENTS_COMMIT: Final = {
-    "send": re.compile(r"\.send(?:_many)?\("),
-    "any": re.compile(r"\.(?:send|send_many|receive|acknowledge)\("),
+    "send": re.compile(r"\.send_(?:one|many)\("),
+    "any": re.compile(r"\.(?:send_one|send_many|receive|acknowledge)\("),
 }
 """What clients say is single statements, each a transaction; servers say COMMIT."""
 CONTROL: Final = "control"

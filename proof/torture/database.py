@@ -56,15 +56,24 @@ _LEFT: Final = """
         where e.role in ('request', 'datagram') and q.name <> %s
 """
 BREAKS: Final = {
-    "fence": ("finish", re.compile(r"if [^;]*?< p_must then"), "if false then"),
-    "charge": ("broken_by", re.compile(r"charge := 'environment'"), "charge := 'charge'"),
+    "fence": (
+        ("finish", re.compile(r"if [^;]*?< p_must then"), "if false then"),
+        (
+            "conclude_done",
+            re.compile(r"if not found then\s+raise exception 'element[^;]*;"),
+            "if not found then return null;",
+        ),
+    ),
+    "charge": (("broken_by", re.compile(r"charge := 'environment'"), "charge := 'charge'"),),
     "claim": (
-        "return_element",
-        re.compile(r"due := [^;]*"),
-        r"\g<0> + case when p_charge = 'release' then interval '2 minutes' else '0' end",
+        (
+            "return_element",
+            re.compile(r"due := [^;]*"),
+            r"\g<0> + case when p_charge = 'release' then interval '2 minutes' else '0' end",
+        ),
     ),
 }
-"""Which function a control breaks, and how: a finish commits although its claim was lost; a living
+"""Which functions a control breaks, and how: a finish commits although its claim was lost; a living
 process is charged for a connection that broke; what was claimed comes back late."""
 _WRONG_SOON: Final = (
     """
@@ -299,11 +308,11 @@ def _is_under_way(call: Future[None] | None) -> bool:
 
 
 def break_on_purpose(conninfo: str, repository: str, broken: str) -> None:
-    """Breaks a function of the repository: a control, which must be found."""
-    name, good, bad = BREAKS[broken]
+    """Breaks functions of the repository: a control, which must be found."""
     where = "select pg_get_functiondef(oid) from pg_proc where oid = %s::regproc"
-    text = str(ask(conninfo, where, f"{repository}.{name}")[0][0])
-    changed, count = good.subn(bad, text)
-    if count != 1:
-        raise InvalidValue(f"{name}() is not written as the control {broken!r} expects it")
-    ask(conninfo, changed)
+    for name, good, bad in BREAKS[broken]:
+        text = str(ask(conninfo, where, f"{repository}.{name}")[0][0])
+        changed, count = good.subn(bad, text)
+        if count != 1:
+            raise InvalidValue(f"{name}() is not written as the control {broken!r} expects it")
+        ask(conninfo, changed)

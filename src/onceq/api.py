@@ -63,7 +63,7 @@ class QueueManager(QueueOperations):
         record; with it the client has one request at a time (C4), and no window and keep.
         """
         whose = _whose(registrant)
-        link = Link(self.located, self.repository, wakes=Wakes(), whose=whose)
+        link = Link(self.located, self.repository, wakes=Wakes(), whose=whose, lean=True)
         if ledger is None:
             return Clerk(link, registrant, queue, **options)
         check_ledger(whose, ledger)
@@ -93,7 +93,7 @@ class AsyncQueueManager(AsyncQueueOperations):
     ) -> AsyncClerk[T, R]:
         """See QueueManager.clerk; `async with` connects it."""
         whose = _whose(registrant)
-        link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=whose)
+        link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=whose, lean=True)
         if ledger is None:
             return AsyncClerk(link, registrant, queue, **options)
         check_ledger(whose, ledger)

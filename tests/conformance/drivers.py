@@ -12,6 +12,7 @@ import psycopg
 
 from onceq.engine.perform import async_driver, driver
 from onceq.engine.schema.migrate import apply_with
+from onceq.engine.sessions import session
 from onceq.server.handlers import HandlerConnection
 from onceq.testing.repositories import EMPTY
 from proof.oracle.memory import MemoryDriver, memory_repository
@@ -27,6 +28,8 @@ T = TypeVar("T")
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SET_TIME = "select set_config('onceq_setting.now', '{}', false)"
 LIMITS = "set lock_timeout = '5s'; set statement_timeout = '20s'"
+LEAN = "; ".join(f"set {name} = '{value}'" for name, value in session.LEAN.items())
+"""As in a clerk's own session, so that the plain case of each Op is what is tried."""
 BOUND_MS = 10_000
 
 
@@ -115,7 +118,7 @@ class SyncSession:
         self._place = place
         self._stop = threading.Event()
         self.connection = driver.connect(place.conninfo)
-        self.connection.execute(LIMITS)
+        self.connection.execute(f"{LIMITS}; {LEAN}".encode())
 
         def call(element: Element, connection: Any) -> bytes:
             guarded: Any = HandlerConnection(connection)
@@ -173,7 +176,7 @@ class AsyncSession:
         self.connection: psycopg.AsyncConnection[Any] = self._run(
             async_driver.connect(place.conninfo)
         )
-        self._run(self.connection.execute(LIMITS))
+        self._run(self.connection.execute(f"{LIMITS}; {LEAN}".encode()))
 
         async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
             written: list[str] = []

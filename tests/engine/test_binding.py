@@ -10,7 +10,7 @@ import pytest
 
 from onceq.engine.bind.binding import BINDINGS
 from onceq.engine.bind.spark_binding import ARCHIVE_BINDINGS, SPARK_BINDINGS
-from onceq.engine.bind.statement import Binding
+from onceq.engine.bind.statement import NOTHING, Binding
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.schema.migrate import apply_with
 from onceq.model import ops, spark_ops
@@ -54,6 +54,12 @@ def test_a_binding_prepares_with_its_own_types(
     kind: type[ops.Op[Any]], conninfo: str, binding_schema: str
 ) -> None:
     row = ALL[kind]
+    _prepares(row, conninfo, binding_schema)
+    if row.plain is not None:
+        _prepares(row.plain, conninfo, binding_schema)
+
+
+def _prepares(row: Binding, conninfo: str, binding_schema: str) -> None:
     numbers = iter(range(1, len(row.parameters) + 1))
     text = re.sub(r"%[sb]", lambda _: f"${next(numbers)}", row.text(binding_schema))
     with plain(conninfo) as connection:
@@ -72,7 +78,13 @@ def test_a_binding_names_the_types_of_its_function(
 ) -> None:
     """A cast between would hide a mistake, and keep a function from being found fast."""
     row = ALL[kind]
-    function = re.search(r"from \{schema\}\.(\w+)\(\{?", row.sql)
+    _names_types(row, conninfo, binding_schema)
+    if row.plain is not None:
+        _names_types(row.plain, conninfo, binding_schema)
+
+
+def _names_types(row: Binding, conninfo: str, binding_schema: str) -> None:
+    function = re.search(r"\{schema\}\.(\w+)\(\{?", row.sql)
     if function is None:
         assert "{schema}." in row.sql  # a view
         return
@@ -87,8 +99,11 @@ def test_a_binding_names_the_types_of_its_function(
 
 @each
 def test_a_binding_reads_fields_that_its_op_has(kind: type[ops.Op[Any]]) -> None:
-    names = {name.split(".")[0] for name, _ in ALL[kind].parameters}
+    row = ALL[kind]
+    names = {name.split(".")[0] for name, _ in row.parameters}
     assert names <= set(kind.__struct_fields__)
+    plain = () if row.plain is None else row.plain.parameters
+    assert all(hasattr(kind, name.split(".")[0]) for name, _ in plain if name != NOTHING)
 
 
 def test_every_op_is_bound_or_done_by_the_driver(conninfo: str, binding_schema: str) -> None:

@@ -200,7 +200,7 @@ def test_defaults_of_roles_and_databases_are_overridden_for_good(careless: str) 
         connection.execute("set synchronous_commit = off")
         connection.execute("set onceq_setting.bell = 'another'")
         connection.execute("begin")
-        connection.execute(session.commit_text(again))
+        connection.execute(b"commit; " + session.clean_text(again))
         assert shown(connection, *SHOWN) == WANTED
         assert shown(connection, session.BELL) == ("a 1 c d",)
 
@@ -245,5 +245,5 @@ def test_what_refuses_all_options_is_told_afterwards(
     with connection:
         assert shown(connection, *SHOWN) == WANTED
         connection.execute("begin")
-        connection.execute(session.commit_text(again))
+        connection.execute(b"commit; " + session.clean_text(again))
         assert shown(connection, *SHOWN) == WANTED

@@ -38,7 +38,7 @@ from tests.parts import (
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 
 LOCK = "    select * into e from onceq.element where eid = p_eid and role in"
-CONCLUDE = "    if cardinality(p_seqs) = 1 then\n"
+CONCLUDE = "    if p_seq is not null then\n"
 READ_KILLS = """
     if exists (select from onceq.killed) then
         raise exception 'killed' using errcode = 'OQ002';
@@ -114,8 +114,8 @@ def test_5_a_finish_checks_its_incarnation(
     with plain(conninfo) as connection:
         connection.execute(f"create table {repository}.booked (n integer)".encode())
     if broken:
-        fence = " and (e.claimed_by = p_incarnation or p_incarnation is null)"
-        install_variant(conninfo, repository, "conclude_one", (fence, ""))
+        fence = " and d.claimed_by = p_incarnation"
+        install_variant(conninfo, repository, "conclude_done", (fence, ""))
     with living(conninfo, repository) as stopped, living(conninfo, repository) as other:
         element = stopped.claim_one("once")
         stopped.begin(element)
@@ -219,7 +219,7 @@ def test_8_the_decision_of_a_kill_is_the_lock_on_the_row(
         install_variant(
             conninfo,
             repository,
-            "finish",
+            "claim_one",
             (CONCLUDE, f"{READ_KILLS}{CONCLUDE}"),
         )
     with living(conninfo, repository) as life:

@@ -344,6 +344,7 @@ def test_a_claim_beside_other_work_is_durable(
     if broken:
         alone = " and pg_current_xact_id_if_assigned() is null"
         install_variant(conninfo, repository, "claim", (alone, ""))
+        install_variant(conninfo, repository, "claim_one", (alone, ""))
     with living(conninfo, repository) as life, beginning(life.driver):
         life.execute(f"update {repository}.element set priority = 3 where eid = '{eid}'")
         assert len(idle_claim(life, qm)) == 1

@@ -19,7 +19,7 @@ from tests.parts import LIMIT_S, plain, scalar
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-SEND = re.compile(r"\.send\(")
+SEND = re.compile(r"\.send_one\(")
 
 
 @pytest.fixture

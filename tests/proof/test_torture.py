@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from onceq.engine.bind.binding import BINDINGS
+from onceq.model import ops
 from proof.part import Control, Order, Size
 from proof.torture import Report
+from proof.torture.cutter import CLIENTS_COMMIT
 from proof.torture.part import CONTROLS_ABREAST, is_proved, tried, unmade
 from proof.torture.plan import BY_NAME, CONTROLS
 
@@ -76,3 +79,12 @@ def test_controls_run_in_this_thread_unless_several_may_run_abreast(
     assert [one.what for one in found] == [*CONTROLS]
     assert (threading.current_thread() in threads) == (CONTROLS_ABREAST[size] == 1)
     assert len(threads) <= CONTROLS_ABREAST[size]
+
+
+def test_what_is_cut_is_what_clients_say() -> None:
+    """A pattern that matches no statement would cut nothing, and nobody would know."""
+    said = {kind: BINDINGS[kind].text("r") for kind in (ops.Send, ops.SendMany, ops.Receive)}
+    for what, cut in CLIENTS_COMMIT.items():
+        assert cut.search(said[ops.Send]), what
+        assert cut.search(said[ops.SendMany]), what
+    assert CLIENTS_COMMIT["any"].search(said[ops.Receive])

@@ -9,6 +9,7 @@ special. To add an Op to the queue manager, add a class in `model.ops` and a fun
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from onceq.engine.bind.decoding import (
     ELEMENT_COLUMNS,
@@ -17,7 +18,7 @@ from onceq.engine.bind.decoding import (
     element,
     rates,
 )
-from onceq.engine.bind.statement import bind
+from onceq.engine.bind.statement import NOTHING, bind
 from onceq.model import admin_ops, ops
 from onceq.model.end_user import end_user_of
 from onceq.model.ops.base import kinds_of
@@ -62,6 +63,20 @@ def _sent(row: Row) -> ops.Sent:
     return ops.Sent(eid=row[0], state=row[1])
 
 
+def _bells_of_one(rows: Sequence[Row]) -> list[str]:
+    return [one for one in rows[0][21] or () if one is not None]
+
+
+def _sent_one(rows: Sequence[Row]) -> ops.Sent:
+    eid, state, _ = rows[0][0].split(" ", 2)
+    return ops.Sent(eid=UUID(eid), state=state)
+
+
+def _bell_of_one(rows: Sequence[Row]) -> list[str]:
+    bell = rows[0][0].split(" ", 2)[2]
+    return [bell] if bell else []
+
+
 def _pair(rows: Sequence[Row]) -> tuple[Any, Any] | None:
     return (rows[0][0], rows[0][1]) if rows else None
 
@@ -96,8 +111,48 @@ _SEND = (
     ("own_transaction", "boolean"),
     ("sleep", "boolean"),
     ("keep", "integer"),
+    ("request.sha256", "bytea"),
 )
 """The fields of a request are not beside each other there."""
+
+_WHENCE = (
+    ("incarnation", "bigint"),
+    ("queue_id", "integer"),
+    ("n", "integer"),
+    ("turn", "integer"),
+    ("alone", "boolean"),
+)
+_SLEEP = (("sleep", "integer[]"), ("drowsy", "boolean"))
+_CLAIM_ONE: Special = {
+    "function": "claim_one",
+    "parameters": (
+        *_WHENCE,
+        ("may_lose", "boolean"),
+        ("slot", "integer"),
+        ("asleep", "integer[]"),
+        *_SLEEP,
+        *((NOTHING, kind) for kind in ("bigint", "bytea", "text", "text", "boolean")),
+    ),
+    "decode": _each_named(element),
+    "bells": _bells_of_one,
+}
+_FINISH_ONE: Special = {
+    "function": "claim_one",
+    "parameters": (
+        *_WHENCE,
+        (NOTHING, "boolean"),
+        ("slot", "integer"),
+        (NOTHING, "integer[]"),
+        *_SLEEP,
+        ("seq", "bigint"),
+        ("reply", "bytea"),
+        ("content_type", "text"),
+        ("token", "text"),
+        ("effects", "boolean"),
+    ),
+    "decode": lambda rows: ops.Finished(following=_each_named(element)(rows)),
+    "bells": _bells_of_one,
+}
 
 SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.CreateQueue: {"parameters": _SETTINGS},
@@ -119,9 +174,10 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
     ops.ListAttempts: {"function": "attempts_of"},
     ops.EnqueueTagged: {"function": "enqueue_with_tag", "bells": _bells_in(1)},
     ops.Send: {
+        "sql": "select {schema}.send_one({marks})",
         "parameters": _SEND,
-        "decode": lambda rows: _sent(rows[0]),
-        "bells": _bells_in(2),
+        "decode": _sent_one,
+        "bells": _bell_of_one,
     },
     ops.SendMany: {"decode": lambda rows: [_sent(row) for row in rows], "bells": _bells_in(2)},
     ops.Threads: {"columns": "*"},
@@ -133,8 +189,16 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
         "columns": ELEMENT_COLUMNS,
         "decode": _each_named(element),
         "bells": _unnamed(2),
+        "plain": _CLAIM_ONE,
+        "is_plain": lambda op: op.n == 1 and not op.everything,
     },
-    ops.Finish: {"columns": ELEMENT_COLUMNS, "decode": _finished, "bells": _unnamed(2)},
+    ops.Finish: {
+        "columns": ELEMENT_COLUMNS,
+        "decode": _finished,
+        "bells": _unnamed(2),
+        "plain": _FINISH_ONE,
+        "is_plain": lambda op: len(op.seqs) == 1 and op.must == 1 and op.n <= 1,
+    },
     ops.AbortElement: {"function": "abort"},
     admin_ops.ListServers: {
         "sql": f"select {SERVER_COLUMNS} from {{schema}}.servers order by slot",

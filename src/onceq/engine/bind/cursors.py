@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg.adapt import AdaptersMap, Buffer, Transformer
@@ -21,6 +21,9 @@ from psycopg.types import TypesRegistry
 from psycopg.types.array import register_all_arrays
 from psycopg.types.datetime import TimestamptzBinaryLoader
 from psycopg.types.json import JsonbBinaryLoader
+
+if TYPE_CHECKING:
+    from psycopg.pq.abc import PGresult
 
 
 @functools.cache
@@ -81,12 +84,13 @@ def _lenient() -> AdaptersMap:
     return adapters
 
 
-def leniently(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> list[tuple[Any, ...]]:
-    """Returns the rows of a cursor whose fetch raised one of UNREADABLE, with stand-ins."""
-    result = cursor.pgresult
+def leniently(
+    result: PGresult | None, connection: psycopg.BaseConnection[Any]
+) -> list[tuple[Any, ...]]:
+    """Returns rows whose fetch raised one of UNREADABLE, with stand-ins."""
     if result is None:
         return []
-    values = Transformer(_Lenient(_lenient(), cursor.connection))
+    values = Transformer(_Lenient(_lenient(), connection))
     values.set_pgresult(result, format=Format.BINARY)
     return values.load_rows(0, result.ntuples, tuple)
 

@@ -45,12 +45,18 @@ SQL_TYPES: Final = {
     date: "date",
 }
 """Of the types of fields; others say theirs: `Annotated[int, "integer"]`, and an enum is text."""
+NOTHING: Final = ""
+"""In place of a field: the parameter is null."""
 BINARY_ARRAYS = frozenset({"bytea[]", "bigint[]"})
 """Lists that may be long; psycopg would escape them and send them as text."""
 
 
 def _no_bells(_: Sequence[Row]) -> list[str]:
     return []
+
+
+def _never(_: Any) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,8 @@ class Binding:
     sql: with {schema}. and one %s for each parameter. parameters: (field of the Op, SQL type); a
     field of a value in the Op has a dot, `who.epoch`. decode: from rows to the answer. bells: from
     rows to the bells to ring once the statement's work has committed. optional: values in the Op
-    that may be None; all their parameters are null then.
+    that may be None; all their parameters are null then. plain: another binding, for the Ops of
+    which `is_plain` holds.
     """
 
     sql: str
@@ -68,6 +75,8 @@ class Binding:
     decode: Callable[[Sequence[Row]], Any]
     bells: Callable[[Sequence[Row]], list[str]] = _no_bells
     optional: frozenset[str] = frozenset()
+    plain: Binding | None = None
+    is_plain: Callable[[Any], bool] = _never
     getters: tuple[Callable[[Any], Any], ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -91,6 +100,8 @@ class Binding:
 
 def _getter(name: str, kind: str, *, optional: bool) -> Callable[[Any], Any]:
     """Returns a function that takes a field from an Op in psycopg's form for this SQL type."""
+    if name == NOTHING:
+        return lambda _: None
     get = attrgetter(name)
     if optional:
         value = attrgetter(name.partition(".")[0])
@@ -105,7 +116,7 @@ class Special(TypedDict, total=False):
 
     function: in SQL, if its name is another than the Op's. sql: instead of a call of a function.
     parameters: if they are not the Op's fields. columns, decode, bells: as for `Binding`, if the
-    answer's type does not say them.
+    answer's type does not say them. plain, is_plain: as for `Binding`.
     """
 
     function: str
@@ -114,6 +125,8 @@ class Special(TypedDict, total=False):
     columns: str
     decode: Callable[[Sequence[Row]], Any]
     bells: Callable[[Sequence[Row]], list[str]]
+    plain: Special
+    is_plain: Callable[[Any], bool]
 
 
 def bind(kind: type[ops.Op[Any]], special: Special) -> Binding:
@@ -128,6 +141,8 @@ def bind(kind: type[ops.Op[Any]], special: Special) -> Binding:
         optional=frozenset(name for name, of in types.items() if _value_in(of) not in (None, of)),
         decode=special.get("decode") or decoder(answer),
         bells=special.get("bells", _no_bells),
+        plain=bind(kind, special["plain"]) if "plain" in special else None,
+        is_plain=special.get("is_plain", _never),
     )
 
 

@@ -32,7 +32,8 @@ class Link:
     """A connection to a repository, and its driver.
 
     wakes: of a session that waits on it and is rung; None: none does. handling: what the handlers
-    need that run on it; None: none do. whose: what an error calls it.
+    need that run on it; None: none do. lean: a clerk's, on which nothing else runs. whose: what an
+    error calls it.
     """
 
     def __init__(
@@ -43,12 +44,14 @@ class Link:
         wakes: Wakes | None = None,
         handling: Handling[Handler] | None = None,
         whose: str = "this link",
+        lean: bool = False,
     ) -> None:
         self._located = located
         self._repository = repository
         self._wakes = wakes
         self._handling = handling
         self._whose = whose
+        self._is_lean = lean
         self._patience: silence.Patience | None = None
         self._wire: Wire | None = None
         self._driver: PostgresDriver | None = None
@@ -82,7 +85,7 @@ class Link:
             connection, again = open_verified(
                 conninfo,
                 self._repository,
-                session.settings(limit_s=limit_s, bell=wire.bell_text),
+                session.settings(limit_s=limit_s, bell=wire.bell_text, lean=self._is_lean),
                 self._patience,
             )
         except BaseException:
@@ -95,7 +98,7 @@ class Link:
         driver = PostgresDriver(
             connection, self._repository, wire=wire, calls=calls, stop=stop, gate=gate
         )
-        driver.commit_text = session.commit_text(again)
+        driver.clean_text = session.clean_text(again)
         return driver
 
     @contextlib.contextmanager

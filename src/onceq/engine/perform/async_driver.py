@@ -14,14 +14,11 @@ import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
-from psycopg import generators
 
 from onceq.engine import faultpoints
 from onceq.engine.bind.binding import BINDINGS
-from onceq.engine.bind.cursors import UNREADABLE, AsyncOwnCursor, leniently
-from onceq.engine.bind.decoding import Row
-from onceq.engine.bind.statement import Binding
 from onceq.engine.perform import left_open
+from onceq.engine.perform.async_asking import AsyncAsking
 from onceq.engine.perform.differing import (
     AsyncGiven,
     async_act,
@@ -33,24 +30,27 @@ from onceq.engine.perform.differing import (
     async_wait_stop,
 )
 from onceq.engine.perform.gate import Gate, Way
-from onceq.engine.perform.one_way import OneWay
 from onceq.engine.perform.parts import Parts
 from onceq.engine.sessions import forking, session, silence
 from onceq.engine.sessions.identity import is_alive
 from onceq.engine.sessions.silence import AsyncOwnConnection
 from onceq.engine.wake.waiting import Pause
 from onceq.engine.wake.watch import Watch, is_lost
-from onceq.errors import IllegalState, OnceqError
+from onceq.errors import OnceqError
 from onceq.model import ops
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
+    from onceq.engine.bind.statement import Binding
     from onceq.engine.sessions.silence import Patience
     from onceq.engine.wake.exchange import Wire
     from onceq.model.element import Element, Fate
 
 T = TypeVar("T")
+
+_AS_IT_IS = frozenset({ops.Begin, ops.Stopping})
+"""The Ops that may follow a commit before the session is made like new: Begin does it itself."""
 
 
 async def connect(conninfo: str, patience: Patience | None = None) -> psycopg.AsyncConnection[Any]:
@@ -124,8 +124,8 @@ class AsyncPostgresDriver(ops.RunsAsync):
     calls: for servers, from queue name to the function that calls its handler with (element,
     connection); Unstarted stands for a connection whose first use starts a part of a batch.
     stop: ends waits, and answers `Stopping`. gate: this process's. wire: to the bells of
-    others, and this session's own. commit_text: the SQL of a commit; if handlers run, it also
-    resets the session.
+    others, and this session's own. clean_text: if handlers run, the SQL that makes the session like
+    new after a commit of theirs.
     """
 
     _awaits = True
@@ -141,18 +141,18 @@ class AsyncPostgresDriver(ops.RunsAsync):
         wire: Wire | None = None,
     ) -> None:
         self.connection = connection
-        self._cursor = AsyncOwnCursor(connection)
+        self._asking = AsyncAsking(connection, serves=calls is not None)
         self._repository = repository
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
         self._stop = stop or threading.Event()
         self._way = Way(gate or Gate())
-        self.commit_text = b"commit"
+        self.clean_text = b""
+        self._is_unclean = False
         self._wire = wire
         self._bell = None if wire is None else wire.bell
         self._to_ring: set[str] = set()
         self._parts = Parts(repository)
-        self._one_way: OneWay | None = None
         self._pause = Pause(rung=self._bell is not None)
         self._watch = Watch() if wire is None else wire.watch
         self._warning = session.CommitWarning(connection)
@@ -180,10 +180,12 @@ class AsyncPostgresDriver(ops.RunsAsync):
 
     def is_unfit(self) -> bool:
         """Returns whether no new life may begin on this connection; see `session.is_unfit`."""
-        return session.is_unfit(self.connection, is_posting=self._one_way is not None)
+        return session.is_unfit(self.connection, is_posting=self._asking.is_posting)
 
     async def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op and returns its answer."""
+        if self._is_unclean and type(op) not in _AS_IT_IS:
+            await self._clean(b"")
         local = self._local.get(type(op))
         if local is not None:
             return await local(op)  # type: ignore[no-any-return] # typed by the Op
@@ -202,45 +204,29 @@ class AsyncPostgresDriver(ops.RunsAsync):
 
     async def _ask(self, row: Binding, text: bytes, op: ops.Op[Any], *, committing: bool) -> Any:
         try:
-            await self._cursor.execute(text, row.arguments(op), prepare=True)
-            rows = await self._fetched()
+            rows = await self._asking.rows(row, text, op)
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=committing) from error
         self._to_ring.update(row.bells(rows))
         return row.decode(rows)
 
-    async def _fetched(self) -> list[Row]:
-        try:
-            return await self._cursor.fetchall()
-        except UNREADABLE:  # it was claimed or dequeued: it must not be lost
-            return leniently(self._cursor)
-
     async def _post(self, op: ops.Post) -> None:
         row, text = self._statements.of(op.send)
         try:
-            async with self.connection.lock:
-                one_way = OneWay(self.connection, row, text, op.send)
-                await self.connection.wait(one_way.flushed())
+            await self._asking.post(row, text, op.send)
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=True) from error
-        self._one_way = one_way
 
     async def _posted(self, _: ops.Posted) -> ops.Sent:
-        one_way, self._one_way = self._one_way, None
-        if one_way is None:
-            raise IllegalState("no one-way send is under way")
-        pgconn = self.connection.pgconn
         try:
             with self._warning:
-                async with self.connection.lock:
-                    results = await self.connection.wait(generators.fetch_many(pgconn))
-            rows = one_way.rows(results)
+                row, rows = await self._asking.posted()
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=True) from error
-        self._to_ring.update(one_way.row.bells(rows))
+        self._to_ring.update(row.bells(rows))
         self._ring()
         self._warning.check()
-        return one_way.row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
+        return row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
 
     async def _claim(self, op: ops.Claim) -> list[Element]:
         may = await async_await_claim(self._way, self._stop)
@@ -251,8 +237,17 @@ class AsyncPostgresDriver(ops.RunsAsync):
         if not self._way.enter(alone=op.alone):
             return False
         self._parts.begin()
-        await self._execute(session.begin_text(op, self._repository))
+        text = session.begin_text(op, self._repository)
+        await (self._clean(text) if self._is_unclean else self._execute(text))
         return True
+
+    async def _clean(self, following: bytes) -> None:
+        """Makes the session like new after a commit, and executes what follows. InDoubt."""
+        self._is_unclean = False
+        try:
+            await self._execute(self.clean_text + following)
+        except OnceqError as error:
+            raise session.not_like_new(error, self.connection) from error
 
     async def _begin_work(self, _: ops.BeginWork) -> None:
         await self._execute(session.BEGIN_WORK)
@@ -281,19 +276,27 @@ class AsyncPostgresDriver(ops.RunsAsync):
             await self._execute(text)
 
     async def _finish(self, op: ops.Finish) -> ops.Finished:
-        finished = await self._state(self._way.chained(op))
-        if op.commit:
+        op = self._way.chained(op)
+        if not op.commit:
+            return await self._state(op)
+        row, text = self._statements.of(op)
+        with self._warning:
+            try:
+                rows = await self._asking.rows_and_commit(row, text, op)
+            except psycopg.Error as error:
+                committing = self._asking.commits_along
+                raise session.failure(error, self.connection, committing=committing) from error
+            self._to_ring.update(row.bells(rows))
             await self._commit(ops.Commit())
-        return finished
+        return row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
 
     async def _commit(self, _: ops.Commit) -> None:
-        pgconn = self.connection.pgconn
+        is_alone = self._asking.is_committing
         try:
             with self._warning:
-                async with self.connection.lock:
-                    pgconn.send_query(self.commit_text)
-                    results = await self.connection.wait(generators.execute(pgconn))
+                results = await self._asking.commit(b"commit; " + self.clean_text)
             session.check_commit(results, self.connection)
+            self._is_unclean = is_alone and bool(self.clean_text)
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=True) from error
         finally:

@@ -45,6 +45,7 @@ FUNCTION_FILES = (
     "server",
     "takeover",
     "survey",
+    "plain",
     "registration",
     "client",
     "spark",

@@ -52,12 +52,25 @@ CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset
 """A handler's SET, temporary tables, LISTEN and open cursors would outlive its commit."""
 
 
-def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str, str]:
+LEAN = {
+    "enable_seqscan": "off",
+    "enable_hashjoin": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "onceq_setting.lean": "on",
+}
+"""The settings that the functions of the hot path make for themselves, for the whole session; the
+last tells them (`send_one`). Only where nothing else runs: others' statements need other plans."""
+
+
+def settings(
+    *, limit_s: int | None = None, bell: str | None = None, lean: bool = False
+) -> dict[str, str]:
     """Returns the settings of a session of ours, by name.
 
     Roles and databases may have other defaults for commits and isolation levels. limit_s: the
     longest execution, which bounds a stopped or vanished server; None if no handlers run. bell:
-    where this session is rung when it sleeps; all sessions say which host they are on.
+    where this session is rung when it sleeps; all sessions say which host they are on. lean: only
+    the Ops of a clerk run there.
     """
     limits = ("idle_in_transaction_session_timeout", "idle_session_timeout", TIMEOUT_OF_17)
     return {
@@ -66,6 +79,7 @@ def settings(*, limit_s: int | None = None, bell: str | None = None) -> dict[str
         **UNLIMITED,
         **DEAD_LINK,
         HOST: host_key(),
+        **(LEAN if lean else {}),
         **({} if bell is None else {BELL: bell}),
         **({} if limit_s is None else dict.fromkeys(limits, f"{limit_s}s")),
     }
@@ -127,12 +141,12 @@ def set_text(wanted: Mapping[str, str], server_version: int) -> str:
     return "; ".join(f"set {name} = '{value}'" for name, value in known.items())
 
 
-def commit_text(again: str) -> bytes:
-    """Returns the SQL that commits an execution and resets the session for the next one.
+def clean_text(again: str) -> bytes:
+    """Returns the SQL that resets the session after the commit of an execution, for the next one.
 
     again: what RESET ALL does not restore by itself. A rollback needs nothing of the kind.
     """
-    return f"commit; {CLEAN}{'; ' if again else ''}{again}".encode()
+    return f"{CLEAN}; {again}{'; ' if again else ''}".encode()
 
 
 UNKNOWN_HOST = ("failed to resolve host", "could not translate host name")
@@ -177,14 +191,20 @@ def refuse_pooler(first_pid: int, second_pid: int) -> None:
 class Statements:
     """The statements of one repository, rendered once from the binding table."""
 
-    __slots__ = ("_table",)
+    __slots__ = ("_plain", "_table")
 
     def __init__(self, repository: str, table: dict[type[Any], statement.Binding]) -> None:
         self._table = {kind: (row, row.text(repository).encode()) for kind, row in table.items()}
+        self._plain = {
+            kind: (row.plain, row.plain.text(repository).encode())
+            for kind, row in table.items()
+            if row.plain is not None
+        }
 
     def of(self, op: ops.Op[Any]) -> tuple[statement.Binding, bytes]:
         """Returns the binding of an Op and its SQL."""
-        return self._table[type(op)]
+        found = self._table[type(op)]
+        return self._plain[type(op)] if found[0].is_plain(op) else found
 
 
 def begin_text(op: ops.Begin, repository: str) -> bytes:
@@ -213,29 +233,47 @@ def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection
         raise InDoubt("there is no answer to COMMIT: whether it took effect is unknown")
     error = error_from_result(failed[0])
     if results[0] is not failed[0] and not is_broken(connection):
-        raise InDoubt(f"committed, but the session cannot be made like new: {error}") from error
+        raise InDoubt(NOT_LIKE_NEW + str(error)) from error
     raise failure(error, connection, committing=True) from error
+
+
+def not_like_new(error: OnceqError, connection: psycopg.BaseConnection[Any]) -> OnceqError:
+    """Returns the error for a session that was to be made like new, and then to begin.
+
+    If that was begun, the error is of what followed.
+    """
+    if is_broken(connection) or in_transaction(connection):
+        return error
+    return InDoubt(NOT_LIKE_NEW + str(error))
+
+
+NOT_LIKE_NEW = "committed, but the session cannot be made like new: "
 
 
 class CommitWarning:
     """Listens for the WARNING that makes a COMMIT's success a doubt.
 
-    Only while one is under way, as a `with` block: a handler's own RAISE WARNING may have the same
-    SQLSTATE, and a caller's connection must not collect listeners.
+    Only while one is under way, as a `with` block, also inside another: a handler's own RAISE
+    WARNING may have the same SQLSTATE, and a caller's connection must not collect listeners.
     """
 
-    __slots__ = ("_connection", "cut_short")
+    __slots__ = ("_connection", "_depth", "cut_short")
 
     def __init__(self, connection: psycopg.BaseConnection[Any]) -> None:
         self._connection = connection
+        self._depth = 0
         self.cut_short: str | None = None
 
     def __enter__(self) -> None:
-        self.cut_short = None
-        self._connection.add_notice_handler(self._notice)
+        self._depth += 1
+        if self._depth == 1:
+            self.cut_short = None
+            self._connection.add_notice_handler(self._notice)
 
     def __exit__(self, *_: object) -> None:
-        self._connection.remove_notice_handler(self._notice)
+        self._depth -= 1
+        if self._depth == 0:
+            self._connection.remove_notice_handler(self._notice)
 
     def _notice(self, diagnostic: psycopg.errors.Diagnostic) -> None:
         warning = diagnostic.severity_nonlocalized == "WARNING"

@@ -65,9 +65,18 @@ class SilentLink(psycopg.OperationalError):
 
 
 class OwnConnection(psycopg.Connection[Any]):
-    """A connection of ours. patience: that of the call under way; None if it waits for ever."""
+    """A connection of ours. patience: that of the call under way; None if it waits for ever.
+
+    has_forgotten: psycopg has deallocated all that was prepared, as it does after a ROLLBACK, a
+    DROP and the like, if it had prepared anything.
+    """
 
     patience: Patience | None = None
+    has_forgotten = False
+
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        self.has_forgotten = self.has_forgotten or name is None
+        return super()._deallocate(name)
 
     def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """Waits like psycopg, while the patience lasts."""
@@ -84,6 +93,11 @@ class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
     """`OwnConnection`, for asyncio."""
 
     patience: Patience | None = None
+    has_forgotten = False
+
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        self.has_forgotten = self.has_forgotten or name is None
+        return super()._deallocate(name)
 
     async def wait(self, gen: PQGen[T], *args: Any, **options: Any) -> T:
         """See `OwnConnection.wait`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -83,6 +84,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     not_before: datetime | None = None
     expires_at: datetime | None = None
     properties: Mapping[str, Any] | None = None
+
+    @property
+    def sha256(self) -> bytes:
+        """The digest by which a rid sent again is known to mean the same."""
+        return hashlib.sha256(self.body).digest()
 
 
 class Send(Op[Sent], changes="a request goes in, and the replies that it acknowledges go"):

@@ -338,6 +338,16 @@ class Finish(
     drowsy: bool = False
     commit: Unsaid = False
 
+    @property
+    def seq(self) -> int:
+        """The first element; `reply` is its reply."""
+        return self.seqs[0]
+
+    @property
+    def reply(self) -> bytes:
+        """The first reply."""
+        return self.replies[0]
+
 
 class AbortElement(
     Op[Fate], changes="an execution that failed is counted, in a transaction of its own"

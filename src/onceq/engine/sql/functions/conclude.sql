@@ -1,4 +1,5 @@
--- The end of an element: its reply, its history row, or its return to a lane.
+-- The end of an element: its reply, its history row, or its return to a lane. A reply has an empty digest:
+-- only requests are ever compared.
 -- Tables: element, history, attempt (written), queue, registrant, server (read). Locks: the element's row, unless the
 -- caller holds it.
 --
@@ -60,7 +61,7 @@ begin
             values (x.reply_queue_id, 0 /* reply */, x.priority, 'reply', p_outcome, x.registrant_id, x.send_no, x.rid,
                 x.ack_rid, reply_eid, x.eid::text, moment, coalesce(p_aborts, x.aborts), x.life, p_code,
                 p_error, p_content_type, case when x.properties is not null then onceq.end_user_of(x.properties) end,
-                sha256(coalesce(p_reply, '')), coalesce(p_reply, ''));
+                '', coalesce(p_reply, ''));
         if x.bell is not null then
             bells := array_remove(array[onceq.clerk_bell(x.registrant_id, x.bell, p_rings)], null);
         end if;
@@ -95,7 +96,7 @@ begin
                 ack_rid, eid, correlation_id, enqueued_at, aborts, life, content_type, properties, sha256, body)
             select reply_queue_id, 0 /* reply */, priority, 'reply', 'done', registrant_id, send_no, rid, ack_rid,
                 reply_eid, eid::text, moment, aborts, life, p_content_type,
-                case when properties is not null then onceq.end_user_of(properties) end, sha256(reply), reply
+                case when properties is not null then onceq.end_user_of(properties) end, '', reply
             from gone where reply_queue_id is not null
     ), recorded as (
         insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,

@@ -237,7 +237,7 @@ begin
             select reply_queue_id, 0 /* reply */, priority, 'reply', 'done', registrant_id, send_no,
                 rid, ack_rid, reply_eid, eid::text, moment, aborts, life, p_content_type,
                 case when properties is not null then onceq.end_user_of(properties) end,
-                sha256(coalesce(reply, '')), coalesce(reply, '')
+                '', coalesce(reply, '')
             from ended where reply_queue_id is not null
     ), recorded as (
         insert into onceq.history (finished_at, enqueued_at, send_no, server, queue_id, registrant_id,
