@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
@@ -14,6 +13,7 @@ from onceq.cli.exits import OK
 from onceq.cli.output import hint
 from onceq.cli.requests import as_time
 from onceq.cli.serving import require_spark, run_until_signalled
+from onceq.engine.perform.stop import Stop
 from onceq.errors import OperatingError
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _again_and_again(
 
     may_go_on: asked after a failure; False: this process cannot go on, and ends with that error.
     """
-    stop = threading.Event()
+    stop = Stop()
 
     def run() -> None:
         while not stop.is_set():

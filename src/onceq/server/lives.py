@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from onceq.engine.connect.connection import Link
 from onceq.engine.connect.opening import Handling
 from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.gate import Gate
+from onceq.engine.perform.stop import Stop
 from onceq.engine.sessions.faults import DatabaseError
 from onceq.engine.wake.watch import Watch
 from onceq.model.queue import Handled
@@ -60,7 +60,7 @@ class Site:
     located: Located
     repository: str
     gate: Gate
-    stop: threading.Event
+    stop: Stop
     watch: Watch
     grace_s: int = 0
 

@@ -26,6 +26,7 @@ import msgspec
 from onceq import errors, telemetry
 from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded.locate import Located, locate
+from onceq.engine.perform.stop import Stop
 from onceq.engine.schema import migrate
 from onceq.engine.sessions.session import is_rejecting
 from onceq.model import names, ops
@@ -171,8 +172,8 @@ class Processes:
         self._seats = [Seat() for _ in range(count)]
         self._told = told
         self._stop_timeout_s = 30.0
-        self._stop = threading.Event()
-        self._hurry = threading.Event()
+        self._stop = Stop()
+        self._hurry = Stop()
         self._was_ready = False
         self._restarts = 0
         self._abandoned = 0

@@ -7,7 +7,6 @@ claimed; what is still running at the deadline is revoked, so its effects never 
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -19,6 +18,7 @@ from onceq import telemetry
 from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.perform.gate import Gate
+from onceq.engine.perform.stop import Stop
 from onceq.engine.schema.migrate import apply_with
 from onceq.engine.sessions.identity import own_identity, this_process
 from onceq.engine.wake.watch import Watch
@@ -79,7 +79,7 @@ class Server:
         self.concurrency = names.check_range("concurrency", concurrency, 1, CONCURRENCY_MAX)
         self.stop_timeout_s = names.check_seconds("stop_timeout_s", stop_timeout_s)
         self.on_error = checked(on_error)
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._watch = Watch(min(limit_s(one) for one in self.handled) / 2)
         self._sessions: list[ServerSession] = []
         self._process = uuid.uuid4()

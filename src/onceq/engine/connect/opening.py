@@ -22,6 +22,8 @@ from onceq.model.element import Element
 if TYPE_CHECKING:
     import psycopg
 
+    from onceq.engine.perform.stop import Stop
+
     Handler: TypeAlias = Callable[[Element, psycopg.Connection[Any] | Unstarted], bytes]
     AsyncHandler: TypeAlias = Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]
 
@@ -42,7 +44,7 @@ class Handling(Generic[H]):
     """
 
     calls: Mapping[str, H]
-    stop: threading.Event
+    stop: Stop
     gate: Gate
     watch: Watch
     limit_s: int

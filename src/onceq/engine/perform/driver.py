@@ -10,7 +10,6 @@ again.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -32,6 +31,7 @@ from onceq.engine.perform.differing import (
 )
 from onceq.engine.perform.gate import Gate, Way
 from onceq.engine.perform.parts import Parts
+from onceq.engine.perform.stop import Stop
 from onceq.engine.sessions import forking, session, silence
 from onceq.engine.sessions.identity import is_alive
 from onceq.engine.sessions.silence import OwnConnection
@@ -137,7 +137,7 @@ class PostgresDriver(ops.Runs):
         repository: str,
         *,
         calls: Mapping[str, Callable[[Element, Given], bytes]] | None = None,
-        stop: threading.Event | None = None,
+        stop: Stop | None = None,
         gate: Gate | None = None,
         wire: Wire | None = None,
     ) -> None:
@@ -146,7 +146,7 @@ class PostgresDriver(ops.Runs):
         self._repository = repository
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
-        self._stop = stop or threading.Event()
+        self._stop = stop or Stop()
         self._way = Way(gate or Gate())
         self.clean_text = b""
         self._is_unclean = False

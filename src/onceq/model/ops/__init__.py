@@ -4,7 +4,7 @@ An Op says what is to be done and the type of its answer; a Driver does it. A Pr
 generator of Ops: `element = yield from Claim(...)`. It does no I/O, reads no clock, draws no
 random number, and never catches BaseException. Source: BHM90 figure 3.
 
-An Op is at most one round trip to the database. The errors that it raises are in `onceq.errors`;
+An Op is at most one statement to the database; Finish may also commit. The errors that it raises are in `onceq.errors`;
 the Driver throws them into the Program at the yield.
 """
 

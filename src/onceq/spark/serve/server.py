@@ -11,13 +11,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-import threading
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceq import telemetry
 from onceq.engine.perform.steadfast import LOST, Steadfast
+from onceq.engine.perform.stop import Stop
 from onceq.errors import (
     Fenced,
     FileMismatch,
@@ -113,7 +113,7 @@ class Server:
         self.name = check_id("Spark server", queue.name if name is None else name)
         self.batch_rows = check_range("batch_rows", batch_rows, 1, 1_000_000)
         self.settings = settings or ServerSettings()
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._lives = 0
         self._failures: dict[str, int] = {}
 
