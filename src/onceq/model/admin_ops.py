@@ -122,6 +122,6 @@ class Rates:
 
 
 class MeasureRates(Op[Rates]):
-    """How many requests of each queue took effect in the last over_s, according to history."""
+    """How many requests a minute were done in each queue in the last over_s, by history."""
 
     over_s: float = 60.0

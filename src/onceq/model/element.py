@@ -176,7 +176,7 @@ class Lane(enum.IntEnum):
 class Element:
     """A queue element as it was read.
 
-    `eid` is its lasting id; `seq` is local to the repository and changes. `aborts` counts its
+    `eid` is its lasting id; `seq` is local to the repository, and may change. `aborts` counts its
     charged aborts. `outcome` is for replies only. `unreadable`: why its
     properties cannot be read, and are None; a server treats it as the element's failure.
     """

@@ -29,7 +29,7 @@ SESSION_SETTINGS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""What onceq sets on every connection unless the URL says otherwise: in PostgreSQL it is off."""
+"""What onceq sets on every connection unless the URL says otherwise: libpq alone waits for long."""
 
 
 @dataclass(frozen=True, slots=True)
