@@ -1,9 +1,9 @@
 """Where a repository is: the URL that the user gave, resolved to a libpq connection string.
 
-Called by the managers, the server and Spark's executors. A URL is `embedded:PATH`,
-`postgresql://...`, `service=...` or any libpq connection string; None reads ONCEQ_URL,
-then DATABASE_URL, then libpq's own variables. No other setting of a repository comes from the
-environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py).
+Called by whatever is given a URL: queue managers, servers, ledgers, the command line, and Spark's
+executors. A URL is `embedded:PATH`, `postgresql://...`, `service=...` or any libpq connection
+string; None reads ONCEQ_URL, then DATABASE_URL, then libpq's own variables. No other setting of a
+repository comes from the environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py).
 """
 
 from __future__ import annotations

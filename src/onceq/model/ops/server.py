@@ -173,7 +173,7 @@ class Sweep(Op[Observation], changes="the low-water marks are moved", in_doubt=F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What a survey saw. missing: processes that were. numbers: of the queues; 0: no such queue.
+    """What a survey saw. missing: how many processes. numbers: of the queues; 0: no such queue.
 
     ready, stopped: for each queue, whether a claim would find something now, and whether it is
     stopped for dequeue. due_s: when the next element is due. seen: for the next sweep or survey.
@@ -320,8 +320,8 @@ class Finish(
 ):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
-    commit: commits, too, in the same round trip. must: how many of them must still be claimed; else
-    ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
+    commit: then commits, in a round trip of its own. must: how many of them must still be claimed;
+    else ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
     elements be asynchronous. slot, sleep, drowsy: as for Claim. InDoubt as for Commit.
     """
 
