@@ -36,7 +36,10 @@ class Identify(Op[UUID]):
 
 
 class RidRange(Op[tuple[str, str] | None]):
-    """The least and the greatest rid with a prefix that a registrant ever sent; None: none."""
+    """The least and the greatest rid with a prefix that a registrant has sent; None: none.
+
+    As far as history tells.
+    """
 
     registrant_id: Integer
     prefix: str

@@ -271,7 +271,7 @@ class Search(TypedDict, total=False):
     """Which old requests are wanted, as keywords; what is not given may be anything.
 
     since, until: aware datetimes of their end; since is included, until is not. after: the last one
-    of the previous page. limit: of a page, 1 to 100,000, 100 by default.
+    of the previous page. limit: of a page, at least 1, 100 by default.
     """
 
     rid: str | None

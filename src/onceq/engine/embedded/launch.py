@@ -95,7 +95,10 @@ def _detach(run_fd: int) -> None:
 
 
 def identity(pid: int) -> str:
-    """Pid, start in ticks since boot, and boot id: never the same for two processes."""
+    """Pid, start in ticks since boot, and boot id: never the same for two processes.
+
+    Without /proc it is the pid alone.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
