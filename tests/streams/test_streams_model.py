@@ -41,13 +41,14 @@ def test_as_many_schedules_as_promised(outcome: Outcome) -> None:
 def test_each_rule_is_left_out_by_one_variant() -> None:
     assert sorted(one.rule for one in VARIANTS) == sorted(one.name for one in fields(Rules))
     assert len(VARIANTS) >= 20
+    assert sum(one.shown_by is not None for one in VARIANTS) >= 20
 
 
 def test_the_page_names_every_promise_and_variant(outcome: Outcome) -> None:
     for name in PROMISES:
         assert f"- {name}: " in outcome.page
     for variant in VARIANTS:
-        assert f"| {variant.name} |" in outcome.page
+        assert (f"| {variant.name} |" in outcome.page) is (variant.shown_by is not None)
 
 
 def test_everything_befalls_some_schedule(outcome: Outcome) -> None:
@@ -91,7 +92,9 @@ def test_by_hand(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.argv", ["x", "--runs", "5"])
     assert main() == 0
     assert "5 schedules" in capsys.readouterr().out
-    monkeypatch.setattr("sys.argv", ["x", "--variant", VARIANTS[0].name])
+    monkeypatch.setattr(
+        "sys.argv", ["x", "--variant", VARIANTS[0].name, "--first", str(VARIANTS[0].shown_by)]
+    )
     assert main() == 0
     assert f"{VARIANTS[0].name}: " in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["x", "--seed", "3"])

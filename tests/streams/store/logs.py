@@ -8,9 +8,9 @@ import os
 from typing import TYPE_CHECKING
 
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
-from onceq.streams.store.log.entries import EntryKind
+from onceq.streams.store.log.entries import EntryKind, Geometry
 from onceq.streams.store.log.reading import last
-from onceq.streams.store.log.segments import Files, Geometry
+from onceq.streams.store.log.segments import Files
 from onceq.streams.store.log.writing import Log
 
 if TYPE_CHECKING:

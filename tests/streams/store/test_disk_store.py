@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceq.errors import StoreRefused
+from onceq.errors import StoreFull, StoreRefused
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
 from onceq.streams.model.frames import Frame, FrameKind, body_of, decode, encode
 from onceq.streams.model.quorum import listed
-from onceq.streams.store.catalogue import Needs
-from onceq.streams.store.disk_store import DiskStore, initialize
+from onceq.streams.store import records
+from onceq.streams.store.catalogue import Needs, Step
+from onceq.streams.store.directory import initialize
+from onceq.streams.store.disk_store import DiskStore
+from onceq.streams.store.log.entries import Geometry
 from onceq.streams.store.log.index import MARK_BYTES, Index
-from onceq.streams.store.log.segments import Geometry
+from tests.streams.store.logs import Ailing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,6 +89,11 @@ def send(store: DiskStore, data: bytes, life: int = 5) -> asks.Answer:
     return answer
 
 
+def send_all(store: DiskStore, numbers: range) -> None:
+    for n in numbers:
+        send(store, data_of(1, n))
+
+
 def again(store: DiskStore, home: Path) -> DiskStore:
     store.close()
     return DiskStore(home, chance)
@@ -108,6 +116,35 @@ def test_a_store_that_starts_again_knows_what_it_acknowledged(store: DiskStore, 
     assert list(store.read(S, range(200))) == sent
     assert numbers_of(store.read(S, range(57, 61))) == [57, 58, 59, 60]
     assert send(store, data_of(1, 120)) == asks.Holding(epoch=1, end=121)
+    store.close()
+
+
+def test_starting_again_and_again_takes_no_more_room(store: DiskStore, home: Path) -> None:
+    begin(store, 1)
+    send_all(store, range(10))
+    sizes: list[int] = []
+    for _ in range(5):
+        store = again(store, home)
+        assert store.catalogue.of(S).end == 10
+        sizes.append(sum(one.stat().st_size for one in home.iterdir()))
+    assert sizes[0] == sizes[-1]
+    store.close()
+
+
+def test_a_full_disk_does_not_keep_a_store_from_opening(store: DiskStore, home: Path) -> None:
+    begin(store, 1)
+    send_all(store, range(10))
+    store.close()
+    files = Ailing(home)
+    files.is_full = True
+    for spare in files.spares()[1:]:
+        spare.unlink()
+    store = DiskStore(home, chance, files)
+    assert store.catalogue.of(S).end == 10
+    assert list(store.read(S, range(10))) == [data_of(1, n) for n in range(10)]
+    with pytest.raises(StoreFull):
+        send_all(store, range(10, 100))
+    assert 10 < store.catalogue.of(S).end < 100
     store.close()
 
 
@@ -206,6 +243,95 @@ def test_what_nobody_can_prove_makes_it_one_that_forgot(store: DiskStore, home: 
     assert store.catalogue.streams == {}
     begin(store, 9)
     assert send(store, data_of(9, 0)) == asks.Holding(epoch=9, end=1)
+    store.close()
+
+
+def test_scrubbing_finds_what_is_harmed_and_repair_heals_it(store: DiskStore, home: Path) -> None:
+    begin(store, 1)
+    for n in range(60):
+        send(store, data_of(1, n, b"text %02d" % n))
+    files = store.files
+    harmed: dict[int, int] = {}
+    for segment in files.numbers():
+        data = files.path(segment).read_bytes()
+        for n in range(1, 60, 9):
+            at = data.find(data_of(1, n, b"text %02d" % n))
+            if at >= 0:
+                data = data[: at + 46] + bytes([data[at + 46] ^ 4]) + data[at + 47 :]
+                harmed[n] = segment
+        files.path(segment).write_bytes(data)
+    assert sorted(harmed) == list(range(1, 60, 9))
+    for segment in files.numbers():
+        expected = [range(n, n + 1) for n, at in harmed.items() if at == segment]
+        assert store.scrub(segment) == ({S: expected} if expected else {})
+    assert store.catalogue.of(S).damaged == tuple(sorted(harmed))
+    assert not store.repair(S, data_of(1, 2)), "it is whole"
+    assert not store.repair(S, data_of(2, 1)), "of another epoch"
+    for n in harmed:
+        assert store.repair(S, data_of(1, n, b"text %02d" % n))
+    store.log.commit()
+    expected_frames = [data_of(1, n, b"text %02d" % n) for n in range(60)]
+    assert list(store.read(S, range(60))) == expected_frames
+    assert all(store.scrub(segment) == {} for segment in files.numbers())
+    store = again(store, home)
+    assert store.catalogue.of(S).damaged == ()
+    assert list(store.read(S, range(60))) == expected_frames
+    store.close()
+
+
+def test_scrubbing_what_is_not_even_a_header_harms_the_numbers_there(store: DiskStore) -> None:
+    begin(store, 1)
+    for n in range(60):
+        send(store, data_of(1, n, b"text %02d" % n))
+    segment = store.files.numbers()[1]
+    path = store.files.path(segment)
+    data = bytearray(path.read_bytes())
+    number = next(n for n in range(60) if data.find(b"text %02d" % n) >= 0) + 3
+    at = data.index(data_of(1, number, b"text %02d" % number))
+    data[at - 20] ^= 1
+    path.write_bytes(data)
+    assert store.scrub(segment) == {S: [range(number, number + 1)]}
+    assert numbers_of(store.read(S, range(60))) == list(range(number))
+
+
+def test_a_damaged_record_in_the_open_segment_is_healed_by_a_new_one(
+    store: DiskStore, home: Path
+) -> None:
+    begin(store, 1)
+    send(store, data_of(1, 0))
+    segment = store.log.segment
+    path = store.files.path(segment)
+    data = bytearray(path.read_bytes())
+    data[64 + 29 + 3] ^= 1  # in the snapshot with which it begins
+    path.write_bytes(data)
+    assert store.scrub(segment) == {}
+    assert store.log.segment == segment + 1
+    store.log.commit()
+    before = store.catalogue.snapshot()
+    store = again(store, home)
+    assert not store.forgot
+    assert store.catalogue.snapshot() == before
+    store.close()
+
+
+def test_segments_that_nobody_needs_are_freed(store: DiskStore, home: Path) -> None:
+    begin(store, 1)
+    for n in range(120):
+        send(store, data_of(1, n, stable=n))
+    before = store.files.numbers()
+    assert store.reclaim() == []
+    local = store.catalogue.of(S).local
+    record = records.Trimmed(stream=S, below=100)
+    store.do(Step(records=(record,), answer=asks.Holding(epoch=1, end=120)))
+    assert store.reclaim() == [], "what says so is not synced yet"
+    store.log.commit()
+    freed = store.reclaim()
+    assert freed == before[: len(freed)]
+    assert freed
+    assert store.index.find(local, 100) is not None
+    assert numbers_of(store.read(S, range(120))) == list(range(100, 120))
+    store = again(store, home)
+    assert numbers_of(store.read(S, range(120))) == list(range(100, 120))
     store.close()
 
 

@@ -11,18 +11,22 @@ from onceq.errors import StoreFull, StoreRefused
 from onceq.streams.store.log import opening
 from onceq.streams.store.log.committer import Committer, mark
 from onceq.streams.store.log.entries import (
+    HEAD_BYTES,
     HEADER_BYTES,
     POSITION_BASE,
     Entry,
     EntryKind,
+    Geometry,
+    SegmentHead,
     Unproven,
     decode,
+    decode_head,
     encode,
+    encode_head,
     scan,
 )
 from onceq.streams.store.log.reading import last
-from onceq.streams.store.log.segments import HEADER_BYTES as HEAD_BYTES
-from onceq.streams.store.log.segments import Files, Geometry, SegmentHead, decode_head, encode_head
+from onceq.streams.store.log.segments import Files
 from onceq.streams.store.log.writing import RESERVED
 from tests.streams.store.logs import SMALL, STORE, Ailing, begun, frame, frames_of, opened
 

@@ -30,13 +30,6 @@ class AskStores(Op[Mapping[str, asks.Answer]]):
     within_s: float
 
 
-class Append(Op[int], changes="records are in the log of a store"):
-    """Append records to the store's log; answer its end when they are synced."""
-
-    stream: int
-    records: tuple[Any, ...]
-
-
 class FetchRange(Op[tuple[bytes, ...] | None]):
     """Get the frames of a range from another store; None: it does not give them."""
 

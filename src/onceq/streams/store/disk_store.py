@@ -10,40 +10,39 @@ nobody knows to be synced. A store whose last segment is damaged knows nothing a
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
+import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
-from onceq.errors import StoreRefused
 from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import epoch_at
 from onceq.streams.store import records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step
-from onceq.streams.store.log.entries import FRAMES, HEADER_BYTES, Entry, EntryKind, decode
+from onceq.streams.store.directory import Chance, identified, locked
+from onceq.streams.store.log.entries import (
+    FRAMES,
+    HEAD_BYTES,
+    HEADER_BYTES,
+    Entry,
+    EntryKind,
+    Geometry,
+    Unproven,
+    decode,
+    decode_head,
+    scan,
+)
 from onceq.streams.store.log.index import Found, Index, Places
 from onceq.streams.store.log.reading import Last, last
-from onceq.streams.store.log.segments import HEADER_BYTES as SEGMENT_HEADER_BYTES
-from onceq.streams.store.log.segments import Files, Geometry, decode_head
+from onceq.streams.store.log.scrub import harmed
+from onceq.streams.store.log.segments import Files
 from onceq.streams.store.log.writing import Log
 
-IDENTITY: Final = "store.json"
-VERSION: Final = 1
 READ_BYTES: Final = frames.FRAME_BYTES_MAX + HEADER_BYTES
 """What is read at a time: as much as the largest frame takes."""
-Chance: TypeAlias = Callable[[int], bytes]
-
-
-class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose a directory is. segment_bytes: of its log, for ever."""
-
-    version: int
-    store: str
-    segment_bytes: int
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,41 +50,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     known: records.Snapshot
     places: dict[int, Places]
-
-
-def initialize(directory: Path, chance: Chance, *, segment_bytes: int) -> Identity:
-    """Make an empty directory a new store's. chance: gives so many random bytes.
-
-    Raises StoreRefused if it is not empty.
-    """
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if any(directory.iterdir()):
-        raise StoreRefused(f"{directory} is not empty: a new store begins in an empty directory")
-    made = Identity(version=VERSION, store=chance(16).hex(), segment_bytes=segment_bytes)
-    path = directory / IDENTITY
-    path.write_bytes(msgspec.json.encode(made))
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-    Files(directory).sync_directory()
-    return made
-
-
-def identified(directory: Path) -> Identity:
-    """Return whose a directory is. Raises StoreRefused if it is no store's of this version."""
-    path = directory / IDENTITY
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Identity)
-    except FileNotFoundError:
-        raise StoreRefused(
-            f"{directory} is no store's: give the directory of one, or begin one there"
-        ) from None
-    except msgspec.DecodeError as error:
-        raise StoreRefused(f"{path} cannot be read: {error}") from error
-    if found.version != VERSION:
-        raise StoreRefused(f"{directory} is a store's of version {found.version}, not {VERSION}")
-    if directory.stat().st_uid != os.geteuid():
-        raise StoreRefused(f"{directory} belongs to another user: run the store as that user")
-    return found
 
 
 class DiskStore:
@@ -96,7 +60,7 @@ class DiskStore:
 
     def __init__(self, directory: Path, chance: Chance, files: Files | None = None) -> None:
         identity = identified(directory)
-        self._lock = _locked(directory)
+        self._lock = locked(directory)
         self.files = Files(directory) if files is None else files
         self.geometry = Geometry(segment_bytes=identity.segment_bytes)
         store = bytes.fromhex(identity.store)
@@ -118,6 +82,9 @@ class DiskStore:
         for entry in again:
             self._append_again(entry)
         self.log.commit()
+        freed = self.reclaim()
+        if found is not None and not self.forgot and found.number not in freed:
+            self.files.cut(found.number, self.geometry.offset(found.read.end))
 
     def _replay(self, found: Last | None) -> Sequence[Entry]:
         """Apply what is synced; return what must be written again first."""
@@ -157,9 +124,15 @@ class DiskStore:
             self.index.copy(entry.stream, frame.number, entry.position)
             return
         held = self.catalogue.of(frame.stream)
-        if entry.stream in self._unknown and frame.number > held.end:
+        is_moved = entry.kind is EntryKind.RELOCATED
+        if entry.stream in self._unknown and frame.number + is_moved > held.end:
             self._unknown.remove(entry.stream)
-            self.catalogue.damage(frame.stream, range(held.end, frame.number))
+            known_below = frame.end if is_moved else frame.number
+            self.catalogue.damage(frame.stream, range(held.end, known_below))
+        if is_moved:
+            self.index.move(entry.stream, frame.number, entry.position)
+            self.catalogue.repair(frame.stream, range(frame.number, frame.end))
+            return
         self.index.add(entry.stream, frame.number, entry.position)
         self.catalogue.apply_frame(frame)
 
@@ -175,7 +148,7 @@ class DiskStore:
         self.catalogue.apply(record)
 
     def _append_again(self, entry: Entry) -> None:
-        position = self.log.append(entry.kind, entry.stream, entry.payload)
+        position = self.log.append_again(entry.kind, entry.stream, entry.payload)
         begun = position - HEADER_BYTES - len(entry.payload)
         self._apply(msgspec.structs.replace(entry, position=begun))
 
@@ -246,14 +219,24 @@ class DiskStore:
         held = self.catalogue.of(stream)
         number, end = max(numbers.start, held.begin), min(numbers.stop, held.end)
         while number < end:
-            found = self.index.find(held.local, number)
             before = number
-            for frame, data in self._frames(held.local, found):
-                if frame.number <= number < frame.end and number < end:
+            for frame, data in self._frames_at(held.local, number):
+                if frame.number > number or number >= end:
+                    break
+                if number < frame.end:
                     yield data
                     number = frame.end
             if number == before:
                 return
+
+    def _frames_at(self, local: int, number: int) -> Iterator[tuple[frames.Frame, bytes]]:
+        """Yield frames of a stream, from one at or before a number on."""
+        moved = self.index.moved(local, number)
+        if moved is None:
+            yield from self._frames(local, self.index.find(local, number))
+            return
+        for entry in itertools.islice(self._entries(moved), 1):
+            yield frames.decode(entry.payload), entry.payload
 
     def _frames(self, local: int, found: Found | None) -> Iterator[tuple[frames.Frame, bytes]]:
         """Yield the whole frames of a stream in one run, from a mark on."""
@@ -269,7 +252,7 @@ class DiskStore:
     def _entries(self, position: int) -> Iterator[Entry]:
         """Yield the entries of a segment, from a position on, up to the first that is none."""
         segment = self.geometry.number(position)
-        head = decode_head(self.files.read_at(segment, 0, SEGMENT_HEADER_BYTES))
+        head = decode_head(self.files.read_at(segment, 0, HEAD_BYTES))
         if head is None:
             return
         data = memoryview(b"")
@@ -287,20 +270,83 @@ class DiskStore:
             at += entry.end - position
             position = entry.end
 
+    def scrub(self, segment: int) -> dict[int, list[range]]:
+        """Look for damage in a segment; return by stream the numbers that were found harmed.
+
+        They are not served any more. If the segment that is written to is damaged, what is known is
+        written anew, in another.
+        """
+        data = self.files.read(segment)
+        head = decode_head(data)
+        first = self.geometry.first(segment)
+        bound = min(self.log.synced, first + len(data))
+        is_open = segment == self.log.segment
+        salt = 0 if head is None else head.salt
+        view = memoryview(data)[: bound - first]
+        found = [
+            one for one in scan(view, HEAD_BYTES, first + HEAD_BYTES, salt) if one.position < bound
+        ]
+        if is_open and any(isinstance(one, Unproven) for one in found):
+            self.log.renew()
+        return self._note_harmed(segment, found)
+
+    def _note_harmed(
+        self, segment: int, found: Sequence[Entry | Unproven]
+    ) -> dict[int, list[range]]:
+        runs = {local: ones for local, ones in self.index.in_segment(segment).items() if ones}
+        streams = {local: self.catalogue.of_local(local) for local in runs}
+        ends = {
+            local: self.index.run_end(local, runs[local][-1][0], held.end)
+            for local, held in streams.items()
+            if held is not None
+        }
+        noted: dict[int, list[range]] = {}
+        for local, ranges in harmed(found, runs, ends).items():
+            held = streams[local]
+            if held is None:
+                continue
+            for numbers in ranges:
+                left = [n for n in numbers if n >= held.begin and not self._is_moved(local, n)]
+                if left:
+                    self.catalogue.damage(held.stream, range(left[0], left[-1] + 1))
+                    noted.setdefault(held.stream, []).append(range(left[0], left[-1] + 1))
+        return noted
+
+    def _is_moved(self, local: int, number: int) -> bool:
+        return self.index.moved(local, number) is not None
+
+    def repair(self, stream: int, data: bytes) -> bool:
+        """Write a frame again that was fetched for one that is damaged; whether it was taken.
+
+        It must be of the epoch that the log has at its number. Raises StoreFull.
+        """
+        frame, held = frames.decode(data), self.catalogue.of(stream)
+        numbers = range(frame.number, frame.end)
+        if held.bridge is None or not set(numbers) <= set(held.damaged):
+            return False
+        if epoch_at(held.bridge.firsts, frame.number) != frame.epoch or frame.stream != stream:
+            return False
+        position = self.log.append(EntryKind.RELOCATED, held.local, data)
+        self.index.move(held.local, frame.number, position - HEADER_BYTES - len(data))
+        self.catalogue.repair(stream, numbers)
+        return True
+
+    def reclaim(self) -> list[int]:
+        """Free the segments in which nothing lies that is still needed; return their numbers.
+
+        Only when all that was appended is synced: what says that they are not needed, too.
+        """
+        if self.log.synced != self.log.end:
+            return []
+        needed = self.index.segments()
+        free = [n for n in self.files.numbers() if n < self.log.segment and n not in needed]
+        for number in free:
+            self.files.unlink(number)
+        return free
+
     def close(self) -> None:
         """Close the log, and give the directory back; again: nothing."""
         self.log.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
-
-
-def _locked(directory: Path) -> int:
-    handle = os.open(directory / IDENTITY, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            os.close(handle)
-        raise StoreRefused(f"{directory} is in use by another store process") from error
-    return handle

@@ -7,7 +7,8 @@ have a CRC of their own. So where a header is whole and its frame is not, what i
 to be a frame.
 
 Positions begin at a number whose upper bytes stand nowhere by chance: by these the next entry is
-found behind one that is damaged.
+found behind one that is damaged. They go through all segments, which have one size, so that a
+position tells its segment and offset.
 """
 
 from __future__ import annotations
@@ -26,6 +27,12 @@ from onceq.streams.model import frames
 HEADER: Final = struct.Struct("<IIBIQQ")
 HEADER_BYTES: Final = HEADER.size
 POSITION_BASE: Final = 0x5EB1_C0DE_0000_0000
+SEGMENT_BYTES: Final = 64 << 20
+HEAD: Final = struct.Struct("<8sHHIQ16s")
+HEAD_BYTES: Final = 64
+"""A segment begins with its head; the first entry is behind it."""
+MAGIC: Final = b"onceqlog"
+VERSION: Final = 1
 PAYLOAD_BYTES_MAX: Final = 1 << 26
 _CRC: Final = struct.Struct("<I")
 _POSITION_AT: Final = 13
@@ -55,6 +62,49 @@ class EntryKind(enum.IntEnum):
 
 _KINDS: Final = frozenset(map(int, EntryKind))
 FRAMES: Final = frozenset({EntryKind.FRAME, EntryKind.COPY, EntryKind.RELOCATED})
+
+
+class SegmentHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What a segment says of itself. salt: begins the CRC of each entry. store: whose it is."""
+
+    number: int
+    salt: int
+    store: bytes
+
+
+def encode_head(head: SegmentHead) -> bytes:
+    """Return the bytes with which a segment begins."""
+    made = HEAD.pack(MAGIC, VERSION, 0, head.salt, head.number, head.store)
+    return (made + _CRC.pack(crc32(made))).ljust(HEAD_BYTES, b"\0")
+
+
+def decode_head(data: bytes | memoryview) -> SegmentHead | None:
+    """Return what a segment says of itself; None: these bytes begin none of this version."""
+    if len(data) < HEAD_BYTES:
+        return None
+    magic, version, _, salt, number, store = HEAD.unpack_from(data)
+    (crc,) = _CRC.unpack_from(data, HEAD.size)
+    if magic != MAGIC or version != VERSION or crc32(data[: HEAD.size]) != crc:
+        return None
+    return SegmentHead(number=number, salt=salt, store=store)
+
+
+class Geometry(msgspec.Struct, frozen=True, kw_only=True):
+    """How positions lie in segments of some size."""
+
+    segment_bytes: int = SEGMENT_BYTES
+
+    def first(self, number: int) -> int:
+        """Return the position of the first byte of a segment, its head included."""
+        return POSITION_BASE + number * self.segment_bytes
+
+    def number(self, position: int) -> int:
+        """Return the segment in which a position lies."""
+        return (position - POSITION_BASE) // self.segment_bytes
+
+    def offset(self, position: int) -> int:
+        """Return the offset of a position in its segment."""
+        return (position - POSITION_BASE) % self.segment_bytes
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,12 +9,12 @@ before the next run: a reader stops at the number with which that begins.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
 
-from onceq.streams.store.log.segments import Geometry
+from onceq.streams.store.log.entries import Geometry
 
 MARK_BYTES: Final = 64 << 10
 
@@ -34,10 +34,15 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
-    """What a snapshot keeps of a stream. copies: those whose admission is still to come."""
+    """What a snapshot keeps of a stream.
+
+    copies: those whose admission is still to come. moved: frames that were written again, since
+    they were damaged where they were.
+    """
 
     runs: Runs = ()
     copies: Runs = ()
+    moved: Runs = ()
 
 
 class Index:
@@ -49,13 +54,16 @@ class Index:
         self._runs = {local: list(one.runs) for local, one in known.items()}
         self._marks = {local: list(one.runs) for local, one in known.items()}
         self._copies = {local: list(one.copies) for local, one in known.items() if one.copies}
+        self._moved = {local: dict(one.moved) for local, one in known.items() if one.moved}
         self._cut: set[int] = set()
 
     def places(self) -> dict[int, Places]:
         """Return what a snapshot keeps."""
         return {
             local: Places(
-                runs=tuple(self._runs.get(local, ())), copies=tuple(self._copies.get(local, ()))
+                runs=tuple(self._runs.get(local, ())),
+                copies=tuple(self._copies.get(local, ())),
+                moved=tuple(sorted(self._moved.get(local, {}).items())),
             )
             for local in self._runs.keys() | self._copies.keys()
         }
@@ -79,8 +87,17 @@ class Index:
             copies.clear()  # of an admission that came to nothing
         copies.append((number, position))
 
+    def move(self, local: int, number: int, position: int) -> None:
+        """Note that the frame that begins with a number was written again."""
+        self._moved.setdefault(local, {})[number] = position
+
+    def moved(self, local: int, number: int) -> int | None:
+        """Return where the frame with this first number was written again; None: it was not."""
+        return self._moved.get(local, {}).get(number)
+
     def admit(self, local: int, kept: int) -> None:
         """Note an admission: the log keeps what lies before a number, and then its copies."""
+        self._keep_moved(local, lambda number: number < kept)
         for ones in (self._runs.get(local, []), self._marks.get(local, [])):
             while ones and ones[-1][0] >= kept:
                 ones.pop()
@@ -92,9 +109,28 @@ class Index:
 
     def trim(self, local: int, number: int) -> None:
         """Note that what lies before a number is given up."""
+        self._keep_moved(local, lambda one: one >= number)
         for ones in (self._runs.get(local, []), self._marks.get(local, [])):
             while len(ones) > 1 and ones[1][0] <= number:
                 ones.pop(0)
+
+    def _keep_moved(self, local: int, kept: Callable[[int], bool]) -> None:
+        moved = self._moved.pop(local, {})
+        if left := {number: at for number, at in moved.items() if kept(number)}:
+            self._moved[local] = left
+
+    def in_segment(self, segment: int) -> dict[int, Runs]:
+        """Return of each stream the runs that lie in a segment."""
+        return {
+            local: tuple(one for one in ones if self._geometry.number(one[1]) == segment)
+            for local, ones in self._runs.items()
+        }
+
+    def run_end(self, local: int, number: int, end: int) -> int:
+        """Return with which number the run of a number ends. end: of the stream's log."""
+        runs = self._runs.get(local, [])
+        behind = bisect_right(runs, number, key=_number)
+        return runs[behind][0] if behind < len(runs) else end
 
     def find(self, local: int, number: int) -> Found | None:
         """Return where to read for a number; None: it is not here."""
@@ -109,8 +145,10 @@ class Index:
 
     def segments(self) -> set[int]:
         """Return the segments in which something lies that is not given up."""
-        places: Iterable[list[tuple[int, int]]] = (*self._runs.values(), *self._copies.values())
-        return {self._geometry.number(at) for ones in places for _, at in ones}
+        listed = (*self._runs.values(), *self._copies.values())
+        found = {self._geometry.number(at) for ones in listed for _, at in ones}
+        moved = {self._geometry.number(at) for ones in self._moved.values() for at in ones.values()}
+        return found | moved
 
 
 def _number(one: tuple[int, int]) -> int:

@@ -15,8 +15,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onceq.streams.store.log.entries import Entry, EntryKind, Unproven, scan
-from onceq.streams.store.log.segments import HEADER_BYTES, SegmentHead
+from onceq.streams.store.log.entries import (
+    HEAD_BYTES,
+    Entry,
+    EntryKind,
+    SegmentHead,
+    Unproven,
+    scan,
+)
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,11 +54,11 @@ def read(data: bytes, head: SegmentHead, first: int) -> Read:
 
     first: the position of its first byte.
     """
-    found = tuple(scan(memoryview(data), HEADER_BYTES, first + HEADER_BYTES, head.salt))
+    found = tuple(scan(memoryview(data), HEAD_BYTES, first + HEAD_BYTES, head.salt))
     synced = max((one.synced for one in found if isinstance(one, Entry)), default=0)
     counted: list[Entry] = []
     unproven = False
-    end = first + HEADER_BYTES
+    end = first + HEAD_BYTES
     for one in found:
         is_torn = one.end > synced if isinstance(one, Entry) else one.position >= synced
         if is_torn and not (isinstance(one, Entry) and one.is_whole):
@@ -67,7 +73,7 @@ def read(data: bytes, head: SegmentHead, first: int) -> Read:
 
 def damaged_in(data: bytes, head: SegmentHead, first: int, end: int) -> Sequence[Entry | Unproven]:
     """Return what is damaged in a segment of which everything up to a position was synced."""
-    found = scan(memoryview(data)[: end - first], HEADER_BYTES, first + HEADER_BYTES, head.salt)
+    found = scan(memoryview(data)[: end - first], HEAD_BYTES, first + HEAD_BYTES, head.salt)
     return [
         one
         for one in found

@@ -10,7 +10,8 @@ import msgspec
 
 from onceq.errors import StoreRefused
 from onceq.streams.store.log import opening
-from onceq.streams.store.log.segments import HEADER_BYTES, Files, Geometry, SegmentHead, decode_head
+from onceq.streams.store.log.entries import HEAD_BYTES, Geometry, SegmentHead, decode_head
+from onceq.streams.store.log.segments import Files
 
 
 class Last(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,5 +56,5 @@ def _refuse_another(head: SegmentHead, number: int, store: bytes) -> None:
 
 
 def _nothing(geometry: Geometry, number: int) -> opening.Read:
-    end = geometry.first(number) + HEADER_BYTES
+    end = geometry.first(number) + HEAD_BYTES
     return opening.Read(entries=(), end=end, synced=0, unproven=True)

@@ -1,8 +1,7 @@
 """The files of a log: segments of one size, whose space is reserved before anything is in them.
 
 A full disk is therefore met here only, when a spare segment is made. The files are named by their
-number; positions go through all of them, so that a position tells its segment and offset.
-`Files` is what touches the disk; a test puts one in its place that fails.
+number. `Files` is what touches the disk; a test puts one in its place that fails.
 """
 
 from __future__ import annotations
@@ -11,68 +10,15 @@ import contextlib
 import errno
 import os
 import re
-import struct
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
-import msgspec
+from onceq.streams.store.log.entries import SegmentHead, encode_head
 
-from onceq.streams.store.log.entries import POSITION_BASE
-
-SEGMENT_BYTES: Final = 64 << 20
-HEADER: Final = struct.Struct("<8sHHIQ16s")
-HEADER_BYTES: Final = 64
-MAGIC: Final = b"onceqlog"
-VERSION: Final = 1
-_CRC: Final = struct.Struct("<I")
 _NAME: Final = re.compile(r"[0-9]{10}\.seg")
 _SPARE: Final = re.compile(r"spare\.[0-9]+")
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-
-
-class SegmentHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What a segment says of itself. salt: begins the CRC of each entry. store: whose it is."""
-
-    number: int
-    salt: int
-    store: bytes
-
-
-def encode_head(head: SegmentHead) -> bytes:
-    """Return the bytes with which a segment begins."""
-    made = HEADER.pack(MAGIC, VERSION, 0, head.salt, head.number, head.store)
-    return (made + _CRC.pack(crc32(made))).ljust(HEADER_BYTES, b"\0")
-
-
-def decode_head(data: bytes | memoryview) -> SegmentHead | None:
-    """Return what a segment says of itself; None: these bytes begin none of this version."""
-    if len(data) < HEADER_BYTES:
-        return None
-    magic, version, _, salt, number, store = HEADER.unpack_from(data)
-    (crc,) = _CRC.unpack_from(data, HEADER.size)
-    if magic != MAGIC or version != VERSION or crc32(data[: HEADER.size]) != crc:
-        return None
-    return SegmentHead(number=number, salt=salt, store=store)
-
-
-class Geometry(msgspec.Struct, frozen=True, kw_only=True):
-    """How positions lie in segments of some size."""
-
-    segment_bytes: int = SEGMENT_BYTES
-
-    def first(self, number: int) -> int:
-        """Return the position of the first byte of a segment, its head included."""
-        return POSITION_BASE + number * self.segment_bytes
-
-    def number(self, position: int) -> int:
-        """Return the segment in which a position lies."""
-        return (position - POSITION_BASE) // self.segment_bytes
-
-    def offset(self, position: int) -> int:
-        """Return the offset of a position in its segment."""
-        return (position - POSITION_BASE) % self.segment_bytes
 
 
 class Files:

@@ -17,8 +17,16 @@ import msgspec
 
 from onceq.errors import StoreFull
 from onceq.streams.store.log import entries
-from onceq.streams.store.log.entries import FRAMES, Entry, EntryKind, size_of
-from onceq.streams.store.log.segments import HEADER_BYTES, Files, Geometry, SegmentHead
+from onceq.streams.store.log.entries import (
+    FRAMES,
+    HEAD_BYTES,
+    Entry,
+    EntryKind,
+    Geometry,
+    SegmentHead,
+    size_of,
+)
+from onceq.streams.store.log.segments import Files
 
 RESERVED: Final = 2
 """Spare segments that are kept for everything but frames: a full store still frees and fences."""
@@ -87,9 +95,35 @@ class Log:
             raise StoreFull(
                 "the store has no room: free space on its disk, or deregister who never comes back"
             )
+        return self._append(kind, stream, payload)
+
+    def append_again(self, kind: EntryKind, stream: int, payload: bytes) -> int:
+        """Append what was in the log before it was opened, also if that needs the room reserved.
+
+        Raises StoreFull if there is not even that.
+        """
+        if not self.has_room(len(payload), EntryKind.SNAPSHOT):
+            raise StoreFull("the store has no room to open its log: free space on its disk")
+        return self._append(kind, stream, payload)
+
+    def _append(self, kind: EntryKind, stream: int, payload: bytes) -> int:
         if self.end + size_of(payload) > self._room_end:
             self._roll()
         return self._add(kind, stream, payload)
+
+    def renew(self) -> None:
+        """Go on in a new segment, whose snapshot replaces what is damaged in this one.
+
+        Raises StoreFull if there is none.
+        """
+        if self._spares == 0:
+            raise StoreFull("the store has no room for a segment: free space on its disk")
+        self._roll()
+
+    @property
+    def segment(self) -> int:
+        """The number of the segment to which it appends; -1 before the first."""
+        return self._next - 1
 
     def _roll(self) -> None:
         """Go on in a new segment, which begins with a snapshot."""
@@ -100,7 +134,7 @@ class Log:
         self._current = SegmentHead(number=number, salt=self._salt(), store=self._store)
         self._heads[number] = self._current
         first = self.geometry.first(number)
-        self.end = first + HEADER_BYTES
+        self.end = first + HEAD_BYTES
         self._room_end = first + self.geometry.segment_bytes
         self._add(EntryKind.SNAPSHOT, 0, self._snapshot())
 
