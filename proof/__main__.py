@@ -113,6 +113,12 @@ def show_status(parts: Sequence[Part], size: Size) -> int:
     return int(left > 0)
 
 
+def ended(made: Record, seed: int) -> int:
+    """Show how a run has ended; return its exit code."""
+    show_end(console(), made.judged, f"onceq: the proof, size {made.size}, seed {seed}")
+    return 1 if made.judged.wrong else 0
+
+
 def _refuse(reason: str | None) -> None:
     if reason is not None:
         sys.stderr.write(f"proof: nothing is written: {reason}\n")
@@ -139,9 +145,7 @@ def main(arguments: Sequence[str]) -> int:
     made = run(options, parts)
     if options.json:
         sys.stdout.buffer.write(msgspec.json.encode(made) + b"\n")
-    about = f"onceq: the proof, size {made.size}, seed {options.seed}"
-    show_end(console(), made.judged, about)
-    return 1 if made.judged.wrong else 0
+    return ended(made, options.seed)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import multiprocessing
-import multiprocessing.process
+import os
 import re
 import shutil
 import signal
-import socket
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -37,10 +34,12 @@ from proof.fault_calls import POINTS_AT, times
 from proof.fault_programs import ALERTS, PLANNED, QUEUE, ROUNDS, Errand, enter
 from proof.fault_scenes import SCENES, Left
 from proof.harness.ledger import ask, final_state, make_ledger
+from proof.harness.processes import hearing, start
 from proof.harness.proxy import Cut, Proxy, Side
+from proof.running import MARK, folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Mapping
     from multiprocessing.process import BaseProcess
     from typing import Any, Self
 
@@ -63,7 +62,6 @@ CUTS: Final = {f"cut-{side.value}": side for side in Side}
 REVOKE: Final = "revoke"
 """The process is taken for dead at the point, and another does all its work before it goes on."""
 FAULTS: Final = (KILL, RAISE, *CUTS)
-STARTING: Final = threading.Lock()
 DEATHS: Final = {KILL: [-signal.SIGKILL], RAISE: [PLANNED]}
 """The exit codes of the one process that a fault ends; every other death is a finding."""
 
@@ -114,19 +112,19 @@ class Verdict:
 
 
 class Ground:
-    """A PostgreSQL for trials, which also starts their processes. Several may run at once."""
+    """A PostgreSQL for trials. Several may run at once."""
 
     def __init__(self) -> None:
         self._undo = contextlib.ExitStack()
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["proof.fault_programs"])
         self._lock = threading.Lock()
         self._count = 0
         self.place = Path()
         self.conninfo = ""
 
     def __enter__(self) -> Self:
-        made = tempfile.mkdtemp(prefix="oqf-")  # short, as a socket's path must be
+        # No disk is struck. Temporary files of a part lie where it may, and are removed with it.
+        where = None if MARK in os.environ else folder(in_memory=True)
+        made = tempfile.mkdtemp(prefix="oqf-", dir=where)  # short, as a socket's path must be
         self._undo.callback(shutil.rmtree, made, ignore_errors=True)
         self.place = Path(made)
         server = open_embedded(self.place / "postgresql", settings=SETTINGS)
@@ -136,15 +134,6 @@ class Ground:
 
     def __exit__(self, *_: object) -> None:
         self._undo.close()
-
-    def start(self, target: Callable[..., None], *arguments: Any) -> BaseProcess:
-        """Starts a process."""
-        process = self._context.Process(target=target, args=arguments, daemon=True)
-        with STARTING:  # each start polls all children there are
-            process.start()
-            vars(multiprocessing.process)["_children"].discard(process)
-        _poll_in_turn(process)
-        return process
 
     def run(
         self, trial: Trial, make: Callable[[Ground, Trial, str, Path], Run] | None = None
@@ -258,7 +247,7 @@ class Run:
         other.join()
 
     def _start(self, program: str, url: str, armed: str = "") -> BaseProcess:
-        return self._ground.start(
+        return start(
             enter,
             Errand(
                 program=program,
@@ -327,22 +316,6 @@ class Run:
         return [*map(str, found), *self._scene.check(left)]
 
 
-def _poll_in_turn(process: BaseProcess) -> None:
-    """Lets one thread at a time ask how a process ended.
-
-    Its forkserver says it once: of two threads that read it side by side, one would hear 255.
-    """
-    popen = vars(process)["_popen"]
-    turn, poll = threading.Lock(), popen.poll
-
-    def polled(*flag: int) -> int | None:
-        with turn:
-            code: int | None = poll(*flag)
-        return code
-
-    popen.poll = polled
-
-
 def _of_requests(final: FinalState) -> FinalState:
     """Returns the state without effects of elements only dequeued: their scene counts them."""
     dequeued = {one.eid for one in final.places if one.outcome == "dequeued"}
@@ -355,35 +328,3 @@ def _without_alerts(final: FinalState) -> FinalState:
     waits = {("datagram", "queued"), ("datagram", "waiting")}
     places = tuple(one for one in final.places if (one.role, one.state) not in waits)
     return dataclasses.replace(final, places=places)
-
-
-@contextlib.contextmanager
-def hearing(path: Path, do: Callable[[str], None]) -> Generator[None]:
-    """Hears what processes ask for at their points, and answers when it is done.
-
-    An error while doing so is raised at the end.
-    """
-    ear = socket.socket(socket.AF_UNIX)
-    ear.bind(str(path))
-    ear.listen()
-
-    def hear() -> None:
-        with ear:
-            while True:  # until it is shut down
-                try:
-                    said, _ = ear.accept()
-                except OSError:
-                    return
-                with said:
-                    do(said.recv(64).decode())
-                    with contextlib.suppress(BrokenPipeError):  # it was killed: what it asked for
-                        said.sendall(b"1")
-
-    with ThreadPoolExecutor(1) as listening:
-        heard = listening.submit(hear)
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):  # closed: it went wrong, which is raised here
-                ear.shutdown(socket.SHUT_RDWR)
-            heard.result()

@@ -33,6 +33,7 @@ from proof import fault_calls, fault_ledgers
 from proof.fault_handlers import AsyncLedgerHandler, LateHandler
 from proof.harness.ledger import EFFECTS, Order, Receipt
 from proof.harness.orders import RecordedClerk
+from proof.harness.processes import say_into
 from proof.waited import connect_waited, open_waited
 
 if TYPE_CHECKING:
@@ -83,9 +84,7 @@ class Errand:
 
 def enter(errand: Errand) -> None:
     """Runs a program in this process, which ends with it; its output goes into a file."""
-    log = os.open(errand.place / "said", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    say_into(errand.place / "said")
     if errand.armed:
         faultpoints.arm(errand.armed)
         faultpoints.pointed(PostgresDriver)

@@ -15,7 +15,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from onceq.engine.faultpoints import POINTS
-from onceq.spark.source import POINTS as SPARK_POINTS
 from proof import goals
 from proof.fault_ground import CUTS, FAULTS, KILL, REVOKE, Ground, Trial, Verdict
 from proof.fault_scenes import LAST, SCENES
@@ -30,7 +29,8 @@ AT_ONCE: Final = 4
 LOST: Final = "connections lost at a commit"
 OF_ARCHIVE: Final = frozenset(one for one in POINTS if one.lower().startswith("archive"))
 OF_BULK: Final = frozenset(one for one in POINTS if one.startswith("bulk."))
-ELSEWHERE: Final = OF_ARCHIVE | OF_BULK | {f"spark.{point}" for point in SPARK_POINTS}
+OF_SPARK: Final = frozenset(one for one in POINTS if one.startswith("spark."))
+ELSEWHERE: Final = OF_ARCHIVE | OF_BULK | OF_SPARK
 """Points met in no scene here: proof/sparkpoints and proof/pipelinepoints have them."""
 LONG_ROUNDS: Final = 10
 """How often the long run does everything, each time in another order."""

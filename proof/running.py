@@ -180,9 +180,13 @@ class Running:
             shutil.rmtree(made, onerror=_tell)
 
 
-def folder(*, in_memory: bool) -> Path:
-    """Return where parts have their directories; in memory, if they may and there is room."""
-    if in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+def folder(*, in_memory: bool, bytes_min: int = 0) -> Path:
+    """Return where parts have their directories; in memory, if they may and there is room.
+
+    bytes_min: how much room, if more than usual.
+    """
+    wanted = max(bytes_min, MEMORY_BYTES_MIN)
+    if in_memory and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= wanted:
         return MEMORY
     return Path(tempfile.gettempdir())
 

@@ -1,25 +1,32 @@
 """What every test may use: the fixtures of our own pytest plugin, under the names of these tests.
 
-A test that kills or stops PostgreSQL starts one of its own. `make test` runs the files in two
-processes, each with a PostgreSQL and a Spark session of its own.
+A test that kills or stops PostgreSQL starts one of its own. `make test` runs the files in
+several processes, each with a PostgreSQL of its own, and few with a Spark session (tests/order.py).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections import Counter
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import onceq
+from onceq.engine.embedded.locate import EMBEDDED
+from onceq.testing.plugin import VARIABLE
+from tests import ground, order
 from tests.events import Events
 from tests.spark.java_classes import sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from xdist.remote import Producer
+
+    from tests.scheduler import InGroups
 
 CLASSES = Path(__file__).resolve().parents[1] / ".venv/spark-classes.jsa"
 os.environ.setdefault("JDK_JAVA_OPTIONS", sharing(CLASSES))
@@ -27,14 +34,43 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", sharing(CLASSES))
 pytest_plugins = ["pytester", "onceq.testing.plugin"]
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Without a database the run has one of its own in memory: nobody cuts its power."""
+    if config.getoption("--onceq-url") or os.environ.get(VARIABLE):
+        return
+    worker: dict[str, Any] | None = getattr(config, "workerinput", None)
+    if worker is None:  # the one that starts the workers, or the only one
+        ground.sweep()
+    if worker is not None or not config.getoption("numprocesses", None):
+        place = ground.made((worker or {}).get("workercount", 1))
+        config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
+        config.option.onceq_url = f"{EMBEDDED}{place / ground.CLUSTER}"
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that may take longest by their own limits begin first: two processes end together."""
-    limits: Counter[Path] = Counter()
-    for item in items:
-        limit = item.get_closest_marker("timeout")
-        limits[item.path] += limit.args[0] if limit is not None else 0
-    items.sort(key=lambda item: -limits[item.path])
+    """Files that take longest begin first: the processes end together."""
+    order.longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> InGroups | None:
+    """With `--dist loadfile`, files that share a Spark session run in one process."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from tests.scheduler import InGroups  # noqa: PLC0415 - where there is no xdist, nobody asks
+
+    return InGroups(config, log)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Names the files that took longest, where the tests run side by side."""
+    if terminalreporter.config.getoption("numprocesses", None):
+        terminalreporter.section(f"slowest {order.SLOWEST} files")
+        reports = [one for some in terminalreporter.stats.values() for one in some]
+        tested = [one for one in reports if isinstance(one, pytest.TestReport)]
+        for line in order.slowest_files(tested):
+            terminalreporter.line(line)
 
 
 @pytest.fixture

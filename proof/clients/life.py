@@ -10,7 +10,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import os
-import signal
 import sqlite3
 import sys
 from dataclasses import dataclass, field
@@ -22,13 +21,13 @@ import onceq
 from onceq.clerk.ledger.sqlite import SqliteExecutor
 from onceq.engine.connect.ledger import LinkExecutor, OwnExecutor
 from onceq.engine.perform.driver import PostgresDriver
-from onceq.model import ops
 from onceq.model.recovery import TRANSITIONS, Move
 from onceq.testing.device import Device
 from proof.clients.ground import ORDERS, REPOSITORY, Ground, append, truth
+from proof.harness.steps import Death
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
     from pathlib import Path
 
 SESSIONS: Final = ("reply queue", "session")
@@ -45,34 +44,6 @@ LETTERS: Final[dict[type[onceq.Recovery], str]] = {
     onceq.WentBack: "E",
     onceq.CannotTell: "ABD",
 }
-
-
-@dataclass(slots=True)
-class Death:
-    """At which step this process is to die. Between two steps there is one durable action."""
-
-    at: int
-    steps: int = 0
-
-    def step(self) -> None:
-        """Dies here, if this is the step."""
-        self.steps += 1
-        if self.steps == self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def watch(self, owner: type[Any], method: str) -> None:
-        """Makes a step before and a step after each call of a method."""
-        inner: Callable[..., Any] = getattr(owner, method)
-
-        def stepping(one: Any, op: Any) -> Any:
-            if isinstance(op, ops.Wait):
-                return inner(one, op)
-            self.step()
-            answer = inner(one, op)
-            self.step()
-            return answer
-
-        setattr(owner, method, stepping)
 
 
 WATCHED: Final = (

@@ -242,5 +242,5 @@ PART: Final = Part(
     states=(CLIENT_KILLS, KILLS),
     controls={CONTROL: 0.25},
     in_memory=True,
-    limits=Limits(small_s=120.0, proof_s=900.0),
+    limits=Limits(small_s=170.0, proof_s=900.0),
 )

@@ -65,6 +65,7 @@ RULES = (
     Rule("check_queue", _anything, legal.queue_name),
     Rule("check_repository", _anything, legal.repository_name),
     Rule("check_id", _anything, legal.identifier, before=("rid",)),
+    Rule("check_rid", _anything, lambda v: legal.optional(v, legal.identifier)),
     Rule("check_bytes", lambda r: r.value(), legal.octets, before=("reply",)),
     Rule("check_tag", lambda r: r.value(), lambda v: legal.optional(v, legal.octets)),
     Rule("check_attributes", _attributes, legal.attributes),

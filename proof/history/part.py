@@ -83,7 +83,7 @@ def _write(order: Order, folder: Path, seed: str, events: int) -> None:
     while written < events:
         written += invent(seed, BLOCK, f"{block}-").append_to(folder)
         block += 1
-        order.say("inventing events", written, events)
+        order.say("inventing events", min(written, events), events)
 
 
 def plant(order: Order, rounds: int) -> Planted:

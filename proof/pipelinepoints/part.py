@@ -24,9 +24,10 @@ from proof import goals
 from proof.archive.part import OF_RESTORE
 from proof.archive.trial import Trial as Archive
 from proof.fault_calls import POINTS_AT, times
-from proof.fault_ground import CUTS, FAULTS, KILL, RAISE, Ground, Trial, Verdict, hearing, writing
+from proof.fault_ground import CUTS, FAULTS, KILL, RAISE, Ground, Trial, Verdict, writing
 from proof.faultpoints import LOST, OF_ARCHIVE, OF_BULK, faults_of, page
 from proof.harness.ledger import ask
+from proof.harness.processes import hearing
 from proof.harness.proxy import Cut, Proxy
 from proof.part import Limits, Measure, Outcome, Part, Size
 from proof.pipelinepoints.process import QUEUE, Enqueuing, Errand, living

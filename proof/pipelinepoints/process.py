@@ -22,6 +22,7 @@ from onceq.spark.archive.sessions import SPARK_FAILED
 from onceq.spark.pipelines import archive, restore
 from onceq.spark.source import OnceqDataSource
 from proof.archive.runs import Told
+from proof.harness.processes import say_into, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -63,7 +64,7 @@ def living(ground: Ground) -> Generator[Callable[[Errand], str]]:
     Its death is EOFError, or ConnectionResetError.
     """
     ours, theirs = Pipe()
-    process = ground.start(live, theirs, ground.place / "said")
+    process = start(live, theirs, ground.place / "said")
     theirs.close()
 
     def ask(errand: Errand) -> str:
@@ -79,9 +80,7 @@ def living(ground: Ground) -> Generator[Callable[[Errand], str]]:
 
 def live(asked: Connection, log: Path) -> None:
     """Does what it is told until nobody is left to tell it anything."""
-    said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
+    say_into(log)
     os.environ["TMPDIR"] = str(log.parent)
     session = build_session("fault points of pipelines")
     session.conf.set(*EACH_BATCH)

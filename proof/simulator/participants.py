@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from onceq.model.element import Element
+    from onceq.server.telling import Told
     from proof.oracle.memory import MemoryClock, MemoryDriver
 
 ABORT_LIMIT = 5
@@ -157,7 +158,12 @@ class ServerProcess:
             pid=self.number,
             served=served,
             identity=str(self.process) if self.is_local else None,
+            tell=_log,
         )
+
+
+def _log(_: Told) -> None:
+    """As a process does that logs: nothing that others see, but a point at which it may die."""
 
 
 def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:

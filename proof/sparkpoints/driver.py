@@ -20,6 +20,7 @@ import msgspec
 
 from onceq.spark import Server, ServerSettings, build_session, insert
 from proof.harness.ledger import EFFECTS
+from proof.harness.processes import say_into, start
 from proof.sparkpoints.forms import EACH, FORMS
 from proof.sparkpoints.source import ARMED
 from proof.torture.processes import descendants
@@ -107,7 +108,7 @@ class Driver:
     def _begin(self) -> _Life:
         self.lives += 1
         theirs, ours = Pipe(duplex=False)
-        process = self._ground.start(live, theirs, self._master, self._ground.place / "drivers")
+        process = start(live, theirs, self._master, self._ground.place / "drivers")
         theirs.close()
         return _Life(process, ours.send)
 
@@ -118,9 +119,7 @@ class Driver:
 
 def live(told: Connection, master: str, log: Path) -> None:
     """Serves what it is told to until nobody is left who could tell: the process of a driver."""
-    said = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(said, 1)
-    os.dup2(said, 2)
+    say_into(log)
     os.environ["TMPDIR"] = str(log.parent)  # what a killed one leaves goes with the ground
     session = build_session("fault points", master=master, settings=QUICK)
     servers: dict[str, ArmedServer] = {}

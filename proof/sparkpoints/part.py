@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from proof import goals
 from proof.fault_ground import KILL, Ground, Trial, Verdict
-from proof.faultpoints import LONG_ROUNDS, LOST, faults_of, occurrences, page
+from proof.faultpoints import LONG_ROUNDS, LOST, OF_SPARK, faults_of, occurrences, page
 from proof.part import Control, Limits, Measure, Order, Outcome, Part, Size
 from proof.sparkpoints.driver import AT_ONCE, Driver
 from proof.sparkpoints.trials import (
@@ -26,7 +26,6 @@ from proof.sparkpoints.trials import (
     KEEPING,
     MASTERS,
     NOT_TRIED,
-    OF_SPARK,
     PLAIN,
     SCENES,
     TRYING,

@@ -17,10 +17,10 @@ import msgspec
 import onceq
 from onceq.engine.bind.spark_binding import SPARK_BINDINGS
 from onceq.model.spark_ops import SparkTakeOver
-from onceq.spark.source import POINTS
 from proof.fault_ground import CUTS, FAULTS, KILL, RAISE, TICK_S, Run, Trial, writing
 from proof.fault_programs import QUEUE, SPARK_LIMIT_S
 from proof.fault_scenes import Scene, nothing
+from proof.faultpoints import OF_SPARK
 from proof.harness.ledger import EFFECTS, Order, Receipt, ask
 from proof.sparkpoints.driver import ENDED, Driver, Ended, Serving
 from proof.sparkpoints.forms import EACH, SEVERAL, STATE
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 DRIVER: Final = "kill-driver"
 """The driver dies at the point, with its Java and all that it has started."""
 ABORT_LIMIT: Final = 1
-OF_SPARK: Final = frozenset(f"spark.{point}" for point in POINTS)
 TRIED_AGAIN: Final = frozenset({"spark.read", "spark.write", "spark.staged"})
 """Points that are met by a task, which Spark itself can try again."""
 NO_POINTS: Final = frozenset[str]()

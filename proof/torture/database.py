@@ -37,7 +37,6 @@ RECOVERED: Final = b"automatic recovery in progress"
 """What PostgreSQL says once for each crash that it has seen."""
 RESTART_S: Final = 120.0
 RETRY_S: Final = 0.02
-TIDY_EVERY_S: Final = 5.0
 LOOK_SHARE: Final = 0.1
 """The most of the time that is spent looking: a look reads the whole ledger and all of history."""
 BUSY: Final = "the one before was not over"
@@ -110,6 +109,7 @@ class Database:
         self._looks = ThreadPoolExecutor(1, thread_name_prefix="looks")
         self._looking: Future[None] | None = None
         self._tidied = time.monotonic()
+        self._looks_s = plan.looks_s
         self._look_at = 0.0
         self._server: EmbeddedServer | None = None
         self._was_made = False
@@ -172,7 +172,7 @@ class Database:
             self._do(self._return)
         self.restarts()
         now = time.monotonic()
-        if now - self._tidied > TIDY_EVERY_S and not _is_under_way(self._looking):
+        if now - self._tidied > self._looks_s and not _is_under_way(self._looking):
             self._tidied = now
             self._looking = self._looks.submit(self._look)
 

@@ -8,6 +8,7 @@ claims that come back two minutes late.
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from proof import goals
@@ -44,6 +45,9 @@ LONG_ENOUGH_S: Final = 600.0
 """A run of this length has each kind of fault at least once, or says why not."""
 CONTROL_SECONDS: Final = 120.0
 """How soon a control must be found; its run ends when it is."""
+CONTROLS_ABREAST: Final = {Size.SMALL: 2, Size.PROOF: 1, Size.LONG: 1}
+LOOKS_S: Final = 1.0
+"""How often it is looked whether a control is found."""
 
 
 def torture(order: Order) -> Outcome:
@@ -60,7 +64,7 @@ def torture(order: Order) -> Outcome:
     spark = spark_command(minutes=seconds / 60, wanted=None)
     plan = Plan(seconds=seconds, seed=order.seed, place=order.place / "run", spark=spark)
     report = run(plan, watch)
-    controls = [_control(order, broken) for broken in CONTROLS]
+    controls = tried(order)
     return Outcome(
         measures=_measures(report),
         violations=[
@@ -101,11 +105,29 @@ def is_proved(broken: str, violations: Iterable[str]) -> bool:
     return any(PROVES[broken].match(text) for text in violations)
 
 
+def tried(order: Order) -> list[Control]:
+    """Runs the controls: one at a time in this thread, so that an interrupt ends it at once.
+
+    Where several run abreast, an error or an interrupt cancels those that wait, and is raised when
+    those that run have ended.
+    """
+    abreast = CONTROLS_ABREAST[order.size]
+    if abreast == 1:
+        return [_control(order, broken) for broken in CONTROLS]
+    pool = ThreadPoolExecutor(abreast)
+    try:
+        return list(pool.map(lambda broken: _control(order, broken), CONTROLS))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def _control(order: Order, broken: str) -> Control:
     """Runs a control; it ends as soon as something wrong is seen."""
     order.say(f"breaking the {broken} on purpose", 0, 1)
     place = order.place / broken
-    plan = Plan(seconds=CONTROL_SECONDS, seed=order.seed, place=place, broken=broken)
+    plan = Plan(
+        seconds=CONTROL_SECONDS, seed=order.seed, place=place, broken=broken, looks_s=LOOKS_S
+    )
     report = run(plan)
     return Control(what=BROKEN[broken], broke=int(is_proved(broken, report.violations)), of=1)
 

@@ -170,6 +170,7 @@ class Plan:
     seconds: of faults; the end takes longer. place: a directory, made if need be. url: of a scratch
     database, None: a PostgreSQL of its own. spark: the command that serves with Spark, None: none.
     broken: one of CONTROLS, which a run must find. clerks, streams, servers, batches: processes.
+    looks_s: how often it is looked whether something is wrong already.
     """
 
     seconds: float
@@ -182,6 +183,7 @@ class Plan:
     streams: int = 6
     servers: int = 5
     batches: int = 6
+    looks_s: float = 5.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.seconds <= 604_800:

@@ -7,7 +7,8 @@ CLI.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from collections.abc import Generator
+from typing import Any, TypeVar, Unpack, overload
 
 from onceq.clerk.async_clerk import AsyncClerk, AsyncLedgerClerk
 from onceq.clerk.clerk import Clerk, LedgerClerk
@@ -18,20 +19,14 @@ from onceq.clerk.ledger.runner import LedgerLink
 from onceq.clerk.session import ClerkOptions
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
-from onceq.engine.embedded.locate import locate
+from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.schema.migrate import apply_with
 from onceq.engine.wake.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
 from onceq.model.names import check_repository
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from typing import Unpack
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.model.queue import Queue
+from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")

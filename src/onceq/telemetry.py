@@ -11,10 +11,8 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast, dataclass_transform
-
-if TYPE_CHECKING:
-    from uuid import UUID
+from typing import Any, ClassVar, Final, cast, dataclass_transform
+from uuid import UUID
 
 BARE: Final = re.compile(r"[\w.:/@+-]+", re.ASCII)
 INDENT: Final = "    "

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import psycopg
 
 from onceq.engine.perform import async_driver, driver
+from onceq.engine.perform.stop import Stop
 from onceq.engine.schema.migrate import apply_with
 from onceq.server.handlers import HandlerConnection
 from onceq.testing.repositories import EMPTY
@@ -113,7 +113,7 @@ class Calls(dict[str, Any]):
 class SyncSession:
     def __init__(self, place: PostgresRepository, handle: Any) -> None:
         self._place = place
-        self._stop = threading.Event()
+        self._stop = Stop()
         self.connection = driver.connect(place.conninfo)
         self.connection.execute(LIMITS)
 
@@ -168,7 +168,7 @@ class AsyncPostgresRepository(PostgresRepository):
 class AsyncSession:
     def __init__(self, place: AsyncPostgresRepository, handle: Any) -> None:
         self._place = place
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._run: Callable[[Any], Any] = place.runner.run
         self.connection: psycopg.AsyncConnection[Any] = self._run(
             async_driver.connect(place.conninfo)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from proof.harness.fleet import Settings
 from proof.harness.ledger import make_ledger
-from tests.crash.server_child import Settings
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,4 +17,4 @@ if TYPE_CHECKING:
 def settings(conninfo: str, repository: str, tmp_path: Path) -> Settings:
     """How a server process is to serve this test's repository; a test replaces what it needs."""
     make_ledger(conninfo, repository)
-    return Settings(conninfo, repository, str(tmp_path))
+    return Settings(url=conninfo, repository=repository, files=str(tmp_path))

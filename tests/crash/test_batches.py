@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from proof.harness.fleet import Fleet, Settings, order_queue
 from proof.harness.ledger import Order
 from proof.harness.orders import recorded
-from tests.crash.parts import Fleet, assert_history
-from tests.crash.server_child import Settings, order_queue
+from tests.crash.parts import assert_history
 from tests.parts import rows, scalar
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 REQUESTS = 12
 BATCH = 5
-STEPS = ("begin", "start_part", "call", "finish", "commit")
-"""Of the driver. Before `commit`: finished, and the next claimed, and nothing committed. After
-`finish`: all of it committed, and the next not begun."""
+STEPS = ("Begin", "Part", "Call", "Finish", "Commit")
+"""Fault points. Before `Commit`: finished, and the next claimed, and nothing committed. After
+`Finish`: all of it committed, and the next not begun."""
 
 
 POINTS = [
@@ -29,7 +29,7 @@ POINTS = [
     for batch in (1, BATCH)
     for step in STEPS
     for when in ("before", "after")
-    if batch > 1 or step != "start_part"
+    if batch > 1 or step != "Part"
 ]
 
 
@@ -37,9 +37,10 @@ POINTS = [
 def test_a_server_killed_at_every_step_of_a_chained_claim(
     settings: Settings, conninfo: str, qm: onceq.QueueManager, batch: int, step: str, when: str
 ) -> None:
-    point = f"{when} {step} {3 if step in {'call', 'start_part'} else 2}"
-    died = Path(settings.files) / "died"
-    settings = msgspec.structs.replace(settings, queue={"backoff_ms": 0}, batch=batch, die_at=point)
+    point = f"{step}.{when} {3 if step in {'Call', 'Part'} else 2}"
+    settings = msgspec.structs.replace(
+        settings, queue={"backoff_ms": 0}, batch=batch, dies_at=point
+    )
     queue = order_queue(settings.queue)
     qm.declare(queue)
     with recorded(qm, "till", queue, Path(settings.files), window=REQUESTS) as clerk:
@@ -48,7 +49,7 @@ def test_a_server_killed_at_every_step_of_a_chained_claim(
             fleet.wait(lambda: qm.show("orders").depth == 0)
             assert {clerk.receive().outcome.value for _ in range(REQUESTS)} == {"done"}
             clerk.satisfied()
-            assert died.exists()
+            assert fleet.strikes == 1
             assert_history(fleet, conninfo)
             executed = len(fleet.executions())
     charged = rows(conninfo, f"select sum(aborts), count(*) from {qm.repository}.history")

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
+import signal
 import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from onceq.model.client_state import Done
-from tests.crash import client_child
-from tests.crash.parts import Fleet, assert_history, report, start
-from tests.crash.server_child import Settings, order_queue
+from proof.harness.fleet import Fleet, Settings, order_queue
+from proof.harness.processes import start
+from tests.crash.parts import Customer, assert_history, report, shop
 from tests.parts import LIMIT_S, rows, wait_until
 
 if TYPE_CHECKING:
@@ -28,17 +27,18 @@ CLIENTS = ("till-1", "till-2")
 REQUESTS = 400
 
 
-def run_killed(settings: client_child.Settings, chance: random.Random) -> bool:
+def run_killed(customer: Customer, chance: random.Random) -> bool:
     """Runs a client and kills it at work, at a random moment; True when it ended by itself."""
-    recorded = Path(settings.files)
-    client = start("client_child", msgspec.json.encode(settings))
-    own = recorded / f"client-{settings.name}-{client.pid}.events"
+    client = start(shop, customer)
+    own = customer.events(client.pid or 0)
     try:
-        wait_until(lambda: client.poll() is not None or (own.exists() and own.stat().st_size > 0))
-        client.wait(chance.uniform(0, 0.06))
-    except subprocess.TimeoutExpired:
+        wait_until(lambda: client.exitcode is not None or (own.exists() and own.stat().st_size > 0))
+        client.join(chance.uniform(0, 0.06))
+    finally:
         client.kill()
-    return client.wait(LIMIT_S) == 0
+        client.join(LIMIT_S)
+    assert client.exitcode in {0, -signal.SIGKILL}
+    return client.exitcode == 0
 
 
 @pytest.mark.timeout(240)
@@ -53,8 +53,12 @@ def test_clients_killed_anywhere_process_everything_exactly_once(
     deaths = 0
     with Fleet(settings) as fleet:
         left = {
-            name: client_child.Settings(
-                settings.url, settings.repository, settings.files, name, REQUESTS
+            name: Customer(
+                url=settings.url,
+                repository=settings.repository,
+                files=Path(settings.files),
+                name=name,
+                requests=REQUESTS,
             )
             for name in CLIENTS
         }
@@ -65,7 +69,9 @@ def test_clients_killed_anywhere_process_everything_exactly_once(
             else:
                 deaths += 1
         for one in left.values():
-            assert start("client_child", msgspec.json.encode(one)).wait(LIMIT_S) == 0
+            client = start(shop, one)
+            client.join(LIMIT_S)
+            assert client.exitcode == 0
         assert_history(fleet, conninfo)
     report(f"{deaths} kills of clients in {time.monotonic() - began:.1f} s")
     assert deaths >= KILLS // 2

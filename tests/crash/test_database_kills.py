@@ -13,10 +13,10 @@ import onceq
 from onceq.engine.embedded import open_embedded, stop_embedded
 from onceq.errors import OperatingError
 from onceq.history.events import Recorder
+from proof.harness.fleet import Fleet, Settings, order_queue
 from proof.harness.ledger import Order, Receipt, make_ledger
 from proof.harness.orders import RecordedClerk
-from tests.crash.parts import Fleet, assert_history, wait_executions
-from tests.crash.server_child import Settings, order_queue
+from tests.crash.parts import assert_history
 from tests.parts import scalar, wait_until
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ def test_three_kills_of_postgresql_during_one_request_do_not_fail_it(
         make_ledger(cluster.conninfo, "kills")
         clerk = RecordedClerk(qm.clerk("till", queue, window=3), recorder, alone=False)
         clerk.connect()
-        settings = Settings(url, "kills", str(files), concurrency)
+        settings = Settings(url=url, repository="kills", files=str(files), concurrency=concurrency)
         with Fleet(settings) as fleet:
             requests = [("held", Order("hold_in_database")), ("a", Order()), ("b", Order())]
             clerk.send_many(requests)
             for kill in range(3):
-                wait_executions(fleet, kill + 1, "held")
+                fleet.wait_executions(kill + 1, "held")
                 kill_postgresql(cluster)
             fleet.release()
             assert {receive(clerk) for _ in range(3)} == {"done"}

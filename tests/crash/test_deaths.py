@@ -11,18 +11,10 @@ import msgspec
 import pytest
 
 import onceq
+from proof.harness.fleet import NOT_DRAINED, Fleet, Settings, order_queue, pid_of
 from proof.harness.ledger import Order
 from proof.harness.orders import recorded
-from tests.crash.parts import (
-    Fleet,
-    assert_history,
-    milliseconds_since,
-    now_ns,
-    pid_of,
-    report,
-    wait_executions,
-)
-from tests.crash.server_child import Settings, order_queue
+from tests.crash.parts import assert_history, milliseconds_since, now_ns, report
 from tests.parts import LIMIT_S, rows, scalar
 
 TAKEN_OVER_MS = 2_000
@@ -32,6 +24,13 @@ TAKEN_OVER_MS = 2_000
 def wait_alive(fleet: Fleet, conninfo: str, count: int) -> None:
     query = f"select count(*) from {fleet.settings.repository}.servers where alive"
     fleet.wait(lambda: scalar(conninfo, query) == count)
+
+
+def stopped(fleet: Fleet) -> int | None:
+    """Stops the first server as a supervisor does; how it ended."""
+    fleet.processes[0].terminate()
+    fleet.processes[0].join(LIMIT_S)
+    return fleet.processes[0].exitcode
 
 
 def test_a_takeover_needs_no_lease(
@@ -48,11 +47,11 @@ def test_a_takeover_needs_no_lease(
         wait_alive(fleet, conninfo, 2)
         clerk.send_many([("held", Order("hold"))])
         for death in range(3):
-            holder = wait_executions(fleet, death + 1, "held")[-1]
+            holder = fleet.wait_executions(death + 1, "held")[-1]
             wait_alive(fleet, conninfo, 2)
             at = now_ns()
             fleet.kill(pid_of(holder))
-            again = wait_executions(fleet, death + 2, "held")[-1]
+            again = fleet.wait_executions(death + 2, "held")[-1]
             taken_ms.append(milliseconds_since(again, at))
         fleet.release()
         assert clerk.receive().value.pid == pid_of(fleet.executions("held")[-1])
@@ -74,11 +73,11 @@ def test_a_frozen_server_is_bounded_by_the_execution_limit(
     ):
         wait_alive(fleet, conninfo, 2)
         clerk.send_many([("held", Order("hold"))])
-        frozen = pid_of(wait_executions(fleet, 1, "held")[0])
+        frozen = pid_of(fleet.wait_executions(1, "held")[0])
         at = now_ns()
         os.kill(frozen, signal.SIGSTOP)
         try:
-            again = wait_executions(fleet, 2, "held")[1]
+            again = fleet.wait_executions(2, "held")[1]
             waited_ms = milliseconds_since(again, at)
             fleet.release()
             assert clerk.receive().value.pid == pid_of(again) != frozen
@@ -87,7 +86,7 @@ def test_a_frozen_server_is_bounded_by_the_execution_limit(
         wait_alive(fleet, conninfo, 2)  # it has connected again, and serves on
         for process in fleet.processes:
             if process.pid != frozen:
-                process.send_signal(signal.SIGSTOP)
+                os.kill(process.pid or 0, signal.SIGSTOP)
         clerk.send_many([("next", Order())])
         assert clerk.receive().value.pid == frozen
         clerk.satisfied()
@@ -109,9 +108,8 @@ def test_a_graceful_stop_under_load_loses_and_charges_nothing(
     ):
         clerk.send_many([(f"r{n}", Order(ms=10)) for n in range(100)])
         for stop in range(3):
-            wait_executions(fleet, 12 * (stop + 1))
-            fleet.processes[0].terminate()
-            assert fleet.processes[0].wait(LIMIT_S) == 0
+            fleet.wait_executions(12 * (stop + 1))
+            assert stopped(fleet) == 0
             query = f"select count(*) from {qm.repository}.element where claimed_by is not null"
             assert scalar(conninfo, query) == 0
         assert {clerk_outcome(clerk.receive, fleet) for _ in range(100)} == {"done"}
@@ -143,12 +141,11 @@ def test_at_its_deadline_a_stop_revokes_what_runs(
         Fleet(settings) as fleet,
     ):
         clerk.send_many([("held", Order("hold"))])
-        wait_executions(fleet, 1, "held")
+        fleet.wait_executions(1, "held")
         began = time.monotonic()
-        fleet.processes[0].terminate()
-        assert fleet.processes[0].wait(LIMIT_S) == 3  # not drained, and said so
+        assert stopped(fleet) == NOT_DRAINED
         assert time.monotonic() - began < 10
-        again = wait_executions(fleet, 2, "held")[1]
+        again = fleet.wait_executions(2, "held")[1]
         fleet.release()
         assert clerk.receive().value.pid == pid_of(again)
         clerk.satisfied()
@@ -179,7 +176,7 @@ def test_a_terminated_session_charges_nobody(
             else:
                 (Path(settings.files) / "release").unlink(missing_ok=True)
                 clerk.send_many([(f"r{n}", Order("hold"))])
-                wait_executions(fleet, 1, f"r{n}")
+                fleet.wait_executions(1, f"r{n}")
                 assert scalar(conninfo, terminate) == 1
                 fleet.release()
             assert clerk.receive().outcome.value == "done"

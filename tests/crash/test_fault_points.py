@@ -20,9 +20,11 @@ from proof.fault_ground import CUTS, FAULTS, REVOKE, Ground, Trial, Verdict
 from proof.fault_programs import PROGRAMS
 from proof.fault_scenes import SCENES
 from proof.faultpoints import ELSEWHERE
-from proof.part import Order, Size
+from proof.harness.processes import start
+from proof.part import Size
 from proof.pipelinepoints import part as pipelines
 from proof.sparkpoints import part
+from tests.small import small
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +41,8 @@ def _said(text: str, done: int, of: int) -> None:
 
 @pytest.mark.timeout(400)
 def test_a_death_at_every_point_loses_nothing(tmp_path: Path) -> None:
-    order = Order(size=Size.SMALL, seed=1990, place=tmp_path, say=_said)
-    outcome = faultpoints.run(order)
-    assert outcome.violations == []
-    (points,) = [one for one in outcome.measures if one.what == goals.FAULT_POINTS]
-    assert points.is_met
-    assert points.reached == len(POINTS) - len(ELSEWHERE)
+    reached = small(faultpoints.PART, tmp_path, say=_said)
+    assert reached[goals.FAULT_POINTS] == len(POINTS) - len(ELSEWHERE)
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +51,14 @@ def ground() -> Iterator[Ground]:
         yield made
 
 
-def test_two_threads_that_ask_how_a_process_ended_hear_the_same(ground: Ground) -> None:
+def test_two_threads_that_ask_how_a_process_ended_hear_the_same() -> None:
     def how(process: BaseProcess) -> int | None:
         process.join()
         return process.exitcode
 
     with ThreadPoolExecutor(8) as asking:
         for _ in range(12):
-            process = ground.start(time.sleep, 0.05)
+            process = start(time.sleep, 0.05)
             assert {*asking.map(how, [process] * 8)} == {0}
 
 

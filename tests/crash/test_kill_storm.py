@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import onceq
 from onceq.history.events import KillAnswered, KillBegun, Recorder
+from proof.harness.fleet import Fleet, Settings, order_queue
 from proof.harness.ledger import Order
 from proof.harness.orders import recorded
-from tests.crash.parts import Fleet, assert_history, kill_at_work, report, wait_executions
-from tests.crash.server_child import Settings, order_queue
+from tests.crash.parts import assert_history, kill_at_work, report
 from tests.parts import Background
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_every_kill_tells_the_truth(
         clerk.send_many(requests, expects=None)
         eids = {rid: qm.lookup(rid)[0].eid for rid, _ in requests}
         own = random.Random(chance.random())
-        wait_executions(fleet, 1)
+        fleet.wait_executions(1)
         killing = Background(lambda: kill_requests(settings, eids, own, stop))
         kill_at_work(fleet, KILLS, WORK_MS, chance)
         fleet.wait(lambda: qm.show("orders").depth == 0)

@@ -6,25 +6,23 @@ the policy says so.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.crash.processing_child import ECHO, POINTS, POLICIES, REQUESTS
+from tests.crash.processing import ECHO, POINTS, POLICIES, REQUESTS, Trial, run
 from tests.parts import serving
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import onceq
 
-ROOT = Path(__file__).resolve().parents[2]
 EXACT = {"undo", "test", "late", "ask"}
 NUMBERED = EXACT - {"undo"}
 """What is taken back frees its number."""
+AT_ONCE = 4
 
 
 def echo(text: str, _context: onceq.Context) -> str:
@@ -35,37 +33,31 @@ def echo(text: str, _context: onceq.Context) -> str:
 def test_clients_killed_at_each_point_keep_what_their_policy_promises(
     conninfo: str, repository: str, tmp_path: Path
 ) -> None:
-    with serving(conninfo, repository, ECHO.handled_by(echo)):
-        ran = subprocess.run(
-            [
-                *[sys.executable, "-m", "tests.crash.processing_child"],
-                json.dumps([conninfo, repository, str(tmp_path)]),
-            ],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=220,
-        )
-    assert ran.returncode == 0, ran.stderr[-4000:]
-    trials = [line.split() for line in ran.stdout.splitlines()]
-    assert len(trials) == len(POLICIES) * len(POINTS)
+    trials = [
+        Trial(url=conninfo, repository=repository, files=tmp_path, kind=kind, point=point)
+        for kind in POLICIES
+        for point in POINTS
+    ]
+    with (
+        serving(conninfo, repository, ECHO.handled_by(echo)),
+        ThreadPoolExecutor(AT_ONCE) as pool,
+    ):
+        ends = list(pool.map(run, trials))
     doubled, missing, died = set[str](), set[str](), dict.fromkeys(POLICIES, 0)
     wanted = [str(number) for number in range(1, REQUESTS + 1)]
-    for name, end, *tickets in trials:
-        policy = name.split("-")[0]
-        numbers, rids = tickets[0::2], tickets[1::2]
-        died[policy] += end == "died"
+    for trial, (has_died, lines) in zip(trials, ends, strict=True):
+        policy, told = trial.kind, f"{trial.name}: {lines}"
+        numbers, rids = [line.split()[0] for line in lines], [line.split()[1] for line in lines]
+        died[policy] += has_died
         if policy in EXACT:
-            assert rids == wanted, f"{name}: {tickets}"
+            assert rids == wanted, told
         if policy in NUMBERED:
-            assert numbers == wanted, f"{name}: {tickets}"
+            assert numbers == wanted, told
         if len(rids) > REQUESTS:
             doubled.add(policy)
         if len(rids) < REQUESTS:
             missing.add(policy)
         assert set(rids) <= set(wanted)
-        assert policy == "skip" or set(rids) == set(wanted), f"{name}: {tickets}"
+        assert policy == "skip" or set(rids) == set(wanted), told
     assert min(died.values()) >= len(POINTS) // 2, died
     assert (doubled, missing) == ({"repeat"}, {"skip"}), "the worst moments were met"

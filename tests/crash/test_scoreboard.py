@@ -16,10 +16,10 @@ import pytest
 
 import onceq
 from onceq.errors import RequestFailed
+from proof.harness.fleet import Fleet, Settings, order_queue
 from proof.harness.ledger import Order
 from proof.harness.orders import recorded
-from tests.crash.parts import Fleet, assert_history, kill_at_work, report
-from tests.crash.server_child import Settings, order_queue
+from tests.crash.parts import assert_history, kill_at_work, report
 from tests.parts import rows, scalar
 
 REQUESTS = 60

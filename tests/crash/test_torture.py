@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proof import goals
-from proof.part import Order, Size
 from proof.torture import KINDS, schedule
 from proof.torture.part import PART
 from proof.torture.plan import CALM_S, CYCLE_S
-from tests.crash.parts import report
+from tests.small import small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,14 +21,7 @@ SEED = int(os.environ.get("SEED", "1"))
 
 @pytest.mark.timeout(300)
 def test_torture_finds_nothing_wrong_but_what_was_broken_on_purpose(tmp_path: Path) -> None:
-    order = Order(size=Size.SMALL, seed=SEED, place=tmp_path, say=lambda *_: None)
-    outcome = PART.run(order)
-    report(outcome.page)
-    assert not outcome.violations
-    assert {control.what: control.is_met for control in outcome.controls} == {
-        control.what: True for control in outcome.controls
-    }
-    reached = {measure.what: measure.reached for measure in outcome.measures}
+    reached = small(PART, tmp_path, seed=SEED)
     assert reached[goals.KILLS] >= 60
     assert reached[goals.CRASHES] >= 2
     assert reached[goals.REQUESTS] >= 500

@@ -19,13 +19,13 @@ from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.model import ops
 from onceq.model.ledger_ops import LEDGER_OPS
-from onceq.spark.source import POINTS as SPARK_POINTS
 
 if TYPE_CHECKING:
     import onceq
 
 SOURCE = Path(faultpoints.__file__).parents[1]
 CALLED = re.compile(r'faultpoint\("([^"]+)"\)')
+CALLED_BY_SPARK = re.compile(r'self\.at\("([^"]+)"\)')
 WITHOUT_SQL = {
     *("Act", "Begin", "BeginWork", "Start", "Keep", "Undo", "Commit", "Rollback", "Call"),
     *("Post", "Posted", "Stopping", "IsAlive", "Wait", "Sleep", "Rouse"),
@@ -64,7 +64,8 @@ def test_an_op_that_leaves_its_effect_in_doubt_changes_something_and_has_points(
 def test_the_places_of_the_table_are_those_of_the_source() -> None:
     texts = [path.read_text(encoding="utf-8") for path in SOURCE.rglob("*.py")]
     called = [name for text in texts for name in CALLED.findall(text)]
-    assert sorted([*called, *(f"spark.{one}" for one in SPARK_POINTS)]) == sorted(NAMED)
+    called += [f"spark.{name}" for text in texts for name in CALLED_BY_SPARK.findall(text)]
+    assert sorted(called) == sorted(NAMED)
     assert len(POINTS) == 2 * len(OPS) + len(NAMED)
 
 

@@ -369,7 +369,8 @@ def test_9_a_server_in_doubt_learns_the_truth(
         eid = own.enqueue(RAW, b"x", rid="1")
         with without_standby(cluster):
             starting = Background(lambda: own.start("raw"))
-            cut_short(cluster)
+            cut = f"select count(pg_cancel_backend(pid)) {WAITING}"  # the server's commit, too
+            wait_until(lambda: scalar(cluster.conninfo, cut) >= 0 and not starting.is_running)
             with pytest.raises(InDoubt):
                 starting.result()
             for _ in range(2):  # the claim, which then another life takes back, or the finish

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime
 from uuid import UUID
 
 from onceq.engine.perform.gate import PATIENCE_FIRST_S, Gate, Way
+from onceq.engine.perform.stop import Stop
 from onceq.model.element import Element, Lane, Role
 from tests.parts import Background
 
@@ -131,7 +131,7 @@ def test_a_session_that_ends_keeps_nobody_out() -> None:
 def test_who_waits_for_the_gate_goes_on_when_it_opens_and_at_a_stop() -> None:
     gate = Gate()
     suspect, other = Way(gate), Way(gate)
-    stop = threading.Event()
+    stop = Stop()
     assert suspect.enter(alone=True)
     waiting = Background(lambda: other.await_claim(stop))
     suspect.leave()

@@ -7,6 +7,7 @@ libpq reports as a result without an SQLSTATE, of a connection that is not bad.
 from __future__ import annotations
 
 import contextlib
+import select
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def lost(cluster: EmbeddedServer) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
-    """A connection whose server has gone, which it does not know yet."""
+    """A connection whose server has gone, which it does not know yet: its end is closed."""
     with contextlib.closing(connect(cluster.conninfo)) as made:
         kill_a_backend(cluster)
+        closed = select.poll()
+        closed.register(made.fileno(), select.POLLHUP)
+        assert closed.poll(30_000), "the server's end is not closed"
         yield made
 
 

@@ -17,7 +17,8 @@ from onceq.errors import (
     SettingsDiffer,
 )
 from onceq.model import ops
-from onceq.model.element import KillAnswer
+from onceq.model.element import ElementState, KillAnswer, Role
+from onceq.model.queue import QueueKind
 from tests.parts import Background, plain, rows, scalar, serving, wait_until
 
 RAW = onceq.Queue("raw", bytes, bytes)
@@ -53,6 +54,21 @@ def test_a_queue_is_created_shown_altered_and_destroyed(qm: onceq.QueueManager) 
     with pytest.raises(QueueNotFound):
         qm.destroy("orders")
     assert qm.create(queue)  # the name is free again
+
+
+def test_what_has_an_enum_comes_back_as_its_member(qm: onceq.QueueManager) -> None:
+    qm.declare(RAW)
+    with qm.clerk("ann", RAW) as clerk:
+        clerk.connect()
+        clerk.send("r-1", b"x")
+        asked = clerk.where()
+    (found,) = qm.lookup("r-1")
+    assert asked is not None
+    members = (qm.show("raw").kind, qm.show("raw.error").kind, asked.state, found.role, found.state)
+    kinds, queued = (QueueKind.REQUEST, QueueKind.ERROR), ElementState.QUEUED
+    wanted = (*kinds, queued, Role.REQUEST, queued)
+    assert all(one is other for one, other in zip(members, wanted, strict=True))
+    assert repr(members) == "('request', 'error', 'queued', 'request', 'queued')"
 
 
 def test_declare_is_idempotent_and_refuses_other_settings(qm: onceq.QueueManager) -> None:

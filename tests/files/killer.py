@@ -12,50 +12,24 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import locate
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from proof.harness.steps import Death
 
 KILLS_MAX = 200
 BATCH = 3
 
 
-class Fuse:
-    """Kills this process at the n-th step."""
-
-    def __init__(self, steps: int) -> None:
-        self._left = steps
-
-    def step(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    def around(self, owner: Any, name: str) -> None:
-        function: Callable[..., Any] = getattr(owner, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            self.step()
-            answer = function(*arguments, **options)
-            self.step()
-            return answer
-
-        setattr(owner, name, call)
-
-
 def run(steps: int, what: str, url: str, repository: str, *arguments: str) -> None:
     """One run, in the child."""
-    fuse = Fuse(steps)
-    fuse.around(Link, "run")
+    death = Death(steps)
+    death.watch(Link, "run")
     for name in ("pwrite", "fsync", "ftruncate"):
-        fuse.around(os, name)
+        death.watch(os, name)
     for name in ("rename", "replace", "unlink"):
-        fuse.around(Path, name)
+        death.watch(Path, name)
     located = locate(url)
     path = Path(arguments[0])
     if what == "submit":

@@ -8,7 +8,7 @@ import pytest
 
 from proof import goals
 from proof.large_file import PART
-from proof.part import Order, Size
+from tests.small import small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 @pytest.mark.timeout(180)
 def test_a_large_file_in_the_small_size(tmp_path: Path) -> None:
-    order = Order(size=Size.SMALL, seed=1, place=tmp_path, say=lambda *_: None)
-    outcome = PART.run(order)
-    assert outcome.violations == []
-    reached = {measure.what: measure.reached for measure in outcome.measures}
+    reached = small(PART, tmp_path)
     assert (reached[goals.FILE_ROWS], reached[goals.KILLS]) == (20_000, 6)
     assert reached["peak MB of submit"] > 0

@@ -16,7 +16,8 @@ from proof.model.part import PART
 from proof.model.search import Search, search
 from proof.model.settings import BY_NAME, SETTINGS
 from proof.model.variants import VARIANTS
-from proof.part import Order, Outcome, Size
+from proof.part import Outcome
+from tests.small import reached, small_outcome
 
 FOLDER = Path(proof.model.__file__).parent
 GOAL = next(goal for goal in GOALS if goal.what == STATES)
@@ -24,21 +25,12 @@ GOAL = next(goal for goal in GOALS if goal.what == STATES)
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    def say(text: str, done: int, of: int) -> None:
-        assert done <= of, text
-
-    place = tmp_path_factory.mktemp("model")
-    return PART.run(Order(size=Size.SMALL, seed=0, place=place, say=say))
-
-
-def test_no_promise_is_broken_and_every_variant_is_caught(outcome: Outcome) -> None:
-    assert outcome.violations == []
-    assert all(measure.is_met for measure in outcome.measures)
+    """No promise is broken, and every variant is caught: it is judged here."""
+    return small_outcome(PART, tmp_path_factory.mktemp("model"))
 
 
 def test_as_many_states_as_promised(outcome: Outcome) -> None:
-    reached = {measure.what: measure.reached for measure in outcome.measures}
-    assert reached[STATES] >= GOAL.small
+    assert reached(outcome)[STATES] >= GOAL.small
 
 
 def test_each_rule_is_broken_by_one_variant() -> None:

@@ -64,6 +64,17 @@ def test_a_repository_is_lent_again_and_is_like_new(
     assert scalar(conninfo, f"select last_value from {name}.element_seq_seq") == 1
 
 
+def test_a_number_that_was_taken_without_a_row_is_given_again(
+    repositories: Repositories, conninfo: str
+) -> None:
+    name = repositories.lend()
+    number = f"select nextval('{name}.registration_registration_id_seq')"
+    assert scalar(conninfo, number) == 1
+    repositories.take_back(name)
+    assert repositories.lend() == name
+    assert scalar(conninfo, number) == 1
+
+
 CHANGES = {
     "function": "create or replace function {0}.holds(p_class regclass, p_id integer)"
     " returns boolean language sql volatile as 'select false'",

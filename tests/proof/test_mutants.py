@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from proof.goals import MUTANTS
 from proof.mutants.lane import Lane, open_lane
 from proof.mutants.part import PART, Trials, violations
 from proof.mutants.table import Change, Mutant
 from proof.mutants.verdict import Fate, Verdict, judge
-from proof.part import Order, Size
+from proof.part import Size
+from tests.small import small_outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,14 +92,8 @@ def test_what_breaks_is_a_finding_and_is_not_run_again(
 def test_some_mutants_of_different_kinds_are_caught(tmp_path: Path) -> None:
     """All of them: python -m proof.mutants. Others: MUTANTS_SEED."""
     said: list[str] = []
-    outcome = PART.run(
-        Order(
-            size=Size.SMALL,
-            seed=SEED,
-            place=tmp_path,
-            say=lambda text, _done, _of: said.append(text),
-        )
+    outcome = small_outcome(
+        PART, tmp_path, seed=SEED, say=lambda text, _done, _of: said.append(text)
     )
-    assert outcome.violations == []
-    assert [(one.reached, one.goal) for one in outcome.measures] == [(4, 4)]
+    assert [(one.what, one.reached, one.goal) for one in outcome.measures] == [(MUTANTS, 4, 4)]
     assert len(said) == 5

@@ -40,18 +40,21 @@ class Seen:
         self._running.remove(result.part.name)
 
 
-def test_of_those_on_spark_one_runs_at_a_time_and_first() -> None:
+def test_of_those_on_spark_one_runs_at_a_time_and_first_and_the_lone_one_last() -> None:
     by_name = {part.name: part for part in PARTS}
     parts = [
+        by_name["good"],
         by_name["missed"],
         replace(by_name["violation"], on_spark=True),
         replace(by_name["blind"], on_spark=True),
-        replace(by_name["good"], alone=False, on_spark=True),
+        replace(by_name["silent"], on_spark=True),
     ]
     seen = Seen()
-    run_all(parts, Terms(size=Size.PROOF, seed=1, table=TABLE), seen)
-    assert seen.begun[:2] == ["violation", "missed"]
-    assert all(len(one & {"violation", "blind", "good"}) <= 1 for one in seen.together)
+    results = run_all(parts, Terms(size=Size.PROOF, seed=1, table=TABLE), seen)
+    assert [result.part.name for result in results] == [part.name for part in parts]
+    assert seen.begun == ["violation", "missed", "blind", "silent", "good"]
+    assert all(len(one & {"violation", "blind", "silent"}) <= 1 for one in seen.together)
+    assert seen.abreast["good"] == 1
 
 
 def test_the_longest_begin_first_two_abreast_and_the_lone_one_last() -> None:

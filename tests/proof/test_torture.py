@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from proof.part import Control, Order, Size
 from proof.torture import Report
-from proof.torture.part import is_proved, unmade
+from proof.torture.part import CONTROLS_ABREAST, is_proved, tried, unmade
 from proof.torture.plan import BY_NAME, CONTROLS
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 DEATH = "death: notes notes-0 in life 3: code 70; see said.txt"
 
@@ -54,3 +59,20 @@ def test_a_kind_of_fault_that_was_never_made_is_named() -> None:
     values |= {"faults": made, "not_made": ["fill disk, 2 times: not as root"]}
     report = Report(**values)
     assert unmade(report) == ["G12: no fault 'end server' was made, and nothing says why"]
+
+
+@pytest.mark.parametrize("size", Size)
+def test_controls_run_in_this_thread_unless_several_may_run_abreast(
+    size: Size, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    threads: set[threading.Thread] = set()
+
+    def control(_order: Order, broken: str) -> Control:
+        threads.add(threading.current_thread())
+        return Control(what=broken, broke=1, of=1)
+
+    monkeypatch.setattr("proof.torture.part._control", control)
+    found = tried(Order(size=size, seed=1, place=tmp_path, say=lambda *_: None))
+    assert [one.what for one in found] == [*CONTROLS]
+    assert (threading.current_thread() in threads) == (CONTROLS_ABREAST[size] == 1)
+    assert len(threads) <= CONTROLS_ABREAST[size]

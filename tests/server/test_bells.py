@@ -25,10 +25,10 @@ from onceq.engine.wake.waiting import Wakes
 from onceq.errors import ReceiveTimeout
 from onceq.model import ops
 from onceq.server.program import SURVEY_EVERY_S
+from proof.harness.fleet import Fleet, Settings, order_queue
 from proof.harness.ledger import Order, make_ledger
 from proof.harness.orders import recorded
-from tests.crash.parts import Fleet, assert_history
-from tests.crash.server_child import Settings, order_queue
+from tests.crash.parts import assert_history
 from tests.parts import LIMIT_S, Background, plain, rows, scalar, serving, wait_until
 
 if TYPE_CHECKING:
@@ -266,7 +266,7 @@ def dead_bell() -> str:
 @pytest.fixture
 def fleet(conninfo: str, repository: str, tmp_path: Path) -> Generator[Fleet]:
     make_ledger(conninfo, repository)
-    settings = Settings(conninfo, repository, str(tmp_path), concurrency=2)
+    settings = Settings(url=conninfo, repository=repository, files=str(tmp_path), concurrency=2)
     with onceq.open(conninfo, repository=repository) as qm:
         qm.declare(order_queue(settings.queue))
     with Fleet(settings, size=2) as processes:

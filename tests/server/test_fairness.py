@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import threading
 import uuid
 from collections import Counter
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 
 import onceq
 from onceq.engine.perform.driver import PostgresDriver, connect
+from onceq.engine.perform.stop import Stop
 from onceq.errors import HandlerFailed
 from onceq.manager.program import declare
 from onceq.model import ops
@@ -121,7 +121,7 @@ LOADS = st.builds(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(LOADS, max_size=4), st.integers(0, 4))
 def test_each_queue_and_lane_has_its_share(loads: list[Load], place: int) -> None:
-    stop = threading.Event()
+    stop = Stop()
     loads.insert(place, Load(FAILS, 1, 1))  # it is what never ends
     mix = Mix(loads, stop.set)
     driver = MemoryDriver(*memory_repository(), calls=mix.calls(), stop=stop.is_set)
@@ -141,7 +141,7 @@ def test_each_queue_and_lane_has_its_share(loads: list[Load], place: int) -> Non
 def test_a_failing_queue_starves_no_other(
     conninfo: str, repository: str, loads: list[Load]
 ) -> None:
-    stop = threading.Event()
+    stop = Stop()
     mix = Mix(loads, stop.set)
     with connect(conninfo) as connection:
         driver = PostgresDriver(connection, repository, calls=mix.calls(), stop=stop)

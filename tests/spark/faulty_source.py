@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 import psutil
 from pyspark.sql import functions as sf
 
-from onceq.spark.given.options import ServingOptions
 from onceq.spark.serve.server import Server
-from onceq.spark.serve.sink import OnceqStreamWriter
-from onceq.spark.source import OnceqDataSource, OnceqStreamReader
+from proof.harness.spark_source import PointedReader, PointedSource, PointedWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,39 +68,33 @@ HERE: dict[str, Callable[[], object]] = {
 """What a fault does to the process that comes to it."""
 
 
-class FaultyReader(OnceqStreamReader):
-    def __init__(self, options: ServingOptions, faults: str) -> None:
-        super().__init__(options)
-        self.faults = faults
+class Faulty:
+    told: str
 
-    def at(self, point: str) -> None:
-        strike(self.faults, point)
+    def reach(self, point: str) -> None:
+        strike(self.told, point)
 
 
-class FaultyWriter(OnceqStreamWriter):
-    faults = ""
-
-    def at(self, point: str) -> None:
-        strike(self.faults, point)
+class FaultyReader(Faulty, PointedReader):
+    pass
 
 
-class FaultySource(OnceqDataSource):
+class FaultyWriter(Faulty, PointedWriter):
+    pass
+
+
+class FaultySource(PointedSource):
+    option = "faults"
+    reads = FaultyReader
+    writes = FaultyWriter
+
     @classmethod
     def name(cls) -> str:
         return "onceq-faulty"
 
-    def streamReader(self, schema: StructType) -> FaultyReader:  # noqa: N802, ARG002 - Spark's
+    def streamReader(self, schema: StructType) -> PointedReader:  # noqa: N802 - Spark's
         (Path(self.options["faults"]) / "options").write_text(str(dict(self.options)))
-        return FaultyReader(ServingOptions.from_spark(self.options), self.options["faults"])
-
-    def streamWriter(  # noqa: N802 - Spark's name
-        self,
-        schema: StructType,
-        overwrite: bool,  # noqa: ARG002, FBT001 - Spark's signature
-    ) -> FaultyWriter:
-        writer = FaultyWriter(ServingOptions.from_spark(self.options), schema)
-        writer.faults = self.options["faults"]
-        return writer
+        return super().streamReader(schema)
 
 
 class FaultyServer(Server):

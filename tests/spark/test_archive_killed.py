@@ -9,7 +9,8 @@ import pytest
 from onceq.engine.faultpoints import POINTS as EVERY
 from proof import goals
 from proof.archive import part
-from proof.part import Order, Size
+from proof.part import Size
+from tests.small import reached, small_outcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
 
 @pytest.mark.timeout(300)
 def test_each_row_is_in_files_once_whatever_was_killed(tmp_path: Path) -> None:
-    order = Order(size=Size.SMALL, seed=1, place=tmp_path, say=lambda *_: None)
-    outcome = part.PART.run(order)
-    assert outcome.violations == [], (tmp_path / "said.log").read_text()
-    reached = {measure.what: measure.reached for measure in outcome.measures}
-    assert reached[goals.ARCHIVED] == part.ROWS[Size.SMALL]
-    assert (reached[goals.KILLS], reached[part.STEPS]) == (2, 2)
+    outcome = small_outcome(part.PART, tmp_path)
+    figures = reached(outcome)
+    assert figures[goals.ARCHIVED] == part.ROWS[Size.SMALL]
+    assert (figures[goals.KILLS], figures[part.STEPS]) == (2, 2)
     assert [control.broke for control in outcome.controls] == [1, 1]
 
 

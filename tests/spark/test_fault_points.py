@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proof.fault_ground import CUTS, KILL, RAISE, Ground, Trial
-from proof.faultpoints import OCCURRENCES, faults_of
+from proof.faultpoints import OCCURRENCES, OF_SPARK, faults_of
 from proof.part import Size
 from proof.sparkpoints import part
 from proof.sparkpoints.driver import Driver
@@ -19,7 +19,6 @@ from proof.sparkpoints.trials import (
     KEEPING,
     MASTERS,
     NOT_TRIED,
-    OF_SPARK,
     PLAIN,
     SCENES,
     SparkRun,

@@ -10,7 +10,7 @@ from pyspark.sql import types as st
 from onceq import errors
 from onceq.model.spark_ops import SparkCheckTable
 from onceq.spark import insert
-from onceq.spark.serve.fitting import samples
+from onceq.spark.serve.schema import samples
 from tests.spark.serving import make_server
 from tests.spark.spark_parts import Repository, make_repository
 

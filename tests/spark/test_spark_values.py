@@ -13,8 +13,11 @@ import pytest
 
 from onceq import errors
 from onceq.engine.perform.spark_driver import Route, has_password, without_password
+from onceq.history import events as ev
+from onceq.history.events import files
 from onceq.model.spark_ops import SparkClaim
 from onceq.spark import ServerSettings, add, insert, register
+from onceq.spark.audit import evidence
 from onceq.spark.given.options import ServingOptions
 from onceq.spark.given.route import find_route, reach
 from onceq.spark.serve.checkpoint import check_checkpoint
@@ -160,3 +163,12 @@ def test_a_server_is_checked_when_it_is_made(tmp_path: Path) -> None:
         make_server("r", tmp_path, name="")
     with pytest.raises(errors.InvalidValue):
         ServerSettings(partitions=-1)
+
+
+def test_the_end_of_a_participant_is_about_no_request(tmp_path: Path) -> None:
+    path = tmp_path / "a.events"
+    with ev.Recorder(path) as recorder:
+        recorder.record(ev.Ended(target="server 1", pid=1, how="killed"))
+    (part,) = files.parts(path, 1 << 20)
+    (batch,) = evidence._events(part)
+    assert batch.column("stage").to_pylist() == [evidence.UNUSED]

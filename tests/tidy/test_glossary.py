@@ -26,7 +26,7 @@ address admin alone alter answer answering answers api arguments arrow async bac
 blame brief bulk caller cannot child cli clock closing cluster command compacting components
 config crash cursors deadline decode decoding delta detected differ differing directory disk
 doctor drain empty encode encoding engine exceeded exits extra facts faultpoints figures file
-files final findings fitting forking found frames full given gone hanging health html illegal in
+files final findings forking found frames full given gone hanging health html illegal in
 incoming info init invalid java json judgements judging kind kinds large late launch left lines
 listening loading locate locks log lost main migrate mismatch missing misuse model name names new
 not old onceq one open opening operating options order output over page pages parquet perform

@@ -5,12 +5,10 @@ Used by all clerks. A session has one request after another, so nothing would be
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from onceq.errors import IllegalState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _CALLER: Final = "caller"
 

@@ -7,8 +7,9 @@ ends it. Source: BHM90 3 and 5.
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack
 
 from onceq.clerk import (
     processing,
@@ -19,7 +20,7 @@ from onceq.clerk import (
     watching,
 )
 from onceq.clerk.async_running import AsyncRunning
-from onceq.clerk.late import async_waits_on, check_on_timeout
+from onceq.clerk.late import AsyncOnTimeout, async_waits_on, check_on_timeout
 from onceq.clerk.ledger import processing as ledger_processing
 from onceq.clerk.ledger import program as ledger_program
 from onceq.clerk.ledger import recovery as ledger_recovery
@@ -27,26 +28,18 @@ from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.refusals import needs_ledger, no_ledger, refuse_with_ledger
 from onceq.clerk.ledger.whole import whole
 from onceq.clerk.ledger.work import Work, still
-from onceq.clerk.policy import check_policy
-from onceq.clerk.session import WINDOW_MAX
-from onceq.engine.sessions.silence import waiting, within
+from onceq.clerk.policy import Processed, ReplyPolicy, check_policy
+from onceq.clerk.session import WINDOW_MAX, Reply
+from onceq.engine.sessions.silence import Patience, waiting, within
 from onceq.errors import ReceiveTimeout
 from onceq.model import names
 from onceq.model.arguments import check_function
+from onceq.model.client_state import Recovery
+from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
+from onceq.model.ops import Request, Sent, ThreadTags
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
-    from contextlib import AbstractAsyncContextManager
-    from typing import Unpack
-
-    from onceq.clerk.late import AsyncOnTimeout
     from onceq.clerk.ledger.program import Kept
-    from onceq.clerk.policy import Processed, ReplyPolicy
-    from onceq.clerk.session import Reply
-    from onceq.engine.sessions.silence import Patience
-    from onceq.model.client_state import Recovery
-    from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
-    from onceq.model.ops import Request, Sent, ThreadTags
 
 T = TypeVar("T")
 R = TypeVar("R")

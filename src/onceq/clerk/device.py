@@ -6,10 +6,8 @@ Source: BHM90 3; CSEP 9.2, testable operations.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
-if TYPE_CHECKING:
-    from collections.abc import Awaitable
+from collections.abc import Awaitable
+from typing import Protocol
 
 
 class Device(Protocol):

@@ -8,20 +8,16 @@ Source: BHM90 3; CSEP 9.2, non-undoable operations.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 
+from onceq.clerk.device import Device
+from onceq.clerk.session import Reply
 from onceq.errors import InvalidValue
 from onceq.model import names, ops
 from onceq.model.arguments import check_function
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Self
-
-    from onceq.clerk.device import Device
-    from onceq.clerk.session import Reply
 
 R = TypeVar("R")
 

@@ -7,20 +7,15 @@ Source: BHM90 figure 2; CSEP 9.2, recovery procedure for state C.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from onceq.clerk import receiving
-from onceq.clerk.policy import Processed, Settled
-from onceq.clerk.session import perform
+from onceq.clerk.policy import Processed, ReplyPolicy, Settled
+from onceq.clerk.session import Reply, Session, perform
 from onceq.model import ops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.clerk.policy import ReplyPolicy
-    from onceq.clerk.session import Reply, Session
 
 T = TypeVar("T")
 R = TypeVar("R")

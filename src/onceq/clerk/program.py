@@ -7,22 +7,17 @@ unknown commit: the session becomes unsure, and only a new connect tells. Source
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from onceq import errors
 from onceq.clerk.session import Posted, Session, ask, check, perform, settle
 from onceq.model import client_state, names, ops
 from onceq.model.client_state import Call, ClientState
-from onceq.model.element import RequestAttributes
+from onceq.model.element import KillAnswer, RequestAttributes
 from onceq.model.end_user import attributes_of, end_user_in
-from onceq.model.queue import content_type_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from onceq.model.element import KillAnswer
-    from onceq.model.queue import Queue
+from onceq.model.queue import Queue, content_type_of
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,18 +6,15 @@ has acknowledged it. Source: BHM90 figure 5; spec C1, C6.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from onceq import errors
 from onceq.clerk.session import Reply, Session, ask, check, perform, reply_of, settle
 from onceq.model import client_state, ops
 from onceq.model.client_state import Call, ClientState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.model.element import Element
+from onceq.model.element import Element
 
 T = TypeVar("T")
 R = TypeVar("R")

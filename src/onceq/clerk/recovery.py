@@ -6,20 +6,16 @@ follows from what is seen: `onceq.model.recovery`. Source: BN09 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from collections.abc import Sequence
+from typing import Any, Final, Literal, TypeAlias, get_args
 
-from onceq.clerk.session import ask
+from onceq.clerk.session import Session, ask
 from onceq.errors import InvalidValue
 from onceq.model import client_state, ops
 from onceq.model.recovery import CANNOT_TELL, PLACES, Place, Tags, by_registration, place_of
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onceq.clerk.session import Session
-
 THREADS_SEEN = 100_000
-"""How many places of one rid are looked at: all its threads may have sent it."""
+"""How many places of one rid are looked at: every thread of a client may have sent it."""
 
 Basis: TypeAlias = Literal["session", "reply queue", "history"]
 """What may be looked at: the persistent session (and history, for a rid that it does not have);

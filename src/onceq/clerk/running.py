@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from onceq.clerk import program, transactions
 from onceq.clerk.alone import Alone
@@ -16,25 +17,20 @@ from onceq.clerk.ledger import program as ledger_program
 from onceq.clerk.ledger.program import kept_beside
 from onceq.clerk.ledger.runner import LedgerLink
 from onceq.clerk.ledger.whole import refuse_working
-from onceq.clerk.session import session_of
+from onceq.clerk.session import ClerkOptions, Reply, session_of
 from onceq.clerk.shown import Shown
+from onceq.engine.connect.connection import Link
 from onceq.engine.connect.unwrap import Callers
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.sessions.session import in_transaction, is_broken
-from onceq.engine.sessions.silence import waiting, within
+from onceq.engine.sessions.silence import Patience, waiting, within
 from onceq.errors import IllegalState, OnceqError
 from onceq.model import names
+from onceq.model.ops import Program
+from onceq.model.queue import Queue
 
 if TYPE_CHECKING:
-    from types import TracebackType
-    from typing import Self, Unpack
-
     from onceq.clerk.ledger.program import Kept
-    from onceq.clerk.session import ClerkOptions, Reply
-    from onceq.engine.connect.connection import Link
-    from onceq.engine.perform.driver import PostgresDriver
-    from onceq.engine.sessions.silence import Patience
-    from onceq.model.ops import Program
-    from onceq.model.queue import Queue
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -6,21 +6,16 @@ Used by the clerk's Programs. Only they change a session, each after the answer 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Generic, TypedDict, TypeVar
+from typing import Any, Final, Generic, TypedDict, TypeVar
+from uuid import UUID
 
 from onceq import errors
 from onceq.model import client_state, names, ops
 from onceq.model.arguments import check_kind
-from onceq.model.client_state import ClientState
-from onceq.model.element import RequestOutcome, attempts_of
+from onceq.model.client_state import Call, ClientState
+from onceq.model.element import Element, EndUser, RequestOutcome, attempts_of
 from onceq.model.end_user import end_user_in
 from onceq.model.queue import Queue
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from onceq.model.client_state import Call
-    from onceq.model.element import Element, EndUser
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -81,7 +76,7 @@ class Session(Generic[T, R]):
     manager after they are acknowledged. outstanding: sent, and no reply handed out yet. received:
     replies handed out but not acknowledged, in that order. seen: the greatest seq among replies
     handed out in the order of their seqs. beyond: the seqs of later ones, handed out by rid. gone:
-    sent before, and the reply is no longer kept.
+    sent again after they were done and acknowledged, so that no reply will come.
     asleep: registered, on its connection, to be rung when a reply comes. rings: it was asleep
     before the last request committed, so that the reply finds it asleep and rings.
     user: the end user of the last request.

@@ -5,12 +5,11 @@ The base of Clerk and AsyncClerk. It only reads.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
-if TYPE_CHECKING:
-    from onceq.clerk.session import Session
-    from onceq.model.client_state import ClientState
-    from onceq.model.element import EndUser
+from onceq.clerk.session import Session
+from onceq.model.client_state import ClientState
+from onceq.model.element import EndUser
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,7 +43,7 @@ class Shown(Generic[T, R]):
 
     @property
     def checkpoint(self) -> bytes | None:
-        """The checkpoint given with the last receive."""
+        """The checkpoint that was given with `last_received`; None: there was none."""
         return self._session.ckpt
 
     @property

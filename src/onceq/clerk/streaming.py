@@ -8,18 +8,14 @@ received again, and never lost. Source: BHM90 11.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
 
 from onceq import errors
 from onceq.clerk import program, receiving
-from onceq.clerk.session import check
+from onceq.clerk.session import Reply, Session, check
+from onceq.model import ops
 from onceq.model.client_state import Call, ClientState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onceq.clerk.session import Reply, Session
-    from onceq.model import ops
 
 R = TypeVar("R")
 

@@ -7,16 +7,13 @@ ended before it does anything else. Source: BHM90 2, the client's third transact
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from onceq import errors
 from onceq.clerk import receiving
-from onceq.clerk.session import perform
+from onceq.clerk.session import Reply, Session, perform
 from onceq.model import ops
 from onceq.model.element import Fate
-
-if TYPE_CHECKING:
-    from onceq.clerk.session import Reply, Session
 
 R = TypeVar("R")
 

@@ -1,19 +1,16 @@
 """The clerk's Programs that watch: where a request is, alerts, the tags of threads (spec C7, C9).
 
-Run like those of `onceq.clerk.program`. They change nothing in the session.
+Run like those of `onceq.clerk.program`. Of themselves they change nothing in the session.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from onceq.clerk.session import ask, check
+from onceq.clerk.session import Session, ask, check
 from onceq.model import ops
 from onceq.model.client_state import Call
-
-if TYPE_CHECKING:
-    from onceq.clerk.session import Session
-    from onceq.model.element import Whereabouts
+from onceq.model.element import Whereabouts
 
 
 def where(session: Session[Any, Any], rid: str | None) -> ops.Program[Whereabouts | None]:

@@ -91,14 +91,7 @@ def _run(invoked: Invocation, asked: Asked, session: SparkSession) -> Audited:
         abort_limit=asked.abort_limit,
         retry_limit=asked.retry_limit,
     )
-    target = invoked.target
-    return audit(
-        target.url or None,
-        repository=target.repository,
-        known=known,
-        save=asked.save,
-        spark=session,
-    )
+    return audit(**invoked.target.given, known=known, save=asked.save, spark=session)
 
 
 def _write(invoked: Invocation, found: Audited, report: Path) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,9 +21,6 @@ from onceq.errors import InvalidValue
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
 from onceq.model.queue import Queue
 from onceq.server.loading import load
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from onceq.cli.command import Invocation, command
 from onceq.cli.exits import NOT_FOUND, OK
 from onceq.cli.output import hint
-
-if TYPE_CHECKING:
-    from onceq.model.admin_ops import ClientInfo
+from onceq.model.admin_ops import ClientInfo
 
 app: Final = typer.Typer(no_args_is_help=True, help="Clients: list them, forget one.")
 

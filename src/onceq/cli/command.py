@@ -1,6 +1,6 @@
 """How a function becomes a command: its dataclasses become options, its errors exit codes.
 
-A command is a function with a `invoked: Invocation` (where the repository is, --json) and any
+A command is a function with an `invoked: Invocation` (where the repository is, --json) and any
 arguments of its own. A parameter that is a dataclass becomes one option for each of its
 fields. Nothing else catches every exception.
 """
@@ -12,8 +12,9 @@ import dataclasses
 import inspect
 import os
 import sys
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_origin, get_type_hints
 
 import typer
 
@@ -24,9 +25,6 @@ from onceq.cli.output import Output, hint
 from onceq.engine.embedded import embedded_status
 from onceq.engine.embedded.locate import EMBEDDED
 from onceq.errors import OnceqError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +64,7 @@ class Invocation:
 
     def open(self) -> onceq.QueueManager:
         """Opens the repository. CannotConnect, SchemaMissing, ..."""
-        target = self.target
-        return onceq.open(target.url or None, repository=target.repository)
+        return onceq.open(**self.target.given)
 
 
 def command(

@@ -9,19 +9,24 @@ from __future__ import annotations
 
 import os
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, TypedDict, cast
 
 from onceq.engine.embedded.locate import EMBEDDED, resolve_url
 from onceq.errors import InvalidValue
 from onceq.model.names import check_repository
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
 KEYS: Final = frozenset({"url", "repository"})
 DEFAULT_REPOSITORY: Final = "onceq"
+
+
+class Given(TypedDict):
+    """A repository as arguments, of `onceq.open` and of others that are told of one."""
+
+    url: str | None
+    repository: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +35,11 @@ class Target:
 
     url: str
     repository: str
+
+    @property
+    def given(self) -> Given:
+        """It as arguments."""
+        return {"url": self.url or None, "repository": self.repository}
 
 
 def choose(url: str | None, repository: str | None, environment: Mapping[str, str]) -> Target:

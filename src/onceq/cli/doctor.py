@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onceq.cli.command import Invocation
+from onceq.cli.config import Target
 from onceq.cli.exits import CANNOT_CONNECT, OK, VIOLATION
 from onceq.engine.connect.brief import brief_link
 from onceq.engine.embedded import embedded_status
-from onceq.engine.embedded.locate import EMBEDDED, locate
+from onceq.engine.embedded.locate import EMBEDDED, Located, locate
 from onceq.engine.perform.driver import connect
 from onceq.engine.schema import health, migrate, scripts
+from onceq.engine.schema.health import DatabaseFacts
 from onceq.engine.sessions.session import DOCTOR_TELLS
 from onceq.errors import OnceqError
 from onceq.model import ops
@@ -26,10 +28,6 @@ from onceq.model.queue import QueueKind
 
 if TYPE_CHECKING:
     from psycopg import Connection
-
-    from onceq.cli.config import Target
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.schema.health import DatabaseFacts
 
 COLUMNS: Final = ("check", "verdict", "found", "advice")
 FREE_BYTES_WARN: Final = 1_000_000_000
@@ -98,6 +96,7 @@ def _examine_database(
     yield Finding("schema", "ok", f"{repository}: version {scripts.newest()}")
     yield ownership(health.foreign_sequences(connection, repository))
     orphaned = health.orphaned_claims(connection, repository)
+    connection.close()  # the next one may be the last that the role is allowed
     yield from _examine_repository(located, repository, orphaned)
 
 

@@ -8,24 +8,19 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from onceq import QueueManager
 from onceq.engine.perform import spark_driver as engine
 from onceq.errors import FileMismatch, MissingExtra
 from onceq.files.archived import ArchivedRequests
 from onceq.model.archive_ops import ArchiveManifest, ArchiveRedriven
-from onceq.model.element import ElementState, RequestState, Search
+from onceq.model.element import Attempt, ElementState, OldRequest, RequestState, Search
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-    from datetime import datetime
-    from typing import TypeAlias
-
-    from onceq import QueueManager
-    from onceq.model.element import Attempt, OldRequest
-
     End: TypeAlias = tuple[uuid.UUID, datetime | None]
 
 PAGE: Final = 1000

@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import base64
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from rich.console import Console
 from rich.table import Table
 
 from onceq.errors import OnceqError, Outcome
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 JSON_VERSION: Final = 1
 PIPE_WIDTH: Final = 10_000

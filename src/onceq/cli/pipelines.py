@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -13,11 +13,10 @@ from onceq.cli.exits import OK
 from onceq.cli.output import hint
 from onceq.cli.requests import as_time
 from onceq.cli.serving import require_spark, run_until_signalled
+from onceq.engine.perform.stop import Stop
 from onceq.errors import OperatingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from pyspark.sql import SparkSession
 
     from onceq.spark.pipelines import Archived
@@ -61,19 +60,12 @@ def spark_archive(
     being written are left to the next run. With --every, a run that the environment fails is
     reported and tried again; if Spark's Java has died, the command ends: start it again.
     """
-    target = invoked.target
+    given = invoked.target.given
 
     def once(session: SparkSession) -> None:
         from onceq.spark.pipelines import archive  # noqa: PLC0415 # an extra
 
-        done = archive(
-            root,
-            target.url or None,
-            repository=target.repository,
-            keep_days=keep_days,
-            compact=compact,
-            spark=session,
-        )
+        done = archive(root, **given, keep_days=keep_days, compact=compact, spark=session)
         _tell(invoked, done)
 
     return run_pipeline(once, f"archiving to {root}", every=every, master=master)
@@ -94,10 +86,10 @@ def spark_delta(
     from onceq.spark.archive.delta import add_to_delta, require_delta  # noqa: PLC0415 # an extra
 
     require_delta()
-    target = invoked.target
+    given = invoked.target.given
 
     def once() -> None:
-        done = add_to_delta(tables, target.url or None, repository=target.repository)
+        done = add_to_delta(tables, **given)
         told = {"added": counted(done.rows) or "nothing new", "up to record": done.until}
         invoked.output.either(asdict(done), told)
 
@@ -124,19 +116,13 @@ def spark_report(
     OUT/latest/report.html is the page; OUT/latest/ends and aborts are its tables, in Parquet. A run
     that dies leaves the former report whole.
     """
-    target = invoked.target
+    given = invoked.target.given
     begin, end = as_time("--since", since), as_time("--until", until)
 
     def once(session: SparkSession) -> None:
         from onceq.spark.pipelines import Span, report  # noqa: PLC0415 # an extra
 
-        done = report(
-            out,
-            target.url or None,
-            repository=target.repository,
-            span=Span(since=begin, until=end),
-            spark=session,
-        )
+        done = report(out, **given, span=Span(since=begin, until=end), spark=session)
         told = {"open": done.page, "ended": f"{done.ended:,}", "aborts": f"{done.aborts:,}"}
         invoked.output.either(asdict(done), told)
 
@@ -184,7 +170,7 @@ def _again_and_again(
 
     may_go_on: asked after a failure; False: this process cannot go on, and ends with that error.
     """
-    stop = threading.Event()
+    stop = Stop()
 
     def run() -> None:
         while not stop.is_set():

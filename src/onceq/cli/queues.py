@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -11,13 +12,8 @@ from onceq.api import QueueManager
 from onceq.cli.command import Invocation, command
 from onceq.cli.output import duration
 from onceq.model import ops
-from onceq.model.queue import Queue, QueueKind, QueueSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.model.admin_ops import Rates
-    from onceq.model.queue import QueueInfo
+from onceq.model.admin_ops import Rates
+from onceq.model.queue import Queue, QueueInfo, QueueKind, QueueSettings
 
 app: Final = typer.Typer(no_args_is_help=True, help="Queues: list and change them.")
 

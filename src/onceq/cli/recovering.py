@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -14,8 +15,6 @@ from onceq.cli.pipelines import Master, run_pipeline
 from onceq.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import DataFrame, SparkSession
 
 READ: Final[dict[str, Callable[[Any, str], Any]]] = {
@@ -69,13 +68,8 @@ def spark_recover(
         from onceq.spark.pipelines import recovery  # noqa: PLC0415 # an extra
 
         given = None if ledgers is None else _read(session, ledgers)
-        with recovery(
-            session,
-            given,
-            invoked.target.url or None,
-            repository=invoked.target.repository,
-            stuck_after_s=stuck_after_s,
-        ) as found:
+        where = invoked.target.given
+        with recovery(session, given, **where, stuck_after_s=stuck_after_s) as found:
             states.update(_write(found.clients, out / "clients", written_as, "state"))
             stuck.update(_write(found.stuck, out / "stuck", written_as, "reason"))
 

@@ -8,7 +8,8 @@ import platform
 import shutil
 import signal
 import subprocess
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -22,9 +23,6 @@ from onceq.engine.embedded.locate import EMBEDDED, locate
 from onceq.engine.schema import migrate, scripts
 from onceq.errors import EmbeddedError, InvalidValue, MissingExtra
 from onceq.version import __version__
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def init(

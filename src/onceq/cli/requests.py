@@ -7,21 +7,26 @@ import textwrap
 import uuid
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from onceq import QueueManager
 from onceq.cli.command import Invocation, command
 from onceq.cli.exits import NOT_FOUND, OK, VIOLATION
 from onceq.cli.old_requests import Shown, as_eid, find_all, look_up
 from onceq.cli.output import hint, plain
 from onceq.errors import InvalidValue
-from onceq.model.element import ElementState, KillAnswer, RequestOutcome, Role, Search
+from onceq.model.element import (
+    ElementState,
+    KillAnswer,
+    OldRequest,
+    RequestOutcome,
+    RequestState,
+    Role,
+    Search,
+)
 from onceq.model.queue import QueueKind
-
-if TYPE_CHECKING:
-    from onceq import QueueManager
-    from onceq.model.element import OldRequest, RequestState
 
 request_app: Final = typer.Typer(no_args_is_help=True, help="Requests: show and find them.")
 error_app: Final = typer.Typer(

@@ -29,13 +29,9 @@ def spark_restore(
     require_spark()
     from onceq.spark.pipelines import restore  # noqa: PLC0415 # an extra
 
-    target = invoked.target
-    done = restore(
-        target.url or None,
-        since=_as_day("--since", since),
-        until=_as_day("--until", until),
-        repository=target.repository,
-    )
+    given = invoked.target.given
+    first, end = _as_day("--since", since), _as_day("--until", until)
+    done = restore(**given, since=first, until=end)
     if not done.files:
         hint("onceq: the archive has nothing of these days")
         return NOT_FOUND

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 import typer
 
@@ -18,12 +19,7 @@ from onceq.errors import InvalidValue, MissingExtra
 from onceq.server import signals
 from onceq.server.loading import load
 from onceq.server.log_lines import LogFormat, LogLevel, write_log
-from onceq.server.processes import PROCESSES_MAX, Processes, Spec
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.server.processes import ChildEvent
+from onceq.server.processes import PROCESSES_MAX, ChildEvent, Processes, Spec
 
 Named = Annotated[
     str, typer.Argument(metavar="MODULE:ATTRIBUTE", help="The server, for example app:server.")
@@ -81,7 +77,7 @@ def serve(
     log.begin()
     spec = Spec(server, log.log_format, log.log_level)
     service = Processes(spec, processes, told=told)
-    ended = service.run(target.url or None, repository=target.repository)
+    ended = service.run(**target.given)
     if invoked.as_json:
         output.line({"event": "stopped", **asdict(ended)})
     log.hint(f"onceq: stopped; {ended.restarts} restart(s), {ended.abandoned} process(es) revoked")
@@ -123,13 +119,7 @@ def spark_serve(
     def run() -> None:
         # If None, the server builds its own once it has found the repository.
         session = build_session(f"onceq {found.name}", master=master) if master else None
-        found.run(
-            target.url or None,
-            repository=target.repository,
-            spark=session,
-            checkpoint=checkpoint,
-            once=once,
-        )
+        found.run(**target.given, spark=session, checkpoint=checkpoint, once=once)
 
     log.hint(f"onceq: serving {server} with Spark; Ctrl-C stops, twice at once")
     run_until_signalled(run, found.stop)

@@ -19,14 +19,12 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from onceq.model import admin_ops, archive_ops, ledger_ops, ops
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 VARIABLE: Final = "ONCEQ_FAULT_POINT"
 """Environment variable: `POINT OCCURRENCE WHAT DIRECTORY`, as for `arm`."""

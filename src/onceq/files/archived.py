@@ -7,23 +7,18 @@ P5.
 
 from __future__ import annotations
 
+import datetime as dt
 import importlib
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 from onceq.errors import FileMismatch
 from onceq.files.parquet import require
-from onceq.model.archive_ops import ENDED, Kind, micros
-from onceq.model.element import Attempt, Charge, OldRequest, RequestOutcome, Role
-
-if TYPE_CHECKING:
-    import datetime as dt
-    from collections.abc import Callable, Iterable
-
-    from onceq.model.archive_ops import ArchivedFile, Manifest
-    from onceq.model.element import Search
+from onceq.model.archive_ops import ENDED, ArchivedFile, Kind, Manifest, micros
+from onceq.model.element import ROLES, Attempt, Charge, OldRequest, RequestOutcome, Search
 
 LIMIT: Final = 100
 _SAME: Final = ("rid", "registrant", "thread", "queue", "aborts", "code", "error")
@@ -154,7 +149,7 @@ class ArchivedRequests:
             OldRequest(
                 **{name: row[name] for name in (*_SAME, *_SAME_TOO, *_BODIES)},
                 eid=eid,
-                role=Role(row["role"]),
+                role=ROLES[row["role"]],
                 outcome=RequestOutcome(row["outcome"]),
                 redriven_as=redriven.get(eid),
             )

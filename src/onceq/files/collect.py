@@ -10,28 +10,22 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
+from onceq.engine.embedded.locate import Located
 from onceq.engine.wake.waiting import Wakes
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import parquet, program
-from onceq.files.disk import DISK
+from onceq.files.disk import DISK, Disk
 from onceq.files.durable import DurableFile, read_checkpoint
-from onceq.files.persistent import client_at, quiet
-from onceq.files.replies import Csv, JsonLines, Rows
+from onceq.files.persistent import PersistentClient, client_at, quiet
+from onceq.files.program import Life
+from onceq.files.replies import Csv, Format, JsonLines, Rows
 from onceq.manager.caller import DEFAULT_REPOSITORY
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.files.disk import Disk
-    from onceq.files.persistent import PersistentClient
-    from onceq.files.program import Life
-    from onceq.files.replies import Format
-    from onceq.model.element import Element
+from onceq.model.element import Element
 
 BATCH_REPLIES: Final = 2000
 FIRST_REPLIES: Final = 100

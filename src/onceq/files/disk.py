@@ -9,13 +9,10 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import Any, Final
 
 from onceq.engine.embedded.directory import sync_directory
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 READ_BYTES: Final = 1_048_576
 

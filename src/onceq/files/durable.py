@@ -12,19 +12,14 @@ name that the user gave always has a checkpoint; otherwise it is not ours and is
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Self
 
 import msgspec
 
 from onceq.engine.faultpoints import faultpoint
 from onceq.errors import FileMismatch, IllegalState
-from onceq.files.disk import DISK
-
-if TYPE_CHECKING:
-    from pathlib import Path
-    from typing import Self
-
-    from onceq.files.disk import Disk
+from onceq.files.disk import DISK, Disk
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

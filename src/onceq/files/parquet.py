@@ -10,7 +10,9 @@ import importlib
 import importlib.util
 import itertools
 import os
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
@@ -18,10 +20,6 @@ from onceq.engine.faultpoints import faultpoint
 from onceq.errors import MissingExtra
 from onceq.files.disk import DISK
 from onceq.files.replies import columns
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ROWS_AT_ONCE: Final = 10_000
 

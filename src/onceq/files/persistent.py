@@ -7,20 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from collections.abc import Callable, Generator
+from typing import Final, Protocol, TypeVar
 
 from onceq import errors
 from onceq.engine.connect.connection import Link
-from onceq.engine.embedded.locate import locate
+from onceq.engine.embedded.locate import Located, locate
+from onceq.engine.wake.waiting import Wakes
 from onceq.files.program import Life, begin
 from onceq.model import names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.wake.waiting import Wakes
-    from onceq.model.ops import Program
+from onceq.model.ops import Program
 
 T = TypeVar("T")
 

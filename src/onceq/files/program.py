@@ -9,7 +9,6 @@ former life, a rid sent again gets the same answer, a reply stays until it is ac
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from uuid import UUID
 
 from msgspec.structs import replace
@@ -18,10 +17,8 @@ from onceq import errors
 from onceq.files.rows import BadRow, Row, digest_in
 from onceq.manager.program import show
 from onceq.model import admin_ops, ops
+from onceq.model.element import Element
 from onceq.model.queue import QueueKind
-
-if TYPE_CHECKING:
-    from onceq.model.element import Element
 
 REFUSED_ALONE = (errors.RidReused, errors.TooLarge, errors.InvalidValue)
 """Errors in one row that must not stop the others of its transaction."""

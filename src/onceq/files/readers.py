@@ -13,7 +13,9 @@ import csv
 import hashlib
 import importlib
 import io
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
@@ -21,11 +23,6 @@ from onceq.errors import FileMismatch, InvalidValue
 from onceq.files.parquet import require
 from onceq.files.rows import BadRow, Record
 from onceq.model.queue import JSON, JSON_OF_TEXTS
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
-    from pathlib import Path
-    from typing import Self
 
 PARQUET_ROWS: Final = 1000
 LINE_BYTES_MAX: Final = 268_435_456

@@ -9,17 +9,13 @@ from __future__ import annotations
 import base64
 import csv
 import io
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from onceq.model.element import RequestOutcome, attempts_of
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onceq.model.element import Element
+from onceq.model.element import Element, RequestOutcome, attempts_of
 
 FIRST_COLUMNS: Final = ("rid", "outcome", "attempts", "code", "error")
 REPLY: Final = "reply"

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from onceq.errors import InvalidName, OnceqError
 from onceq.model import names
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 LINE: Final = "line"
 """The value of --rid if a row is named by its line in the file."""

@@ -7,10 +7,8 @@ has no name, and nothing of it outlives a run.
 from __future__ import annotations
 
 import sqlite3
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from collections.abc import Sequence
+from typing import Final
 
 CACHE_KIB: Final = 16_384
 

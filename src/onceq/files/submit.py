@@ -11,29 +11,24 @@ import contextlib
 import hashlib
 import itertools
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from onceq.engine.embedded.locate import Located
 from onceq.errors import FileMismatch, InvalidValue
 from onceq.files import program, readers
-from onceq.files.disk import DISK
-from onceq.files.persistent import client_at, quiet
+from onceq.files.disk import DISK, Disk
+from onceq.files.persistent import PersistentClient, client_at, quiet
+from onceq.files.program import Life
 from onceq.files.rows import LINE, BadRow, Checker, Record, Row, by_column, by_line, file_prefix
 from onceq.files.seen import SeenRids
 from onceq.files.track import Track
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.model import ops
+from onceq.model.queue import Queue
 from onceq.server.handlers import decoded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.files.disk import Disk
-    from onceq.files.persistent import PersistentClient
-    from onceq.files.program import Life
-    from onceq.model.queue import Queue
 
 BATCH_ROWS: Final = 1000
 BATCH_BYTES: Final = 4_194_304

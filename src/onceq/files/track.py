@@ -15,20 +15,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Final, Self
 
 import msgspec
 
 from onceq.errors import IllegalState, InvalidValue
-from onceq.files.disk import DISK
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from pathlib import Path
-    from typing import Self
-
-    from onceq.files.disk import Disk
-    from onceq.files.rows import BadRow
+from onceq.files.disk import DISK, Disk
+from onceq.files.rows import BadRow
 
 NOTE_BYTES_MAX: Final = 65_536
 

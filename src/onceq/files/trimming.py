@@ -7,24 +7,18 @@ of the archive: it fences the previous one, and the next one fences it. Source: 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from onceq.engine.perform.spark_driver import Route, spark_driver
+from onceq.engine.embedded.locate import Located
+from onceq.engine.perform.spark_driver import Route, SparkDriver, spark_driver
 from onceq.engine.schema.sealing import check_sealed, sealed
 from onceq.errors import IllegalState
 from onceq.manager import trimming
+from onceq.manager.trimming import Due
 from onceq.model.admin_ops import MeasureRates
 from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest, Kind
 from onceq.model.names import check_flag, check_range
-
-if TYPE_CHECKING:
-    from datetime import datetime
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.perform.spark_driver import SparkDriver
-    from onceq.manager.trimming import Due
 
 SO = "nothing is trimmed"
 

@@ -5,18 +5,16 @@ Private to the checker. Called once, after the clients have told when they were 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from onceq.history import words
-from onceq.history.table import NEVER
+from onceq.history.elements import AnsweredKill, Others
+from onceq.history.table import NEVER, Element, Table
 from onceq.history.violation import Violation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from onceq.history import events as ev
-    from onceq.history.elements import AnsweredKill, Others
-    from onceq.history.table import Element, Table
 
 
 def tell_kills(others: Others) -> None:

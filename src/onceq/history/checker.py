@@ -8,11 +8,13 @@ handled by the function for its type; no order of files is assumed.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from onceq.history import answers, judgements
 from onceq.history import events as ev
+from onceq.history.blame import Facts
 from onceq.history.clients import judge_client, judge_silent
 from onceq.history.diary import Diary
 from onceq.history.elements import TAKE, Others
@@ -20,12 +22,6 @@ from onceq.history.events import Client
 from onceq.history.events.files import EVENTS_PATTERN, read
 from onceq.history.table import Table
 from onceq.history.violation import Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
-
-    from onceq.history.blame import Facts
 
 Owned = defaultdict[Client, list[ev.ClientEvent]]
 

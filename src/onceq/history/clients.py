@@ -5,17 +5,13 @@ Private to the checker. Called once for each client, after its `Diary` has taken
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from onceq.history import words
+from onceq.history.diary import Diary, Request
+from onceq.history.events import Client
+from onceq.history.table import Element, Table, WaitingReply
 from onceq.history.violation import Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onceq.history.diary import Diary, Request
-    from onceq.history.events import Client
-    from onceq.history.table import Element, Table, WaitingReply
 
 
 def judge_client(diary: Diary, table: Table) -> Iterator[Violation]:

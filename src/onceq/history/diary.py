@@ -7,18 +7,15 @@ client saw; `clients` compares it with the final state.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
 from onceq.history import events as ev
+from onceq.history.events import Client
 from onceq.history.violation import Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.history.events import Client
 
 _AT, _EPOCH = attrgetter("at"), attrgetter("epoch")
 

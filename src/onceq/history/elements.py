@@ -5,17 +5,14 @@ Private to the checker. In any order: `at` tells what happened before what, on o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 
 from onceq.history import events as ev
 from onceq.history.blame import Facts, Injected
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.history.table import Table
+from onceq.history.table import Table
 
 
 class AnsweredKill(Struct, gc=False):

@@ -5,20 +5,15 @@ Private to the checker. Called once for each element, after all events have been
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from onceq.history import words
-from onceq.history.table import NEVER
+from onceq.history.blame import Facts
+from onceq.history.elements import Others
+from onceq.history.events import FinalState
+from onceq.history.table import NEVER, Element, Table
 from onceq.history.violation import Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onceq.history.blame import Facts
-    from onceq.history.elements import Others
-    from onceq.history.events import FinalState
-    from onceq.history.table import Element, Table
 
 UNHEARD_MAX = 2
 """How often one element may be charged for a server that died before it said what it executes."""

@@ -7,17 +7,13 @@ what the checker keeps in memory, so each value is kept once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from msgspec import Struct
 
 from onceq.history import words
+from onceq.history.events import Client, Effect, Place
 from onceq.history.violation import Violation
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onceq.history.events import Client, Effect, Place
 
 REJECTED = frozenset({"Reject", "HandlerMisuse", "InvalidValue", "rejected"})
 """Abort codes that fail an element at once, whatever its limit."""

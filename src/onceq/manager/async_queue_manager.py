@@ -1,37 +1,33 @@
 """The queue manager's operations, on connections of their own.
 
-Made by `onceq.open_async`. Each method performs one Op or runs one Program. Source: BHM90 4; spec
-Q1 to Q6.
+Made by `onceq.open_async`. Each method performs one Op or runs one Program; `resolve` performs two
+Ops. Source: BHM90 4; spec Q1 to Q6.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Self, TypeVar, Unpack
+from uuid import UUID
 
 from onceq.engine.connect.async_links import AsyncLinks
 from onceq.engine.connect.unwrap import AsyncCallers
+from onceq.engine.embedded.locate import Located
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.errors import IllegalState
 from onceq.manager import program
 from onceq.manager.async_registrations import AsyncRegistrationOperations
 from onceq.manager.async_taker import AsyncTaker
 from onceq.model import admin_ops, names, ops
+from onceq.model.element import (
+    Attempt,
+    Element,
+    EnqueueAttributes,
+    KillAnswer,
+    OldRequest,
+    RequestState,
+    Search,
+)
 from onceq.model.queue import Queue, QueueInfo
-
-if TYPE_CHECKING:
-    from typing import Self, Unpack
-    from uuid import UUID
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.perform.async_driver import AsyncPostgresDriver
-    from onceq.model.element import (
-        Attempt,
-        Element,
-        EnqueueAttributes,
-        KillAnswer,
-        OldRequest,
-        RequestState,
-        Search,
-    )
 
 T = TypeVar("T")
 
@@ -191,7 +187,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         queue: str | None = None,
         limit: int = 100,
     ) -> list[RequestState]:
-        """Returns every place where requests are or were, the latest first (C9, C10)."""
+        """Returns the places where requests are or were, at most `limit`, the latest first (C9)."""
         search = ops.LookUp(
             rid=rid, eid=eid, registrant=registrant, state=state, queue=queue, limit=limit
         )
@@ -222,7 +218,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
             return await self._callers.driver(connection, link.connection)
 
     async def close(self) -> None:
-        """Closes the connection; returns what was dequeued in transactions that rolled back."""
+        """Closes the connections; gives back what was dequeued in transactions that rolled back."""
         await self._taker.close()
         await self._link.close()
         self.located.close()

@@ -5,17 +5,13 @@ A part of `AsyncQueueOperations`. Source: BHM90 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from uuid import UUID
 
+from onceq.engine.connect.async_links import AsyncLinks
 from onceq.manager import program
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from onceq.engine.connect.async_links import AsyncLinks
-    from onceq.model.element import Element
+from onceq.model.element import Element
 
 
 class AsyncRegistrationOperations:

@@ -10,24 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.async_links import CLOSED
+from onceq.engine.embedded.locate import Located
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, OperatingError
 from onceq.manager import program, taking
 from onceq.manager.closing import async_wait_closed
 from onceq.model import ops
+from onceq.model.element import Element
 from onceq.model.ops import RunsAsync
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.perform.async_driver import AsyncPostgresDriver
-    from onceq.model.element import Element
 
 
 class AsyncTaker:

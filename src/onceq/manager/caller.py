@@ -5,19 +5,15 @@ The element joins the caller's transaction: it is enqueued if, and only if, that
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar, Unpack
+from uuid import UUID
 
 from onceq.engine.connect.unwrap import async_caller_driver, caller_driver, no_repository
 from onceq.errors import SchemaMissing
 from onceq.manager.program import enqueue_op
+from onceq.model.element import EnqueueAttributes
 from onceq.model.names import check_repository
-
-if TYPE_CHECKING:
-    from typing import Unpack
-    from uuid import UUID
-
-    from onceq.model.element import EnqueueAttributes
-    from onceq.model.queue import Queue
+from onceq.model.queue import Queue
 
 T = TypeVar("T")
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    import threading
-
-    from onceq.engine.wake.waiting import Pause
-    from onceq.model.ops import Wait
+from onceq.engine.wake.waiting import Pause
+from onceq.model.ops import Wait
 
 
 def wait_closed(closed: threading.Event, pause: Pause, op: Wait) -> bool:

@@ -1,12 +1,12 @@
-"""The queue manager's Programs: declare, dequeue with a wait, the caller's own transaction.
+"""The queue manager's Programs, such as declare, dequeue with a wait, take over; and checked Ops.
 
-Run by QueueManager and AsyncQueueManager.
+Used by QueueManager and AsyncQueueManager; servers, and `submit`, run some of the Programs.
 """
 
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 from msgspec.structs import asdict, replace
@@ -15,16 +15,13 @@ from onceq import errors
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
 from onceq.model.element import (
+    Element,
     EnqueueAttributes,
     OldRequest,
     RequestOutcome,
     Search,
 )
-from onceq.model.queue import RANGES, Queue, QueueKind, content_type_of
-
-if TYPE_CHECKING:
-    from onceq.model.element import Element
-    from onceq.model.queue import QueueInfo, QueueSettings
+from onceq.model.queue import RANGES, Queue, QueueInfo, QueueKind, QueueSettings, content_type_of
 
 T = TypeVar("T")
 
@@ -115,7 +112,8 @@ def dequeue(
                 break
             waits += 1
     except errors.UsageError:
-        yield from ops.StopWaiting()
+        if rings:
+            yield from ops.StopWaiting()
         raise
     if element is None and rings and waits > 0:
         yield from ops.StopWaiting()

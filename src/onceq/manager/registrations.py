@@ -6,17 +6,13 @@ A part of `QueueOperations`. Source: BHM90 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from uuid import UUID
 
+from onceq.engine.connect.links import Links
 from onceq.manager import program
 from onceq.model import admin_ops, names, ops
 from onceq.model.arguments import check_kind
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from onceq.engine.connect.links import Links
-    from onceq.model.element import Element
+from onceq.model.element import Element
 
 
 class RegistrationOperations:

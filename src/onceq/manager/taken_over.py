@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import logging
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceq import telemetry
-
-if TYPE_CHECKING:
-    from onceq.model import ops
+from onceq.model import ops
 
 log = logging.getLogger(__name__)
 

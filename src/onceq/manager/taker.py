@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
+from uuid import UUID
 
 from onceq.engine.connect.connection import Link
 from onceq.engine.connect.links import CLOSED
+from onceq.engine.embedded.locate import Located
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, OperatingError
 from onceq.manager import program, taking
 from onceq.manager.closing import wait_closed
 from onceq.model import ops
+from onceq.model.element import Element
 from onceq.model.ops import Runs
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.perform.driver import PostgresDriver
-    from onceq.model.element import Element
 
 
 class Taker:

@@ -1,6 +1,6 @@
-"""The Programs of a dequeue in the caller's own transaction. Pure but for what is held.
+"""The Programs of a dequeue in the caller's own transaction.
 
-Run by Taker and AsyncTaker, one at a time.
+Run by Taker and AsyncTaker, one at a time. They change what is held, and ask which process this is.
 """
 
 from __future__ import annotations
@@ -8,19 +8,14 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from onceq.engine.sessions.identity import own_identity, this_process
 from onceq.errors import OnceqError
 from onceq.manager import program
 from onceq.manager.taken_over import tell_taken
 from onceq.model import ops
-from onceq.model.element import Charge, Fate
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from onceq.model.element import Element
+from onceq.model.element import Charge, Element, Fate
 
 
 @dataclass(frozen=True, slots=True)

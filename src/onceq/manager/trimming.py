@@ -7,10 +7,13 @@ dies has removed some of it, and may be repeated. Source: spec Q17.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from datetime import date, datetime
+from typing import Any, Final
 
 from onceq.model.archive_ops import (
+    ArchivedFile,
     ArchiveDue,
     ArchiveManifest,
     ArchiveTables,
@@ -18,13 +21,7 @@ from onceq.model.archive_ops import (
     ArchiveTrimmed,
     Kind,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from datetime import date, datetime
-
-    from onceq.model.archive_ops import ArchivedFile
-    from onceq.model.ops import Program
+from onceq.model.ops import Program
 
 PAGES: Final = 1000
 """Of a table, read or trimmed in one transaction: 8 MB, besides long values stored elsewhere."""

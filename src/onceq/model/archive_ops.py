@@ -1,7 +1,8 @@
 """The Ops of the archive: what may be read, the manifest of files, and what may then be removed.
 
-Pure values; performed by `engine.spark_driver`, each as one transaction. All that change something
-name the epoch of a run, and raise Fenced once a newer run has begun. Source: spec P4, Q17.
+Pure values; performed by `engine.perform.spark_driver`, each as one transaction. All that change
+something, but for `ArchiveBegin`, name the epoch of a run, and raise Fenced once a newer run has
+begun. Source: spec P4, Q17.
 
 A record is a row of history or of the attempts, by its number. Rows are numbered in the order in
 which they were written; those from before there was an archive have number 1.

@@ -25,13 +25,11 @@ Pure. Source: BHM90 figures 1 and 7, BN09 4.3.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceq.errors import IllegalState
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 
 class ClientState(enum.Enum):

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypedDict
+from datetime import datetime, timedelta
+from typing import Any, Final, TypedDict, TypeVar
+from uuid import UUID
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import datetime, timedelta
-    from uuid import UUID
+E = TypeVar("E", bound="Word")
+
+
+class Members(dict[str, E]):
+    """The members of an enum by their texts; a text that only a newer version knows stays one."""
+
+    def __init__(self, of: type[E]) -> None:
+        super().__init__((one.value, one) for one in of)
+
+    def __missing__(self, text: str) -> Any:
+        return text
 
 
 class SendAttributes(TypedDict, total=False):
@@ -50,7 +60,13 @@ class EnqueueAttributes(SendAttributes, total=False):
     correlation_id: str | None
 
 
-class Role(enum.StrEnum):
+class Word(enum.StrEnum):
+    """An enum whose members are texts, and print as such."""
+
+    __repr__ = str.__repr__
+
+
+class Role(Word):
     """What an element is. FAILED: what is held in an error queue, whatever it was before."""
 
     DATAGRAM = "datagram"
@@ -59,7 +75,10 @@ class Role(enum.StrEnum):
     FAILED = "failed"
 
 
-class ElementState(enum.StrEnum):
+ROLES: Final = Members(Role)
+
+
+class ElementState(Word):
     """Where a rid is (G4), as `where`, `lookup` and the view `requests` say it.
 
     WAITING: until not_before. SUSPECT: it will run alone. EXECUTING: it is claimed. REPLIED: its
@@ -195,11 +214,10 @@ class Element:
 class Whereabouts:
     """Where a request is (C9).
 
-    state: 'queued', 'waiting' (until not_before), 'suspect' (it will run alone), 'executing',
-    'replied' (its reply is waiting, or not acknowledged) or 'finished'. server_host, server_pid: of
-    the process that has claimed it. begun_at: when its execution began; None if it is claimed but
-    not begun, or if this role may not see that server's session. attempts: see `attempts_of`.
-    outcome, code, error: of its end, or of the last abort.
+    state: never KEPT or HELD: such a request is FINISHED. server_host, server_pid: of the process
+    that has claimed it. begun_at: when its execution began; None if it is claimed but not begun, or
+    if this role may not see that server's session. attempts: see `attempts_of`. outcome, code,
+    error: of its end, or of the last abort.
     """
 
     rid: str

@@ -6,14 +6,11 @@ Source: BHM90 11, the protocol between the user and the client.
 from __future__ import annotations
 
 from collections.abc import Mapping  # at run time too
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from onceq.errors import InvalidValue
 from onceq.model import names
-from onceq.model.element import EndUser
-
-if TYPE_CHECKING:
-    from onceq.model.element import RequestAttributes, SendAttributes
+from onceq.model.element import EndUser, RequestAttributes, SendAttributes
 
 KEY = "onceq_end_user"
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import enum
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime
 from typing import (
-    TYPE_CHECKING,
     Any,
     Final,
     Generic,
@@ -13,6 +13,7 @@ from typing import (
     TypeAlias,
     TypedDict,
     TypeVar,
+    Unpack,
     get_args,
     overload,
 )
@@ -22,13 +23,9 @@ import msgspec
 from onceq.errors import InvalidValue
 from onceq.model import names, signature, stable_json
 from onceq.model.context import AsyncContext, Context
+from onceq.model.element import Word
 from onceq.model.limits import beyond_limits
 from onceq.model.value_types import check_value_type
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-    from datetime import datetime
-    from typing import Unpack
 
 Request = TypeVar("Request")
 Reply = TypeVar("Reply")
@@ -93,7 +90,7 @@ def decode(
     return value
 
 
-class QueueKind(enum.StrEnum):
+class QueueKind(Word):
     """What a queue is for. REPLY: the replies of one client. ERROR: what failed elsewhere."""
 
     REQUEST = "request"

@@ -24,17 +24,13 @@ Pure. Source: BN09 4.3 (states A to D, figure 4.6), CSEP 9.2.
 from __future__ import annotations
 
 import enum
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from onceq.errors import IllegalState
 from onceq.model.element import ElementState, Role
-from onceq.model.ledger import Noted
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from onceq.model.ledger import Entry
+from onceq.model.ledger import Entry, Noted
 
 
 class Move(enum.Enum):

@@ -1,9 +1,8 @@
 """The Ops of the Spark request server: registration, claim groups, the commit of a micro-batch.
 
-Pure values, like those in `model.ops`; performed by `engine.spark_driver`. Each is one transaction
-on the server's side except `SparkAttempt`, which begins the one that stages rows. All except
-`SparkOpen`, `SparkRead` and `SparkRefuse` name an epoch, and raise Fenced once a newer life has
-begun.
+Pure values, like those in `model.ops`; performed by `engine.perform.spark_driver`. Each is one
+transaction on the server's side except `SparkAttempt`, which begins the one that stages rows. Those
+that name an epoch raise Fenced once a newer life has begun.
 Source: spec P1, P2; spark.md, Design of the request server.
 """
 

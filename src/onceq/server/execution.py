@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onceq import errors
 from onceq.model import ops
-from onceq.model.element import Charge, Fate
+from onceq.model.element import Charge, Element, Fate
 from onceq.server.telling import Undone, counted, in_doubt, is_conflict, lost, tell
 from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
-    from onceq.model.element import Element
     from onceq.server.program import Served, ServerSession
 
 ERROR_CHARS_MAX = 4000

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onceq.engine.perform.differing import AsyncGiven, Given
 from onceq.engine.perform.parts import Unstarted
 from onceq.errors import (
     EnvironmentFault,
@@ -21,15 +23,11 @@ from onceq.errors import (
     InvalidValue,
 )
 from onceq.model.context import AsyncContext, BaseContext, Context
+from onceq.model.element import Element
+from onceq.model.queue import Handled, Queue
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Generator
-
     import psycopg
-
-    from onceq.engine.perform.differing import AsyncGiven, Given
-    from onceq.model.element import Element
-    from onceq.model.queue import Handled, Queue
 
 T = TypeVar("T", bound=BaseContext[Any])
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 from onceq import errors, telemetry
 from onceq.engine.connect.connection import Link
+from onceq.engine.embedded.locate import Located
 from onceq.engine.perform import hung
+from onceq.engine.perform.hung import Hung
 from onceq.engine.sessions import silence
 from onceq.manager.taken_over import aborted_event
 from onceq.model import admin_ops, ops
@@ -23,11 +27,6 @@ from onceq.server.reporting import tell_taken_over
 from onceq.server.telling import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from uuid import UUID
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.perform.hung import Hung
     from onceq.server.processes import Child
 
 log = logging.getLogger(__name__)
@@ -94,7 +93,7 @@ class Watch:
         return hung.find(self._link.connection, self._link.repository, processes, limits)
 
     def _end(self, child: Child, limits: Mapping[str, float]) -> None:
-        """Charges what hangs in a child, revokes the rest, and kills it, whatever happens."""
+        """Charges what hangs in a child, revokes the rest, and kills it, unless it has gone on."""
         child.signal(signal.SIGSTOP)
         try:
             found = self._find([child.process], limits)  # it may have gone on meanwhile

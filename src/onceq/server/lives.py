@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from onceq import errors, telemetry
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
 from onceq.engine.connect.opening import Handling
+from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.gate import Gate
+from onceq.engine.perform.stop import Stop
 from onceq.engine.sessions.faults import DatabaseError
+from onceq.engine.wake.watch import Watch
+from onceq.model.queue import Handled
 from onceq.server import handlers
 from onceq.server.program import ServerSession, serve
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.wake.watch import Watch
-    from onceq.model.queue import Handled
 
 log = logging.getLogger(__name__)
 H = TypeVar("H")
@@ -63,7 +60,7 @@ class Site:
     located: Located
     repository: str
     gate: Gate
-    stop: threading.Event
+    stop: Stop
     watch: Watch
     grace_s: int = 0
 
@@ -72,8 +69,8 @@ class Site:
 class _Delay:
     """The wait before the next life: each loss doubles it; a life that went well resets it.
 
-    A life went well if it was longer than the wait before it. That a connection is made proves
-    little: every statement on it may be refused.
+    A life went well if it was longer than the wait that would follow it. That a connection is made
+    proves little: every statement on it may be refused.
     """
 
     session: ServerSession

@@ -10,13 +10,11 @@ import importlib
 import os
 import sys
 from functools import reduce
-from typing import TYPE_CHECKING, Any, Final
+from types import ModuleType
+from typing import Any, Final
 
 from onceq.errors import InvalidValue, OperatingError
 from onceq.server.traces import cut, shown
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 HIDDEN: Final = ("<frozen importlib", str(importlib.__file__), "<string>")
 """Files that import modules, and what a dataclass generates."""

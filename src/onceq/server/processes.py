@@ -17,14 +17,16 @@ import threading
 import time
 import uuid
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from onceq import errors, telemetry
 from onceq.engine.connect.brief import brief_link
-from onceq.engine.embedded.locate import locate
+from onceq.engine.embedded.locate import Located, locate
+from onceq.engine.perform.stop import Stop
 from onceq.engine.schema import migrate
 from onceq.engine.sessions.session import is_rejecting
 from onceq.model import names, ops
@@ -33,11 +35,6 @@ from onceq.server.child import ABANDONED
 from onceq.server.hanging import Watch, close_sessions
 from onceq.server.log_lines import LogFormat, LogLevel
 from onceq.server.reporting import WAITING_MAX, tell_taken_over
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from onceq.engine.embedded.locate import Located
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +87,7 @@ def backoff_s(deaths: int) -> float:
 class Child:
     """A process that serves, for one life. process: its id in the repository.
 
-    limits: how long an execution of each queue may last, in seconds; none while it does not serve.
+    limits: how long a transaction of each queue may last, in seconds; none until it serves.
     handed: others' aborts that its `on_error` has yet to be told of.
     """
 
@@ -175,8 +172,8 @@ class Processes:
         self._seats = [Seat() for _ in range(count)]
         self._told = told
         self._stop_timeout_s = 30.0
-        self._stop = threading.Event()
-        self._hurry = threading.Event()
+        self._stop = Stop()
+        self._hurry = Stop()
         self._was_ready = False
         self._restarts = 0
         self._abandoned = 0

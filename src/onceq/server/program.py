@@ -7,21 +7,16 @@ figure 5; who is charged for what: spec G7.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 from onceq.engine.wake.waiting import Wakes
 from onceq.manager.program import judge_missing, take_over
 from onceq.model import ops
+from onceq.model.element import Element
 from onceq.server.execution import Execution, Width, execute
-from onceq.server.telling import tell_taken_over
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from uuid import UUID
-
-    from onceq.model.element import Element
-    from onceq.server.telling import Told
+from onceq.server.telling import Told, tell_taken_over
 
 TURNS = 2**30
 """Turns are counted modulo this: they travel as 4-byte integers, and a life may last for years."""

@@ -1,8 +1,8 @@
 """What a server says about its requests: to its log, and to the user's `on_error`.
 
-A server's sessions call it, outside of transactions, through their Programs; nobody does while all
-goes well. `on_error` runs on a thread of its own. What it raises is logged. While it does
-not return, aborts wait for it, at most a hundred, and the server goes on.
+A server's sessions tell it what went wrong, outside of transactions, through their Programs; once a
+second the server has it look around. `on_error` runs on a thread of its own. What it raises is
+logged. While it does not return, aborts wait for it, at most a hundred, and the server goes on.
 """
 
 from __future__ import annotations
@@ -13,24 +13,20 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
+from uuid import UUID
 
 from onceq import telemetry
+from onceq.engine.connect.connection import Link
 from onceq.errors import HandlerFailed, InvalidValue
 from onceq.manager.taken_over import aborted_event, known_of, tell_taken
 from onceq.model import ops
 from onceq.model.element import Charge, Fate
-from onceq.server.telling import Undone
+from onceq.server.program import ServerSession
+from onceq.server.telling import Told, Undone
 from onceq.server.traces import raised, traceback_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from uuid import UUID
-
-    from onceq.engine.connect.connection import Link
-    from onceq.server.program import ServerSession
-    from onceq.server.telling import Told
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +213,7 @@ def abort_of(one: ops.Aborted, exception: BaseException | None = None) -> Abort:
     return Abort(
         **known,
         failed=one.fate is Fate.FAILED,
-        exception=exception or HandlerFailed(one.code, one.error),
+        exception=HandlerFailed(one.code, one.error) if exception is None else exception,
     )
 
 

@@ -7,39 +7,35 @@ claimed; what is still running at the deadline is revoked, so its effects never 
 from __future__ import annotations
 
 import logging
-import threading
 import uuid
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceq import telemetry
 from onceq.engine.connect.brief import brief_link
-from onceq.engine.embedded.locate import locate
+from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.perform.gate import Gate
+from onceq.engine.perform.stop import Stop
 from onceq.engine.schema.migrate import apply_with
 from onceq.engine.sessions.identity import own_identity, this_process
 from onceq.engine.wake.watch import Watch
 from onceq.manager.program import declare
 from onceq.model import names, ops
 from onceq.model.arguments import check_handled
+from onceq.model.queue import Handled
 from onceq.server import signals
 from onceq.server.lives import SUPERVISED_GRACE_S, Site, limit_s, live, live_async
 from onceq.server.program import Served, ServerSession, Standing
 from onceq.server.reporting import Handed, OnError, Reporter, checked
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from contextlib import AbstractContextManager
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.model.queue import Handled
-
 log = logging.getLogger(__name__)
 
 CONCURRENCY_MAX = 1000
 LOOK_S = 1.0
-"""How often `run` looks for missing queues; it notices stops and ends at once."""
+"""How often `run` has the reporter look around; it notices stops and ends at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +79,7 @@ class Server:
         self.concurrency = names.check_range("concurrency", concurrency, 1, CONCURRENCY_MAX)
         self.stop_timeout_s = names.check_seconds("stop_timeout_s", stop_timeout_s)
         self.on_error = checked(on_error)
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._watch = Watch(min(limit_s(one) for one in self.handled) / 2)
         self._sessions: list[ServerSession] = []
         self._process = uuid.uuid4()
@@ -120,8 +116,9 @@ class Server:
 
         process: an id that no other run has, for a supervisor, which revokes and charges by it; by
         default a new one. handed: what `on_error` is told beside, for a supervisor, which has none.
-        Survives the loss of its connections and of the database; raises what no later attempt
-        mends: SchemaMissing, SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
+        Survives the loss of its connections and of the database, once it has begun (until then:
+        CannotConnect); raises what no later attempt mends: SchemaMissing, SchemaMismatch,
+        SchemaTooNew, PostgresTooOld, PoolerDetected, SettingsDiffer.
         """
         located = locate(url)
         try:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import signal
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator
+from types import FrameType
 
 
 @contextlib.contextmanager
 def heeded(stop: Callable[[], None]) -> Generator[None]:
     """Calls this at each SIGTERM and SIGINT while the block runs."""
-    former = {one: signal.signal(one, lambda *_: stop()) for one in (signal.SIGTERM, signal.SIGINT)}
+
+    def told(_number: int, _frame: FrameType | None) -> None:
+        stop()
+
+    former = {one: signal.signal(one, told) for one in (signal.SIGTERM, signal.SIGINT)}
     try:
         yield
     finally:

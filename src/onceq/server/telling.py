@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from onceq import telemetry
 from onceq.model import ops
+from onceq.model.element import Charge, Element, Fate
+from onceq.server.traces import Trace
 
 if TYPE_CHECKING:
     from onceq import errors
     from onceq.engine.perform.hung import Hung
-    from onceq.model.element import Charge, Element, Fate
     from onceq.server.program import ServerSession
-    from onceq.server.traces import Trace
 
 CAUSES_MAX = 20
 """How far an error is followed to its causes."""

@@ -1,24 +1,22 @@
 """Where in a handler an execution failed: the traceback that is kept with the attempt.
 
-Used by the server's Program. Frames of onceq are left out, and local variables are never looked at.
-An exception's own text is included: the handler chose those words. The source files that the
-traceback names are read.
+Used by native and Spark servers, and where a user's module is loaded. Frames of onceq are left
+out, and local variables are never looked at. An exception's own text is included: the handler
+chose those words. The source files that the traceback names are read.
 """
 
 from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from types import CodeType, TracebackType
+from typing import Final
 
 from onceq import errors
 from onceq.server import handlers
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import CodeType, TracebackType
 
 TRACEBACK_BYTES_MAX: Final = 16_384
 HEAD_BYTES: Final = 4_096

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from onceq.engine.faultpoints import faultpoint
+from onceq.engine.faultpoints import NAMED, faultpoint
 from onceq.engine.perform.spark_driver import of_executors
 from onceq.engine.perform.steadfast import Steadfast
 from onceq.errors import IllegalState, InvalidValue
@@ -44,13 +45,11 @@ from onceq.spark.write.enqueue import OnceqBatchWriter
 from onceq.spark.write.writing import WritingOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql.types import StructType
 
 __all__ = ["POINTS", "SOURCE_SCHEMA", "OnceqDataSource", "OnceqStreamReader"]
 
-POINTS = ("claim", "claimed", "read", "write", "staged", "commit", "concluded", "committed")
+POINTS = tuple(name.removeprefix("spark.") for name in NAMED if name.startswith("spark."))
 """The points between which a process may die, in the order of a batch; tests die at each."""
 
 _ROWS_PER_SLICE = 1_000

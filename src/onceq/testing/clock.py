@@ -7,15 +7,11 @@ moved: they only bound waits.
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import datetime, timedelta
+from typing import Any, Self
 
 from onceq.engine.perform.driver import connect
 from onceq.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from datetime import datetime
-    from typing import Self
 
 CLOCK = "clock_timestamp()"
 

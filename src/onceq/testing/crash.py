@@ -14,18 +14,16 @@ import signal
 import tempfile
 import traceback
 import warnings
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from onceq.engine import faultpoints
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 HOW: Final = ("kill", "raise")
 ENDED, PLANNED = b"ended", b"planned"

@@ -9,21 +9,18 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import onceq
 from onceq.engine.perform.driver import connect
+from onceq.model.queue import Handled
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-    from concurrent.futures import Future
-    from uuid import UUID
-
     import psycopg
-
-    from onceq.model.queue import Handled
 
 LOOK_S = 0.002
 

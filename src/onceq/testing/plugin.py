@@ -8,26 +8,20 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import onceq
-from onceq.engine.embedded.locate import EMBEDDED, locate
+from onceq.engine.embedded.locate import EMBEDDED, Located, locate
 from onceq.errors import OnceqError
 from onceq.testing.clock import Clock
-from onceq.testing.crash import crash_at
+from onceq.testing.crash import Crash, crash_at
 from onceq.testing.device import Device
 from onceq.testing.drain import Drain
 from onceq.testing.repositories import Repositories, new_name
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.testing.crash import Crash
 
 VARIABLE = "ONCEQ_TEST_URL"
 

@@ -7,10 +7,13 @@ nothing about what the clerk does, and hides no error.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from onceq import Clerk, Device, Reply
 from onceq.clerk import ReplyPolicy
+from onceq.clerk.session import Session
 from onceq.errors import OnceqError, Outcome, ReplyGone
 from onceq.history.events import (
     AcknowledgeBegun,
@@ -33,15 +36,8 @@ from onceq.history.events import (
     SendOk,
     digest,
 )
-from onceq.model.element import RequestOutcome
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
-
-    from onceq import Clerk, Device, Reply
-    from onceq.clerk.session import Session
-    from onceq.model.element import KillAnswer
-    from onceq.model.ops import Sent
+from onceq.model.element import KillAnswer, RequestOutcome
+from onceq.model.ops import Sent
 
 
 class Receipt(Protocol):

@@ -21,17 +21,32 @@ CLOSING_S = 0.2
 
 EMPTY = """
 do $$ begin
-    execute (select 'truncate ' || string_agg(format('%I.%I', n.nspname, c.relname), ',')
-                 || ' restart identity'
-             from pg_class c join pg_namespace n on n.oid = c.relnamespace
-             where n.nspname = '{0}' and c.relkind in ('r', 'p') and c.relname <> 'repository');
-    execute (select coalesce(string_agg(format('drop sequence {0}.%I', sequencename), ';'), '')
-             from pg_sequences where schemaname = '{0}' and sequencename ~ '^low_');
-    execute 'alter sequence {0}.incarnation_seq restart';
-    execute 'alter sequence {0}.life_seq restart';
+    execute (
+        with recursive used as (
+            select oid from pg_class
+            where relnamespace = '{0}'::regnamespace and relkind = 'r' and relname <> 'repository'
+                and pg_relation_size(oid) > 0
+            union
+            select conrelid from pg_constraint join used on confrelid = used.oid
+            where contype = 'f'
+        )
+        select coalesce(
+            'truncate ' || string_agg(oid::regclass::text, ',') || ' restart identity', '')
+        from used);
+    execute (
+        select coalesce(string_agg(
+            case when sequencename ~ '^low_' then format('drop sequence {0}.%I', sequencename)
+                 else format('alter sequence {0}.%I restart', sequencename) end, ';'), '')
+        from pg_sequences
+        where schemaname = '{0}' and sequencename !~ '^started_'
+            and (last_value is not null or sequencename ~ '^low_'));
 end $$
 """
-"""Restores a repository to its original state, without making it again."""
+"""Restores a repository to its original state, without making it again.
+
+Only tables that have been written to are truncated, with those that refer to them: each costs its
+files, and most tests write to few.
+"""
 
 # What a schema consists of, except the sequences that a repository makes as it goes.
 SHAPE = """

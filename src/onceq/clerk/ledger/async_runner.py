@@ -6,23 +6,20 @@ Given to AsyncClerk. Never retries; a failure is thrown into the Program.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Ledger
+from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.faultpoints import pointed_answer
 from onceq.engine.sessions import silence
 from onceq.errors import CannotConnect
+from onceq.model.ledger import Joint
 from onceq.model.ledger_ops import LEDGER_OPS, Statement
-from onceq.model.ops import RunsAsync
+from onceq.model.ops import Op, Program, RunsAsync
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import psycopg
-
-    from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Ledger
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.model.ledger import Joint
-    from onceq.model.ops import Op, Program
 
 T = TypeVar("T")
 

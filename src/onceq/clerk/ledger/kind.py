@@ -7,22 +7,18 @@ A kind is a value that the user makes; making it opens nothing. Its `Answers` ar
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.connection import Link
 from onceq.errors import Fenced, InvalidValue, LedgerRefused
 from onceq.model import ledger_ops, ops
-from onceq.model.ledger import decode_entry
+from onceq.model.ledger import Entry, Joint, decode_entry
 from onceq.model.names import shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.engine.connect.connection import Link
-    from onceq.model.ledger import Entry, Joint
-    from onceq.model.ops import Op, Program
+from onceq.model.ops import Op, Program
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -95,7 +91,7 @@ class Answers(abc.ABC):
     @abc.abstractmethod
     def _commit(self, _: ledger_ops.CommitLedger) -> Program[None]: ...
 
-    def _begin(self, _: ledger_ops.BeginLedger) -> Program[None]:
+    def _begin(self, _: ledger_ops.BeginLedger, /) -> Program[None]:
         yield from self.begins
         self._is_open = True
 
@@ -103,7 +99,7 @@ class Answers(abc.ABC):
         self._is_open = False
         yield from self.rolls_back
 
-    def _prepared(self, _: ledger_ops.ListPrepared) -> Program[list[str]]:
+    def _prepared(self, _: ledger_ops.ListPrepared, /) -> Program[list[str]]:
         yield from ()
         return []
 

@@ -7,21 +7,18 @@ commit. Source: BN09 4.3.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, ClassVar, Final
 
-from onceq.clerk.ledger.kind import Answers, Ledger, owner_text
+from onceq.clerk.ledger.kind import Answers, AsyncExecutor, Executor, Ledger, owner_text
 from onceq.engine.connect import prepared
+from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.async_ledger import AsyncConnection, AsyncLinkExecutor, AsyncOwnExecutor
+from onceq.engine.connect.connection import Link
 from onceq.engine.connect.ledger import Connection, LinkExecutor, OwnExecutor
 from onceq.errors import DeadlineExceeded, LedgerRefused, StatementRefused
 from onceq.model import ledger_ops, ops
 from onceq.model.ledger import Entry, Joint, encode_entry
-
-if TYPE_CHECKING:
-    from onceq.clerk.ledger.kind import AsyncExecutor, Executor
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.engine.connect.connection import Link
-    from onceq.model.ops import Op, Program
+from onceq.model.ops import Op, Program
 
 TABLE: Final = (
     "create table if not exists onceq_ledger (client text primary key, registrant_id integer not"

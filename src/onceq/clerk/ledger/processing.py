@@ -7,20 +7,17 @@ doubt. Source: BHM90 figure 2; BN09 figure 4.6.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceq.clerk import processing
 from onceq.clerk.ledger import program, recovery
+from onceq.clerk.ledger.program import Kept
 from onceq.clerk.ledger.whole import whole
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.clerk.ledger.program import Kept
-    from onceq.clerk.policy import Processed, ReplyPolicy
-    from onceq.clerk.session import Reply
-    from onceq.model import ops
+from onceq.clerk.policy import Processed, ReplyPolicy
+from onceq.clerk.session import Reply
+from onceq.model import ops
 
 
 def process(

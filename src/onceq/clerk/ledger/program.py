@@ -1,4 +1,4 @@
-"""The Programs of a client with a ledger: connect, send, finish a reply, recover.
+"""The Programs of a client with a ledger: connect, send, finish a reply, resubmit, discard.
 
 Run by a clerk that has one. Transactions 0, 1 and 3 of BN09 figure 4.6, in the three
 ways in which a ledger and a repository can be joined (`Joint`). The repository decides: a rid that
@@ -8,24 +8,20 @@ processed, whatever the reply queue holds. Source: BN09 4.3, CSEP 9.2.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
 from onceq import errors
 from onceq.clerk import program, receiving
 from onceq.clerk.ledger import whole
-from onceq.clerk.session import check
+from onceq.clerk.session import Session, check
 from onceq.model import admin_ops, ledger_ops, names, ops
 from onceq.model.client_state import Call
 from onceq.model.ledger import Entry, Joint, LastRequest, Owner, rid_digest
 from onceq.model.recovery import NONE, Move, after
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.clerk.session import Session
 
 T = TypeVar("T")
 
@@ -146,7 +142,7 @@ def may_send(kept: Kept) -> None:
 
 
 def may_finish(kept: Kept, rid: str) -> None:
-    """Raises IllegalState when this is not the last reply received."""
+    """Raises IllegalState for a reply that was not received, or that is acknowledged already."""
     ready(kept)
     if rid not in kept.session.received:
         raise errors.IllegalState(f"the reply to {rid!r} was not received in this session")

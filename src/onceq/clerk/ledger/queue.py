@@ -6,24 +6,20 @@ reply. The client's epoch fences its writes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from uuid import UUID
 
 import msgspec
 
 from onceq.clerk.ledger.kind import Answers, Ledger, owner_text
+from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.async_ledger import AsyncConnection, AsyncLinkExecutor
+from onceq.engine.connect.connection import Link
 from onceq.engine.connect.ledger import Connection, LinkExecutor
 from onceq.errors import OnceqError
 from onceq.model import ledger_ops, names, ops
 from onceq.model.ledger import Entry, Joint, encode_entry
+from onceq.model.ops import Program
 from onceq.model.queue import JSON, QueueSettings
-
-if TYPE_CHECKING:
-    from uuid import UUID
-
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.engine.connect.connection import Link
-    from onceq.model.ops import Program
 
 
 class _Element(msgspec.Struct, kw_only=True):

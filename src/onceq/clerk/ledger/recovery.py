@@ -6,22 +6,18 @@ into step, and applies the policy for a request that was not submitted. Source: 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 from msgspec.structs import replace
 
 from onceq.clerk import receiving, recovery
 from onceq.clerk.ledger import program
-from onceq.clerk.session import ask
+from onceq.clerk.ledger.program import Kept
+from onceq.clerk.session import Session, ask
 from onceq.model import ledger_ops, ops
 from onceq.model.client_state import ClientState, Recovery
 from onceq.model.ledger import Entry, LastRequest, Noted
-from onceq.model.recovery import Place, by_registration, decide
-
-if TYPE_CHECKING:
-    from onceq.clerk.ledger.program import Kept
-    from onceq.clerk.session import Session
-    from onceq.model.recovery import Standing, Tags
+from onceq.model.recovery import Place, Standing, Tags, by_registration, decide
 
 Policy: TypeAlias = Literal["resubmit", "discard", "ask"]
 """What `recover` does with a request that was not submitted: send it, give it up, or nothing."""

@@ -5,12 +5,10 @@ Used by AsyncClerk and Clerk. Nothing happened, whatever is refused here.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from onceq.clerk.ledger.program import Kept
 from onceq.errors import IllegalState
-
-if TYPE_CHECKING:
-    from onceq.clerk.ledger.program import Kept
 
 ONE_AT_A_TIME: Final = "there is one request at a time: send() it, and receive() its reply"
 

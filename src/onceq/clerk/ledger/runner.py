@@ -7,23 +7,20 @@ Given to Clerk. Never retries; a failure is thrown into the Program.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from onceq.clerk.ledger.kind import Answers, Executor, Ledger
+from onceq.engine.connect.connection import Link
 from onceq.engine.faultpoints import pointed_answer
 from onceq.engine.sessions import silence
 from onceq.errors import CannotConnect
+from onceq.model.ledger import Joint
 from onceq.model.ledger_ops import LEDGER_OPS, Statement
-from onceq.model.ops import Runs
+from onceq.model.ops import Op, Program, Runs
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import psycopg
-
-    from onceq.clerk.ledger.kind import Answers, Executor, Ledger
-    from onceq.engine.connect.connection import Link
-    from onceq.model.ledger import Joint
-    from onceq.model.ops import Op, Program
 
 T = TypeVar("T")
 

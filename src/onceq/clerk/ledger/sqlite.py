@@ -10,22 +10,19 @@ import asyncio
 import os
 import sqlite3
 import threading
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from onceq.clerk.ledger.kind import Answers, Ledger, Rows, owner_text
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.connect.connection import Link
 from onceq.errors import EnvironmentFault, IllegalState, LedgerRefused
 from onceq.model import ledger_ops
 from onceq.model.ledger import Entry, Joint, encode_entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
-
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.engine.connect.connection import Link
-    from onceq.model.ledger_ops import Statement
-    from onceq.model.ops import Program
+from onceq.model.ledger_ops import Statement
+from onceq.model.ops import Program
 
 T = TypeVar("T")
 

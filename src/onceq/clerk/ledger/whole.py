@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from onceq import errors
+from onceq.model import ops
 
 if TYPE_CHECKING:
     from onceq.clerk.ledger.program import Kept
-    from onceq.model import ops
 
 T = TypeVar("T")
 

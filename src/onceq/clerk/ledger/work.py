@@ -5,21 +5,16 @@ Given by `transaction` of AsyncClerk and Clerk.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar, Unpack
 
 from onceq.clerk.ledger import program
-from onceq.clerk.ledger.program import Unit
+from onceq.clerk.ledger.program import Kept, Unit
 from onceq.clerk.program import request_of
+from onceq.clerk.session import Reply
 from onceq.errors import IllegalState, OnceqError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-    from typing import Unpack
-
-    from onceq.clerk.ledger.program import Kept
-    from onceq.clerk.session import Reply
-    from onceq.model.element import RequestAttributes
+from onceq.model.element import RequestAttributes
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -16,10 +16,12 @@ import msgspec
 from onceq.engine.bind.cursors import Unreadable
 from onceq.model import admin_ops, ops
 from onceq.model.element import (
+    ROLES,
     Attempt,
     Charge,
     Element,
     ElementState,
+    Members,
     OldRequest,
     RequestOutcome,
     RequestState,
@@ -65,16 +67,8 @@ TAKEN_OVER_COLUMNS = (
 SERVER_COLUMNS = "slot, incarnation, process, host, pid, backend_pid, started_at, alive, claims"
 
 
-class _Members(dict[str, E]):
-    """The members of an enum by their texts; a text that only a newer version knows stays one."""
-
-    def __missing__(self, text: str) -> Any:
-        return text
-
-
-_ROLES: Final = _Members((one.value, one) for one in Role)
-_STATES: Final = _Members((one.value, one) for one in ElementState)
-_KINDS: Final = _Members((one.value, one) for one in QueueKind)
+_STATES: Final = Members(ElementState)
+_KINDS: Final = Members(QueueKind)
 
 
 def element(row: Row) -> Element:
@@ -84,7 +78,7 @@ def element(row: Row) -> Element:
         eid=row[1],
         rid=row[2],
         body=row[3],
-        role=_ROLES[row[4]],
+        role=ROLES[row[4]],
         queue_id=row[5],
         lane=row[6],
         priority=row[7],
@@ -108,7 +102,9 @@ def element(row: Row) -> Element:
 def queue_info(row: Row) -> QueueInfo:
     """Returns the queue in a row of QUEUE_COLUMNS."""
     found = _by_name(QUEUE_COLUMNS, row)
+    found["kind"] = _KINDS[found["kind"]]
     settings = {one.name: found.pop(one.name) for one in fields(QueueSettings)}
+    found["kind"] = _KINDS[found["kind"]]
     return QueueInfo(settings=QueueSettings(**settings), **found)
 
 
@@ -116,14 +112,14 @@ def old_request(row: Row) -> OldRequest:
     """Returns the old request in a row of OLD_REQUEST_COLUMNS."""
     found = _by_name(OLD_REQUEST_COLUMNS, row)
     found["outcome"] = RequestOutcome(found["outcome"])
-    found["role"] = _ROLES[found["role"]]
+    found["role"] = ROLES[found["role"]]
     return OldRequest(**found)
 
 
 def request_state(row: Row) -> RequestState:
     """Returns one place of a rid in a row of REQUEST_COLUMNS."""
     found = _by_name(REQUEST_COLUMNS, row)
-    found["role"] = _ROLES[found["role"]]
+    found["role"] = ROLES[found["role"]]
     found["state"] = _STATES[found["state"]]
     return RequestState(**found)
 
@@ -145,6 +141,7 @@ def taken_over(row: Row) -> ops.TakenOver:
 def whereabouts(row: Row) -> Whereabouts:
     """Returns where a request is, from a row of WHEREABOUTS_COLUMNS."""
     found = _by_name(WHEREABOUTS_COLUMNS, row)
+    found["state"] = _STATES[found["state"]]
     if found["outcome"] is not None:
         found["outcome"] = RequestOutcome(found["outcome"])
     return Whereabouts(attempts=attempts_of(found.pop("aborts"), found["outcome"]), **found)

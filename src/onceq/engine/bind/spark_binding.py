@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 _OF_FILE: Final = tuple(one.name for one in fields(archive.ArchivedFile))
 
 
+def _archived_file(row: Row) -> archive.ArchivedFile:
+    found = dict(zip(_OF_FILE, row, strict=True))
+    found["kind"] = archive.Kind(found["kind"])
+    return archive.ArchivedFile(**found)
+
+
 def _manifest(rows: Sequence[Row]) -> archive.Manifest:
     root, archived = rows[0][:2] if rows else (None, 0)
-    found = [dict(zip(_OF_FILE, row[2:], strict=True)) for row in rows if row[2] is not None]
-    files = [archive.ArchivedFile(**one | {"kind": archive.Kind(one["kind"])}) for one in found]
+    files = [_archived_file(row[2:]) for row in rows if row[2] is not None]
     return archive.Manifest(root=root, archived=archived, files=files)
 
 

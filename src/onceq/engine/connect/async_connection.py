@@ -7,24 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine.connect.opening import async_open_verified
+from onceq.engine.connect.opening import Handling, async_open_verified
+from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.sessions import forking, session, silence
 from onceq.engine.wake import exchange
+from onceq.engine.wake.exchange import Wire
+from onceq.engine.wake.waiting import Wakes
 from onceq.errors import CannotConnect
+from onceq.model import ops
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import psycopg
 
-    from onceq.engine.connect.opening import AsyncHandler, Handling
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.wake.exchange import Wire
-    from onceq.engine.wake.waiting import Wakes
-    from onceq.model import ops
+    from onceq.engine.connect.opening import AsyncHandler
 
 T = TypeVar("T")
 
@@ -33,7 +32,7 @@ class AsyncLink:
     """A connection to a repository, and its driver.
 
     wakes: of a session that waits on it and is rung; None: none does. handling: what the handlers
-    need that run on it; None: none do.
+    need that run on it; None: none do. whose: what an error calls it.
     """
 
     def __init__(

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import abc
 import asyncio
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import psycopg
 
-from onceq.engine.embedded.locate import locate
+from onceq.engine.connect.async_connection import AsyncLink
+from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.perform import async_driver
 from onceq.engine.sessions import session
 from onceq.errors import IllegalState
-
-if TYPE_CHECKING:
-    from onceq.engine.connect.async_connection import AsyncLink
-    from onceq.engine.embedded.locate import Located
-    from onceq.model.ledger_ops import Statement
+from onceq.model.ledger_ops import Statement
 
 AsyncConnection: TypeAlias = psycopg.AsyncConnection[Any]
 

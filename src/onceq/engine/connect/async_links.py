@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import AsyncGenerator
+from typing import Final, TypeVar
 
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.opening import MOST, TURN_S, async_take_turn
+from onceq.engine.embedded.locate import Located
 from onceq.engine.sessions import silence
+from onceq.engine.sessions.silence import Patience
 from onceq.engine.wake.waiting import Wakes
 from onceq.errors import CannotConnect
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.sessions.silence import Patience
-    from onceq.model import ops
+from onceq.model import ops
 
 T = TypeVar("T")
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING
+from collections.abc import Generator
 
 from onceq.engine.connect.connection import Link
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from onceq.engine.embedded.locate import Located
+from onceq.engine.embedded.locate import Located
 
 
 @contextlib.contextmanager

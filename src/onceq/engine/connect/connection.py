@@ -7,24 +7,23 @@ Used by clerks, queue managers and servers. A link never retries an operation: i
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine.connect.opening import open_verified
+from onceq.engine.connect.opening import Handling, open_verified
+from onceq.engine.embedded.locate import Located
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.sessions import forking, session, silence
 from onceq.engine.wake import exchange
+from onceq.engine.wake.exchange import Wire
+from onceq.engine.wake.waiting import Wakes
 from onceq.errors import CannotConnect
+from onceq.model import ops
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import psycopg
 
-    from onceq.engine.connect.opening import Handler, Handling
-    from onceq.engine.embedded.locate import Located
-    from onceq.engine.wake.exchange import Wire
-    from onceq.engine.wake.waiting import Wakes
-    from onceq.model import ops
+    from onceq.engine.connect.opening import Handler
 
 T = TypeVar("T")
 
@@ -33,7 +32,7 @@ class Link:
     """A connection to a repository, and its driver.
 
     wakes: of a session that waits on it and is rung; None: none does. handling: what the handlers
-    need that run on it; None: none do.
+    need that run on it; None: none do. whose: what an error calls it.
     """
 
     def __init__(

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from onceq.engine.perform import async_driver, driver
+from onceq.engine.perform.gate import Gate
+from onceq.engine.perform.parts import Unstarted
 from onceq.engine.schema import migrate
 from onceq.engine.sessions import silence
+from onceq.engine.sessions.silence import Patience
+from onceq.engine.wake.watch import Watch
 from onceq.errors import DeadlineExceeded
+from onceq.model.element import Element
 
 if TYPE_CHECKING:
-    import threading
-    from collections.abc import Awaitable, Callable, Mapping
-
     import psycopg
 
-    from onceq.engine.perform.gate import Gate
-    from onceq.engine.perform.parts import Unstarted
-    from onceq.engine.sessions.silence import Patience
-    from onceq.engine.wake.watch import Watch
-    from onceq.model.element import Element
+    from onceq.engine.perform.stop import Stop
 
     Handler: TypeAlias = Callable[[Element, psycopg.Connection[Any] | Unstarted], bytes]
     AsyncHandler: TypeAlias = Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]
@@ -44,7 +44,7 @@ class Handling(Generic[H]):
     """
 
     calls: Mapping[str, H]
-    stop: threading.Event
+    stop: Stop
     gate: Gate
     watch: Watch
     limit_s: int
@@ -53,7 +53,7 @@ class Handling(Generic[H]):
 def open_verified(
     conninfo: str, repository: str, settings: Mapping[str, str], patience: Patience | None
 ) -> tuple[psycopg.Connection[Any], str]:
-    """Opens a session on a repository that it has verified; see `driver.open_session`."""
+    """Opens a session on a repository, which it verifies; see `driver.open_session`."""
     with contextlib.ExitStack() as undo:
         connection, again = driver.open_session(conninfo, settings, patience)
         undo.callback(connection.close)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime
 
 from onceq.engine.connect.ledger import OwnExecutor
 from onceq.engine.sessions.faults import translated
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 IN_DOUBT = (
     "select p.gid, p.prepared, l.owner from pg_prepared_xacts p left join onceq_ledger l"

@@ -9,19 +9,14 @@ environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py).
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from onceq.engine.embedded import open_embedded
+from onceq.engine.embedded import EmbeddedServer, open_embedded
 from onceq.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onceq.engine.embedded import EmbeddedServer
 
 EMBEDDED = "embedded:"
 _LIBPQ = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE")

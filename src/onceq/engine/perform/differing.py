@@ -20,10 +20,10 @@ from onceq.engine.wake.bell import DEAF_S, Bell
 from onceq.errors import InvalidValue
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from onceq.engine.perform.parts import Parts
+    from onceq.engine.perform.stop import Stop
     from onceq.model import ops
 
 GATE_POLL_S: Final = 0.005
@@ -38,19 +38,19 @@ wait_rung: Final = Bell.wait
 doze: Final = Bell.doze
 
 
-async def async_await_claim(way: Way, stop: threading.Event) -> bool:
+async def async_await_claim(way: Way, stop: Stop) -> bool:
     """See Gate.await_claim."""
     while (may := way.may_claim()) is None and not stop.is_set():  # noqa: ASYNC110 # threads share it
         await asyncio.sleep(GATE_POLL_S)
     return bool(may)
 
 
-def wait_stop(stop: threading.Event, seconds: float) -> None:
+def wait_stop(stop: Stop, seconds: float) -> None:
     """Waits so long, or until a stop is due."""
     stop.wait(seconds)
 
 
-async def async_wait_stop(stop: threading.Event, seconds: float) -> None:
+async def async_wait_stop(stop: Stop, seconds: float) -> None:
     """See wait_stop."""
     deadline = time.monotonic() + seconds
     while (left := deadline - time.monotonic()) > 0 and not stop.is_set():  # noqa: ASYNC110 # set by a signal handler

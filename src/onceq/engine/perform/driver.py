@@ -10,7 +10,6 @@ again.
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,6 +35,7 @@ from onceq.engine.perform.differing import (
 from onceq.engine.perform.gate import Gate, Way
 from onceq.engine.perform.one_way import OneWay
 from onceq.engine.perform.parts import Parts
+from onceq.engine.perform.stop import Stop
 from onceq.engine.sessions import forking, session, silence
 from onceq.engine.sessions.identity import is_alive
 from onceq.engine.sessions.silence import OwnConnection
@@ -124,7 +124,7 @@ class PostgresDriver(ops.Runs):
 
     calls: for servers, from queue name to the function that calls its handler with (element,
     connection); Unstarted stands for a connection whose first use starts a part of a batch.
-    stop: ends waits, and answers `Stopping`. gate: this process's. line: to the bells of
+    stop: ends waits, and answers `Stopping`. gate: this process's. wire: to the bells of
     others, and this session's own. commit_text: the SQL of a commit; if handlers run, it also
     resets the session.
     """
@@ -137,7 +137,7 @@ class PostgresDriver(ops.Runs):
         repository: str,
         *,
         calls: Mapping[str, Callable[[Element, Given], bytes]] | None = None,
-        stop: threading.Event | None = None,
+        stop: Stop | None = None,
         gate: Gate | None = None,
         wire: Wire | None = None,
     ) -> None:
@@ -146,7 +146,7 @@ class PostgresDriver(ops.Runs):
         self._repository = repository
         self._statements = session.Statements(repository, BINDINGS)
         self._calls = calls or {}
-        self._stop = stop or threading.Event()
+        self._stop = stop or Stop()
         self._way = Way(gate or Gate())
         self.commit_text = b"commit"
         self._wire = wire

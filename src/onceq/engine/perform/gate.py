@@ -19,6 +19,7 @@ from msgspec.structs import replace
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onceq.engine.perform.stop import Stop
     from onceq.model import ops
     from onceq.model.element import Element
 
@@ -62,7 +63,7 @@ class Gate:
         with self._changed:
             return self._may_claim(who)
 
-    def await_claim(self, who: Way, stop: threading.Event) -> bool:
+    def await_claim(self, who: Way, stop: Stop) -> bool:
         """Waits until something may be claimed, or a stop is due; returns whether suspects may."""
         with self._changed:
             while (may := self._may_claim(who)) is None and not stop.is_set():
@@ -124,7 +125,7 @@ class Way:
         """See Gate.may_claim."""
         return self._gate.may_claim(self)
 
-    def await_claim(self, stop: threading.Event) -> bool:
+    def await_claim(self, stop: Stop) -> bool:
         """See Gate.await_claim."""
         return self._gate.await_claim(self, stop)
 

@@ -6,6 +6,7 @@ Used by the command line, which judges them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
@@ -14,8 +15,6 @@ from psycopg.rows import class_row
 from onceq.engine.sessions.faults import translated
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import psycopg
 
 _DATABASE = """

@@ -6,7 +6,7 @@ PostgreSQL schema. Never touches a schema that it did not make, and never downgr
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import sql
 
@@ -16,6 +16,7 @@ from onceq.engine.schema import scripts
 from onceq.engine.sessions import silence
 from onceq.engine.sessions.faults import translated
 from onceq.engine.sessions.session import ENCODING
+from onceq.engine.sessions.silence import Patience
 from onceq.errors import (
     EncodingRefused,
     PostgresTooOld,
@@ -27,8 +28,6 @@ from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
     import psycopg
-
-    from onceq.engine.sessions.silence import Patience
 
 OLDEST_POSTGRES = 15
 
@@ -187,6 +186,10 @@ def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha
     return bool(changed)
 
 
+GONE: Final = ["restore_attempts"]
+"""Functions of former versions that have no successor."""
+
+
 def _drop_former_functions(connection: psycopg.Connection[Any], repository: str) -> None:
     """Drops functions that had other parameters: beside their successors calls are ambiguous.
 
@@ -197,8 +200,8 @@ def _drop_former_functions(connection: psycopg.Connection[Any], repository: str)
         "with all_of as (select p.oid, proname, p.xmin = pg_current_xact_id()::xid as is_new"
         " from pg_proc p join pg_namespace n on n.oid = pronamespace where nspname = %s)"
         " select oid::regprocedure::text from all_of where not is_new"
-        " and proname in (select proname from all_of where is_new)",
-        (repository,),
+        " and (proname in (select proname from all_of where is_new) or proname = any(%s))",
+        (repository, GONE),
     ).fetchall()
     for (signature,) in former:
         connection.execute(sql.SQL("drop function {}").format(sql.SQL(signature)))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from onceq.model.names import check_repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
 MIGRATIONS = (

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onceq.engine.embedded.directory import sync_directory
 from onceq.errors import FileMismatch
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onceq.model.archive_ops import ArchivedFile
+from onceq.model.archive_ops import ArchivedFile
 
 CHUNK_BYTES: Final = 1 << 20
 

@@ -7,14 +7,12 @@ knows whether its answer was lost (`lost`).
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator
+from typing import Any
 
 import psycopg
 
 from onceq import errors
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 DatabaseError = psycopg.Error
 """Errors of the database raised through a handler, for code that may not name psycopg."""

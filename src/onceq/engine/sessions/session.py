@@ -1,10 +1,12 @@
 """What both drivers share around psycopg: session settings, statements, COMMIT's warning.
 
-Private to the engine. Our connections are in autocommit, and Ops begin transactions.
+The engine's own, but for questions about a connection that others ask too. Our connections are in
+autocommit, and Ops begin transactions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,13 +26,10 @@ from onceq.errors import (
     OnceqError,
     PoolerDetected,
 )
+from onceq.model import ops
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from psycopg.pq.abc import PGresult
-
-    from onceq.model import ops
 
 BELL = "onceq_setting.bell"
 HOST = "onceq_setting.host"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -18,8 +19,6 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.waiting import Ready, Wait
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from psycopg.abc import PQGen
 
 T = TypeVar("T")

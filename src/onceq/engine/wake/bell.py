@@ -16,13 +16,10 @@ import select
 import socket
 import time
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from onceq.engine.wake.waiting import Wakes
+from onceq.engine.wake.waiting import Wakes
 
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16

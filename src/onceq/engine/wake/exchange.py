@@ -10,16 +10,12 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from onceq.engine.wake.bell import Bell, Ringer
 from onceq.engine.wake.listening import Listener
+from onceq.engine.wake.waiting import Wakes
 from onceq.engine.wake.watch import Watch
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from onceq.engine.wake.waiting import Wakes
 
 _changing = threading.Lock()
 _exchanges: dict[tuple[int, str], Exchange] = {}

@@ -6,16 +6,12 @@ Used by the drivers for `Wait` and `Sleep`. Pure: the clock is a parameter.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from onceq.model.ops import Rest
-
-if TYPE_CHECKING:
-    from onceq.model.ops import Wait
+from onceq.model.ops import Rest, Wait
 
 LONGEST_S: dict[str, float] = {"environment": 5.0}
 LONGEST_DEFAULT_S = 0.05
-"""The fallback poll: an element that became ready is seen at most this much later."""
+"""Where nobody rings: an element that became ready is seen at most this much later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,21 +8,18 @@ here, and a datagram to the sleeper's bell so that it looks at the mark.
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psycopg
 from psycopg.pq import ConnStatus
 
-from onceq.model.ops import Rest
+from onceq.engine.wake.bell import Bell
+from onceq.model.ops import Rest, Sleep
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
-
     from psycopg.pq.abc import PGconn
-
-    from onceq.engine.wake.bell import Bell
-    from onceq.model.ops import Sleep
 
 LONGEST_S = 300.0
 """Nobody sleeps longer than this without a look of its own, whatever the others do."""

@@ -13,19 +13,16 @@ import hashlib
 import itertools
 import os
 import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union
+from typing import Any, Generic, Self, TypeVar, Union
 
 import msgspec
 from msgspec.structs import replace
 
 from onceq.history.events.final import FinalState, Place
 from onceq.history.events.kinds import KINDS, Effect, Event
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from typing import Self
 
 T = TypeVar("T")
 

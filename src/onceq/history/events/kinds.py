@@ -6,12 +6,10 @@ that a file of them is decoded in one pass; the field "event" tells them apart.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Iterator
+from typing import Final, TypeAlias
 
 from msgspec import Struct
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Client: TypeAlias = tuple[str, str]
 """(registrant, thread)."""

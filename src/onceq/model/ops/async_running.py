@@ -6,12 +6,10 @@ A base class, not a function: a function that is given `perform` takes a sixth l
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from onceq.errors import OnceqError
-
-if TYPE_CHECKING:
-    from onceq.model.ops.base import Op, Program
+from onceq.model.ops.base import Op, Program
 
 T = TypeVar("T")
 
@@ -26,7 +24,7 @@ class RunsAsync(abc.ABC):
     async def run(self, program: Program[T]) -> T:
         """Runs a Program to its end and closes it; an Op's OnceqError is thrown into it.
 
-        A cancellation closes it too.
+        Whatever cuts it short closes it too.
         """
         try:
             op = next(program)

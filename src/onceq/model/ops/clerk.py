@@ -264,8 +264,8 @@ class Act(Op[Any], changes="a client reads its device, or processes a reply"):
 class ThreadTags:
     """Where a thread of a client had stopped (BHM90 5).
 
-    was, s_rid, s_state, r_rid, ckpt: as in connect's answer. outstanding: requests without a reply
-    that it has recorded as received.
+    was, s_rid, s_state, r_rid, ckpt: as in connect's answer. outstanding: how many requests have
+    no reply that it has recorded as received.
     """
 
     thread: str

@@ -7,12 +7,10 @@ A base class, not a function: a function that is given `perform` takes a sixth l
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from onceq.errors import OnceqError
-
-if TYPE_CHECKING:
-    from onceq.model.ops.base import Op, Program
+from onceq.model.ops.base import Op, Program
 
 T = TypeVar("T")
 
@@ -27,7 +25,7 @@ class Runs(abc.ABC):
     def run(self, program: Program[T]) -> T:
         """Runs a Program to its end and closes it; an Op's OnceqError is thrown into it.
 
-        A cancellation closes it too.
+        Whatever cuts it short closes it too.
         """
         try:
             op = next(program)

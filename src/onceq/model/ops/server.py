@@ -317,7 +317,7 @@ class Finish(
 ):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
-    commit: commits, too, in the same round trip. must: how many of them must still be claimed; else
+    commit: commits, too. must: how many of them must still be claimed; else
     ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
     elements be asynchronous. slot, sleep, drowsy: as for Claim. InDoubt as for Commit.
     """

@@ -12,14 +12,15 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 import msgspec
 
 from onceq.engine.faultpoints import faultpoint
-from onceq.engine.perform.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import Route, SparkDriver, spark_driver
 from onceq.errors import EnvironmentFault
 from onceq.manager import trimming
 from onceq.model.archive_ops import (
@@ -41,12 +42,7 @@ from onceq.spark.given.route import find_route, reach
 from onceq.spark.session import build_session, is_local
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
-
-    from onceq.engine.perform.spark_driver import Route, SparkDriver
 
 SETTLE_EVERY_S: Final = 0.05
 SETTLE_WITHIN_S: Final = 10.0

@@ -8,27 +8,30 @@ spec P4.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import msgspec
 from pyspark.sql import functions as sf
 
 from onceq.engine.faultpoints import faultpoint
+from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.errors import EnvironmentFault
-from onceq.model.archive_ops import ENDED, ArchiveManifest, ArchivePlan, ArchiveReplace, Kind
+from onceq.model.archive_ops import (
+    ENDED,
+    ArchivedFile,
+    ArchiveManifest,
+    ArchivePlan,
+    ArchiveReplace,
+    Kind,
+)
 from onceq.spark.archive.files import read_files, rehash, write_files
 from onceq.spark.read.relations import DIGEST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-    from uuid import UUID
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from onceq.engine.perform.spark_driver import SparkDriver
-    from onceq.model.archive_ops import ArchivedFile
 
 BYTES: Final = 128 << 20
 """The most bytes of the run that small runs are joined into."""

@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from onceq.engine.perform.spark_driver import spark_driver
 from onceq.errors import EnvironmentFault, IllegalState, InvalidValue, MissingExtra
-from onceq.model.archive_ops import ArchiveManifest, Kind
+from onceq.model.archive_ops import ArchivedFile, ArchiveManifest, Kind, Manifest
 from onceq.spark.archive.files import OF_KIND, RUN, check_file, check_root
-from onceq.spark.arrow import pa, schema_of
+from onceq.spark.arrow import RecordBatch, pa, schema_of
 from onceq.spark.given.route import reach_route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onceq.model.archive_ops import ArchivedFile, Manifest
-    from onceq.spark.arrow import RecordBatch
 
 APPLICATION: Final = "onceq"
 DAY: Final = "day"

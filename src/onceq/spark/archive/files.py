@@ -12,9 +12,11 @@ import importlib
 import os
 import re
 import shutil
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
+from uuid import UUID
 
 from pyspark.sql import functions as sf
 
@@ -26,9 +28,6 @@ from onceq.spark.arrow import pa
 from onceq.spark.read.relations import ATTEMPTS, DIGEST, HISTORY, Relation, digest_in_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from uuid import UUID
-
     from pyspark.sql import DataFrame, SparkSession
 
 OF_KIND: Final[dict[Kind, Relation]] = {Kind.HISTORY: HISTORY, Kind.ATTEMPT: ATTEMPTS}

@@ -7,25 +7,19 @@ both. Never writes. Source: spec P3, P5.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from onceq.engine.perform.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.errors import IllegalState
-from onceq.model.archive_ops import ArchiveManifest, Kind
-from onceq.spark.archive.files import OF_KIND, read_files, spoken
-from onceq.spark.archive.sessions import reading_session
+from onceq.model.archive_ops import ArchiveManifest, Kind, Manifest
+from onceq.spark.archive.files import read_files, spoken
+from onceq.spark.archive.sessions import read_table, reading_session
 from onceq.spark.given.route import reach_route
-from onceq.spark.read.reading import ReadingOptions
-from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from onceq.engine.perform.spark_driver import Route
-    from onceq.model.archive_ops import Manifest
 
 RELATION: Final = {Kind.HISTORY: "history", Kind.ATTEMPT: "attempts"}
 
@@ -92,14 +86,4 @@ def read_records(
     until: int | None = None,
 ) -> DataFrame:
     """Returns the records of a kind that PostgreSQL holds, after `since` and up to `until`."""
-    relation = OF_KIND[kind]
-    wanted = relation if columns is None else relation.only(columns)
-    options = ReadingOptions(
-        route=route,
-        read=RELATION[kind],
-        since=since,
-        until=until,
-        partitions=session.sparkContext.defaultParallelism,
-    )
-    reader = session.read.format(OnceqDataSource.name()).schema(wanted.schema)
-    return reader.options(**options.to_spark()).load()
+    return read_table(session, route, RELATION[kind], columns, since=since, until=until)

@@ -8,23 +8,24 @@ it fences the previous one, and the next one fences it. Source: spec P4, C10.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from onceq.engine.perform.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import SparkDriver, spark_driver
 from onceq.errors import FileMismatch, IllegalState, InvalidValue
-from onceq.model.archive_ops import ArchiveBegin, ArchiveManifest, ArchiveRestore, Kind
+from onceq.model.archive_ops import (
+    ArchiveBegin,
+    ArchivedFile,
+    ArchiveManifest,
+    ArchiveRestore,
+    Kind,
+)
 from onceq.spark.archive.files import OF_KIND, check_file
 from onceq.spark.arrow import pa
 from onceq.spark.given.route import reach_route
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from datetime import date
-
-    from onceq.engine.perform.spark_driver import SparkDriver
-    from onceq.model.archive_ops import ArchivedFile
 
 SO: Final = "nothing of it is restored"
 ROWS_AT_ONCE: Final = 250

@@ -1,27 +1,27 @@
 """The sessions of the pipelines: the caller's for those that read, one of their own for the others.
 
-Source: spec P4, P7.
+Either has the data source, by which `read_table` reads a relation. Source: spec P4, P7.
 """
 
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JError  # pyright: ignore[reportMissingTypeStubs] # it has none
 from pyspark.errors import PySparkException
 
+from onceq.engine.perform.spark_driver import Route
 from onceq.errors import EnvironmentFault
 from onceq.spark.given.route import reach_route
+from onceq.spark.read.reading import ReadingOptions
+from onceq.spark.read.relations import relation_of
 from onceq.spark.session import REQUIRED_SETTINGS, activate, is_local, refuse_dead
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from pyspark.sql import SparkSession
-
-    from onceq.engine.perform.spark_driver import Route
+    from pyspark.sql import DataFrame, SparkSession
 
 SPARK_FAILED: Final = (PySparkException, Py4JError, ConnectionError)
 SETTINGS: Final = {
@@ -63,3 +63,19 @@ def own_session(given: SparkSession, lost: str) -> Generator[SparkSession]:
     finally:
         with contextlib.suppress(*SPARK_FAILED):  # already reported, or the next call reports it
             activate(given)
+
+
+def read_table(
+    session: SparkSession,
+    route: Route,
+    read: str,
+    columns: Sequence[str] | None = None,
+    **limits: Any,
+) -> DataFrame:
+    """Returns a relation of a repository. columns: None: all. limits: as in ReadingOptions."""
+    relation = relation_of(read)
+    wanted = relation if columns is None else relation.only(columns)
+    many = session.sparkContext.defaultParallelism
+    options = ReadingOptions(route=route, read=read, partitions=many, **limits)
+    reader = session.read.format(OnceqDataSource.name()).schema(wanted.schema)
+    return reader.options(**options.to_spark()).load()

@@ -7,20 +7,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from onceq.model.element import TOOK_EFFECT, RequestOutcome
-from onceq.spark.audit.audited import GIVEN
+from onceq.spark.audit.audited import GIVEN, Audited
 from onceq.spark.pages.figures import Axis, Buckets, Curve, Paint, Scale
 from onceq.spark.pages.html import Column, Html, notice, page, paragraph, section, table, tiles
-from onceq.spark.report.incidents import checked, marks, told
+from onceq.spark.report.incidents import Incident, checked, marks, told
 from onceq.spark.report.report_page import duration
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onceq.spark.audit.audited import Audited
-    from onceq.spark.report.incidents import Incident
 
 ASKED: Final = (
     ("G1", "a reply that waits answers its own request, which has ended", None),

@@ -9,6 +9,7 @@ import contextlib
 import datetime as dt
 import time
 from collections import Counter
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -24,9 +25,7 @@ from onceq.spark.audit.judging import injected, judged
 from onceq.spark.report.findings import choose_buckets
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 FOUND_MAX: Final = 1_000
 """Violations that are kept as values; all of them are saved if asked for."""
@@ -112,7 +111,8 @@ def judge(
             sf.count("*").alias("count"), sf.sum(is_nameless).alias("nameless")
         )
     )
-    counted = _rows(evidence.places.groupBy(*_COUNTED).agg(*_counts()))
+    ends = (sf.min("ended_s").alias("first_s"), sf.max("ended_s").alias("last_s"))
+    counted = _rows(evidence.places.groupBy(*_COUNTED).agg(sf.count("*").alias("count"), *ends))
     places, said = sum(one["count"] for one in counted), sum(one["count"] for one in tally)
     count = max(session.sparkContext.defaultParallelism, (places + said) // PART_ROWS)
     session.conf.set("spark.sql.shuffle.partitions", count)  # larger ones are slow
@@ -151,14 +151,6 @@ def judge(
         volatile=sorted(evidence.volatile),
         took_s=time.monotonic() - began,
     )
-
-
-def _counts() -> list[Column]:
-    return [
-        sf.count("*").alias("count"),
-        sf.min("ended_s").alias("first_s"),
-        sf.max("ended_s").alias("last_s"),
-    ]
 
 
 def _given(evidence: Evidence, facts: Facts) -> list[str]:

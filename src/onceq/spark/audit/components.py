@@ -8,21 +8,19 @@ Source: spec P6.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
 from onceq.model.element import RequestOutcome, Role
-from onceq.spark.audit.evidence import CLIENT, EFFECT, OTHER, PLACE, PLACES
+from onceq.spark.audit.evidence import CLIENT, EFFECT, OTHER, PLACE, PLACES_IN_ARROW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pyspark.sql import Column, DataFrame
 
 _BEGUN: Final = "EnqueueBegun"
 _FAILED: Final = RequestOutcome.FAILED.value
-_NAMES: Final = [one.split()[0] for one in PLACES.split(", ")]
 _UNIT: Final = "\x1f"
 _WHOLE: Final = {"ignoreNullFields": "false"}
 
@@ -55,7 +53,7 @@ def in_parts(
     others = said.where(sf.col("stage").isin(EFFECT, OTHER))
     by_eid = _with_key(others.where("eid is not null"), eids, "eid")
     of_clients = said.where(sf.col("stage") == CLIENT).withColumn("key", _client())
-    payload = sf.to_json(sf.struct(*_NAMES), _WHOLE).cast("binary").alias("payload")
+    payload = sf.to_json(sf.struct(*PLACES_IN_ARROW.names), _WHOLE).cast("binary").alias("payload")
     every = own.select(sf.lit(PLACE).alias("stage"), payload, "key")
     every = every.unionByName(_told(of_clients)).unionByName(_told(by_eid))
     links = _shared(own, eids, "eid").unionByName(_redriven(by_eid, eids))

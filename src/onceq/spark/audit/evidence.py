@@ -8,16 +8,15 @@ lines, in Spark's tasks. Source: spec P6.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onceq.history import events as ev
 from onceq.history.events import files
-from onceq.spark.arrow import pa
+from onceq.spark.arrow import batch_of, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
 PLACE, EFFECT, OTHER, CLIENT, FAULT, UNUSED = range(6)
@@ -37,7 +36,8 @@ or enqueued. payload: its line.
 """
 _PART_BYTES: Final = 32 << 20
 _PIECES_PER_CORE: Final = 4
-_PLACE_NAMES: Final = [one.split()[0] for one in PLACES.split(", ")]
+PLACES_IN_ARROW: Final = schema_of(PLACES)
+SAID_IN_ARROW: Final = schema_of(SAID)
 
 Said = tuple[int, str | None, str | None, str | None, str | None, str | None, str | None]
 """stage, registrant, thread, rid, eid, other, actor."""
@@ -51,35 +51,20 @@ def _of_element(event: Any) -> Said:
     return OTHER, None, None, event.rid, event.eid or None, None, None
 
 
-def _executed(event: ev.Executed) -> Said:
-    return OTHER, None, None, event.rid, event.eid, None, event.actor
-
-
-def _redriven(event: ev.Redriven) -> Said:
-    return OTHER, None, None, event.rid, event.eid, event.new_eid, None
-
-
-def _enqueue_begun(event: ev.EnqueueBegun) -> Said:
-    return OTHER, None, None, event.rid, None, None, event.actor
-
-
 def _fault(event: ev.Fault) -> Said:
     if event.what == ev.HELD_IN_CRASH:
         return OTHER, None, None, event.rid, event.target, None, None
     return FAULT, None, None, None, None, None, None
 
 
-def _unused(_event: ev.Event) -> Said:
-    return UNUSED, None, None, None, None, None, None
-
-
 _OTHERS: Final[dict[type[ev.Event], Callable[[Any], Said]]] = {
-    ev.Executed: _executed,
-    ev.Redriven: _redriven,
-    ev.EnqueueBegun: _enqueue_begun,
+    ev.Executed: lambda one: (OTHER, None, None, one.rid, one.eid, None, one.actor),
+    ev.Redriven: lambda one: (OTHER, None, None, one.rid, one.eid, one.new_eid, None),
+    ev.EnqueueBegun: lambda one: (OTHER, None, None, one.rid, None, None, one.actor),
     ev.Fault: _fault,
-    ev.Doubted: _unused,
-    ev.Effect: _unused,
+    ev.Doubted: lambda _: (UNUSED, None, None, None, None, None, None),
+    ev.Ended: lambda _: (UNUSED, None, None, None, None, None, None),
+    ev.Effect: lambda _: (UNUSED, None, None, None, None, None, None),
 }
 _SAYS: Final[dict[type[ev.Event], Callable[[Any], Said]]] = {
     kind: _OTHERS.get(kind, _of_client if issubclass(kind, ev.ClientEvent) else _of_element)
@@ -146,19 +131,10 @@ def _effects(part: files.Part) -> Iterator[Any]:
 
 def _said_batch(raw: list[bytes], kinds: list[str], says: list[Said]) -> Any:
     stages, *others = zip(*says, strict=True)
-    arrays = [pa.array(stages, pa.int32()), pa.array(kinds, pa.string())]
-    arrays += [pa.array(values, pa.string()) for values in others]
-    arrays.append(pa.array(raw, pa.binary()))
-    return pa.RecordBatch.from_arrays(arrays, names=[one.split()[0] for one in SAID.split(", ")])
-
-
-_KINDS: Final = {"aborts": pa.int32(), "is_volatile": pa.bool_()}
+    return batch_of((stages, kinds, *others, raw), SAID_IN_ARROW)
 
 
 def _places(part: files.Part) -> Iterator[Any]:
     for _, places in files.read_part(part, files.PLACES):
-        arrays = [
-            pa.array([getattr(one, name) for one in places], _KINDS.get(name, pa.string()))
-            for name in _PLACE_NAMES
-        ]
-        yield pa.RecordBatch.from_arrays(arrays, names=_PLACE_NAMES)
+        columns = ([getattr(one, name) for one in places] for name in PLACES_IN_ARROW.names)
+        yield batch_of(columns, PLACES_IN_ARROW)

@@ -9,22 +9,18 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import defaultdict
+from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from onceq.history.blame import Injected
+from onceq.history.blame import Facts, Injected
 from onceq.history.checker import Checker, Owned
-from onceq.history.events import Fault, files
-from onceq.spark.arrow import pa
+from onceq.history.events import Fault, FinalState, files
+from onceq.spark.arrow import batch_of, schema_of
 from onceq.spark.audit import evidence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame
-
-    from onceq.history.blame import Facts
-    from onceq.history.events import FinalState
 
 FOUND: Final = "guarantee string, rid string, text string, acknowledged bigint"
 """A violation; or, without a guarantee, how many acknowledged requests a part has."""
@@ -52,10 +48,7 @@ def _judge(stated: FinalState, facts: Facts, batches: Iterator[Any]) -> Iterator
     found = checker.violations(facts)
     rows: list[tuple[Any, ...]] = [(one.guarantee, one.rid, one.text, None) for one in found]
     rows.append((None, None, None, checker.acknowledged))
-    columns = list(zip(*rows, strict=True))
-    arrays = [pa.array(values, pa.string()) for values in columns[:3]]
-    arrays.append(pa.array(columns[3], pa.int64()))
-    yield pa.RecordBatch.from_arrays(arrays, names=["guarantee", "rid", "text", "acknowledged"])
+    yield batch_of(zip(*rows, strict=True), schema_of(FOUND))
 
 
 def _runs(batches: Iterator[Any]) -> Iterator[tuple[int, bytes]]:

@@ -7,29 +7,25 @@ events, and a table of the user's becomes the ledger of effects. Never writes. S
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
+from onceq.engine.perform.spark_driver import Route, SparkDriver
 from onceq.errors import InvalidValue
-from onceq.model.archive_ops import Kind
+from onceq.model.archive_ops import Kind, Manifest
 from onceq.model.element import COUNTED, ElementState, Lane, Role
 from onceq.model.queue import QueueSettings
 from onceq.spark.archive.files import read_files
-from onceq.spark.audit.evidence import EFFECT, OTHER, PLACES, SAID
-from onceq.spark.read.reading import ReadingOptions
-from onceq.spark.read.relations import TABLE_OF, relation_of
-from onceq.spark.source import OnceqDataSource
+from onceq.spark.archive.sessions import read_table
+from onceq.spark.audit.evidence import EFFECT, OTHER, PLACES_IN_ARROW, SAID_IN_ARROW
+from onceq.spark.read.relations import TABLE_OF
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from onceq.engine.perform.spark_driver import Route, SparkDriver
-    from onceq.model.archive_ops import Manifest
 
 _ENDED: Final = "rid registrant thread eid queue role outcome aborts code correlation_id send_no"
 _HISTORY: Final = [*_ENDED.split(), "record_no", "finished_at"]
@@ -43,10 +39,8 @@ case when role = '{Role.REPLY}' then '{ElementState.REPLIED}'
     when lane = {Lane.DUE} then '{ElementState.WAITING}'
     when lane = {Lane.SUSPECT} then '{ElementState.SUSPECT}' else '{ElementState.QUEUED}' end
 """
-_JUDGED: Final = [one.split()[0] for one in PLACES.split(", ")]
 _BESIDES: Final = ["day", "ended_s", "send_no", "record_no", "is_archived"]
 """What is counted, or asked by `tags`: the day (as text) and the second of its end."""
-_SAID: Final = [one.split()[0] for one in SAID.split(", ")]
 _CHARGED: Final = sorted(one.value for one in COUNTED)
 _VOLATILE: Final = "select distinct name from {schema}.queue where not durable"
 _RETRIES: Final = "select max(retry_limit) from {schema}.queue"
@@ -106,7 +100,7 @@ class Repository:
             .withColumn("record_no", sf.lit(None).cast("bigint"))
             .withColumn("is_archived", sf.expr("false"))
         )
-        columns = [*_JUDGED, *_BESIDES]
+        columns = [*PLACES_IN_ARROW.names, *_BESIDES]
         return finished.select(*columns).unionByName(standing.select(*columns))
 
     def tags(self) -> DataFrame:
@@ -173,15 +167,8 @@ class Repository:
     # --- reading ------------------------------------------------------------------------------
 
     def _table(self, read: str, columns: Sequence[str], since: int | None = None) -> DataFrame:
-        options = ReadingOptions(
-            route=self.route,
-            read=read,
-            since=since,
-            partitions=self.session.sparkContext.defaultParallelism,
-            snapshot=self.snapshot,
-        )
-        reader = self.session.read.format(OnceqDataSource.name()).options(**options.to_spark())
-        return reader.schema(relation_of(read).only(columns).schema).load()
+        limits = {"since": since, "snapshot": self.snapshot}
+        return read_table(self.session, self.route, read, columns, **limits)
 
     def _files(self, kind: Kind) -> DataFrame:
         root = Path(self.manifest.root or "")
@@ -201,4 +188,4 @@ def _said(rows: DataFrame, stage: int, **fields: Column) -> DataFrame:
         ),
     }
     absent = sf.lit(None).cast("string")
-    return rows.select(*(given.get(name, absent).alias(name) for name in _SAID))
+    return rows.select(*(given.get(name, absent).alias(name) for name in SAID_IN_ARROW.names))

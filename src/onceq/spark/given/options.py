@@ -7,17 +7,14 @@ with one is refused here.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from onceq.engine.perform.spark_driver import Route, has_password
 from onceq.errors import InvalidValue
 from onceq.spark.given.tables import TableChange
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
 
 _NUMBERS = ("server_id", "epoch", "batch_rows", "partitions", "idle_ms")
 

@@ -10,19 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from onceq.engine.embedded.locate import locate
+from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.perform.spark_driver import Route, has_password, without_password
 from onceq.engine.schema.migrate import verify_with
 from onceq.errors import InvalidValue
 from onceq.model.names import check_repository
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-    from onceq.engine.embedded.locate import Located
 
 EXECUTOR_URL: Final = "ONCEQ_EXECUTOR_URL"
 WHERE_PASSWORDS_GO: Final = (

@@ -6,13 +6,11 @@ tables, for exactly the requests that it removes (spec P2).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onceq.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
 
 COLUMNS_MAX = 64
 RESERVED = frozenset(

@@ -15,14 +15,12 @@ import math
 import re
 import warnings
 import zlib
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from onceq.errors import MissingExtra
 from onceq.spark.pages.html import Html, filled, shown
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
 
 
 class Paint(enum.Enum):

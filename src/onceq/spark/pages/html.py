@@ -16,14 +16,11 @@ from __future__ import annotations
 import datetime as dt
 import html
 import unicodedata
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Self
 
 import jinja2
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Self
 
 TEXT_MAX: Final = 200
 """Most characters of a text in a table; longer text is cut, and ends in an ellipsis."""

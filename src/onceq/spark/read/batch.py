@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import datetime as dt
 import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pyspark.sql.datasource import (
     DataSourceReader,
@@ -29,14 +30,10 @@ from pyspark.sql.datasource import (
 
 from onceq.engine.perform.spark_driver import executor_driver, spark_driver
 from onceq.errors import IllegalState
+from onceq.spark.arrow import RecordBatch
 from onceq.spark.read.decode import record_batch, selected
+from onceq.spark.read.reading import ReadingOptions
 from onceq.spark.read.relations import Relation, relation_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    from onceq.spark.arrow import RecordBatch
-    from onceq.spark.read.reading import ReadingOptions
 
 BYTES_PER_BATCH: Final = 4 << 20
 """As PostgreSQL sends them, or one row more: a row may have a body and a reply of megabytes."""

@@ -7,14 +7,11 @@ bytes become Python objects.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from onceq.spark.arrow import RecordBatch, pa, pcsv
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from onceq.spark.read.relations import Column
+from onceq.spark.read.relations import Column
 
 _SENT: Final[dict[str, tuple[str, Any]]] = {
     "string": ("{}", pa.string()),

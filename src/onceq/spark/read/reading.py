@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from onceq.engine.perform.spark_driver import Route
 from onceq.errors import InvalidValue
 from onceq.spark.given.options import check_given, route_of
 from onceq.spark.given.route import reach_route
 from onceq.spark.read.relations import relation_of
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from onceq.engine.perform.spark_driver import Route
 
 _NUMBERS: Final = ("since", "until", "partitions")
 _NUMBER: Final = re.compile("-?[0-9]{1,18}")

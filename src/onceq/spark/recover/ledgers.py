@@ -5,6 +5,7 @@ Used by `onceq.spark.recover.recovering`. Source: BN09 figure 4.6; spec C4, P8.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,14 +13,10 @@ from pyspark.sql import functions as sf
 
 from onceq.errors import InvalidValue
 from onceq.model.ledger import Owner, decode_entry
-from onceq.spark.arrow import pa
+from onceq.spark.arrow import RecordBatch, pa, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from onceq.spark.arrow import RecordBatch
 
 CLIENT: Final = ("registrant", "thread")
 ENTRY: Final = ("last_request", "last_enqueued", "last_dequeued")
@@ -62,14 +59,9 @@ def _decoding(repository_id: str) -> Callable[[Iterator[RecordBatch]], Iterator[
     def decoded(batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
         for batch in batches:
             rows = [_decoded(row, repository_id) for row in batch.to_pylist()]
-            columns = {name: pa.array([row[name] for row in rows], pa.string()) for name in _TEXTS}
-            torn = pa.array([row["is_torn"] for row in rows], pa.bool_())
-            yield pa.RecordBatch.from_pydict({**columns, "is_torn": torn})
+            yield pa.RecordBatch.from_pylist(rows, schema=schema_of(_SCHEMA))
 
     return decoded
-
-
-_TEXTS: Final = (*CLIENT, *ENTRY)
 
 
 def _decoded(row: dict[str, Any], repository_id: str) -> dict[str, Any]:

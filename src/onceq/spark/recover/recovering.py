@@ -10,12 +10,13 @@ clients themselves act upon it. Source: spec P8, C3.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
-from onceq.engine.perform.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.errors import InvalidValue
 from onceq.model.archive_ops import ArchiveManifest, Kind
 from onceq.model.client_state import STATES
@@ -24,21 +25,12 @@ from onceq.model.ledger import Entry, LastRequest
 from onceq.model.names import check_range
 from onceq.model.recovery import NONE, Place, Standing, Tags, by_registration, decide, place_of
 from onceq.spark.archive.records import all_records
-from onceq.spark.archive.sessions import reading_session
-from onceq.spark.arrow import pa, schema_of
-from onceq.spark.read.reading import ReadingOptions
-from onceq.spark.read.relations import ELEMENTS, REGISTRATIONS
+from onceq.spark.archive.sessions import read_table, reading_session
+from onceq.spark.arrow import RecordBatch, pa, schema_of
 from onceq.spark.recover.ledgers import CLIENT, ENTRY, entries_of
-from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator, Mapping
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from onceq.engine.perform.spark_driver import Route
-    from onceq.spark.arrow import RecordBatch
-    from onceq.spark.read.relations import Relation
 
 STUCK_AFTER_S_MAX: Final = 3_153_600_000
 _ELEMENTS: Final = (
@@ -123,16 +115,9 @@ class _Seen:
                 row for rows in driver.rows(query, [], 1) for row in rows
             ]
             manifest = driver.perform(ArchiveManifest(kind=Kind.HISTORY))
-        self.registrations = _read(session, route, REGISTRATIONS, "registrations")
-        self.elements = _read(session, route, ELEMENTS.only(_ELEMENTS), "elements")
+        self.registrations = read_table(session, route, "registrations")
+        self.elements = read_table(session, route, "elements", _ELEMENTS)
         self.ended = all_records(session, route, manifest, columns=_ENDED)
-
-
-def _read(session: SparkSession, route: Route, relation: Relation, name: str) -> DataFrame:
-    many = session.sparkContext.defaultParallelism
-    options = ReadingOptions(route=route, read=name, partitions=many).to_spark()
-    reader = session.read.format(OnceqDataSource.name()).schema(relation.schema)
-    return reader.options(**options).load()
 
 
 def _refuse_doubles(entries: DataFrame) -> None:

@@ -7,21 +7,19 @@ the archive knows what was trimmed. Never writes. Source: spec P3, finding 3.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import functions as sf
 
 from onceq.engine.perform.spark_driver import spark_driver
 from onceq.model.archive_ops import ArchiveManifest, Kind
+from onceq.model.queue import Queue
 from onceq.spark.archive.records import all_records
 from onceq.spark.archive.sessions import reading_session
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     from pyspark.sql import DataFrame
-
-    from onceq.model.queue import Queue
 
 _COLUMNS: Final = ("rid", "registrant", "thread", "eid")
 

@@ -7,6 +7,8 @@ counted from them: all of it is as of one moment, and PostgreSQL is read once. S
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
@@ -17,9 +19,6 @@ from onceq.spark.archive.files import spoken
 from onceq.spark.report.report_tables import MEASURES
 
 if TYPE_CHECKING:
-    from datetime import datetime
-    from pathlib import Path
-
     from pyspark.sql import Column, DataFrame
 
 END_COLUMNS: Final = (
@@ -34,8 +33,8 @@ by nothing for up to half as many values."""
 _RANKS: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 _TEXT_CHARACTERS: Final = 200
 _ROLES: Final = (Role.REQUEST.value, Role.DATAGRAM.value)
-WELL: Final = tuple(one.value for one in TOOK_EFFECT)
 """Taking a held element out of an error queue ends no request: that had failed before."""
+WELL: Final = tuple(one.value for one in TOOK_EFFECT)
 _PROCESS: Final = ("server", "host", "pid", "name")
 _TIMES: Final = {
     "waiting": ("enqueued_at", "started_at"),

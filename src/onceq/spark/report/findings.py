@@ -7,6 +7,7 @@ numbers below, and what is left out is summed. Source: spec P7.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,16 +16,11 @@ from pyspark.sql import functions as sf
 
 from onceq.model.element import Charge
 from onceq.spark.pages.figures import Buckets
-from onceq.spark.report.facts import BY, WELL, grouped, measured
-from onceq.spark.report.incidents import INCIDENTS_MAX, in_flight
+from onceq.spark.report.facts import BY, WELL, Facts, grouped, measured
+from onceq.spark.report.incidents import INCIDENTS_MAX, Incident, in_flight
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from pyspark.sql import Column, DataFrame
-
-    from onceq.spark.report.facts import Facts
-    from onceq.spark.report.incidents import Incident
 
 Row = dict[str, Any]
 BUCKETS_MAX: Final = 400

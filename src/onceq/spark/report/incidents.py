@@ -7,6 +7,7 @@ nothing in a repository tells of a kill -9. Source: spec P7, Q14.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,8 +17,6 @@ from onceq.errors import InvalidValue
 from onceq.spark.pages.figures import Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
 
 INCIDENTS_MAX: Final = 200

@@ -13,15 +13,13 @@ import fcntl
 import os
 import re
 import shutil
+from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from uuid import uuid4
 
 from onceq.engine.embedded.directory import sync_directory
 from onceq.errors import IllegalState, InvalidValue
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 LATEST: Final = "latest"
 _LOCK: Final = ".lock"

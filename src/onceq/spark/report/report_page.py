@@ -6,6 +6,7 @@ Pure: rows in, HTML out. Used by the report. Source: spec P7.
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -27,8 +28,6 @@ from onceq.spark.report.incidents import marks, told
 from onceq.spark.report.report_tables import TABLES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
     from onceq.spark.report.facts import Span
     from onceq.spark.report.findings import Findings, Row
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as sf
@@ -25,6 +27,7 @@ from onceq.spark.read.reading import reading
 from onceq.spark.report.facts import (
     ABORT_COLUMNS,
     END_COLUMNS,
+    Facts,
     Records,
     Span,
     gather,
@@ -32,7 +35,7 @@ from onceq.spark.report.facts import (
     spread,
 )
 from onceq.spark.report.findings import find
-from onceq.spark.report.incidents import checked
+from onceq.spark.report.incidents import Incident, checked
 from onceq.spark.report.replacing import LATEST, replacing
 from onceq.spark.report.report_page import Subject, report_page
 from onceq.spark.report.report_tables import GROUPS
@@ -40,13 +43,7 @@ from onceq.spark.session import build_session, is_local
 from onceq.spark.source import OnceqDataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
-
-    from onceq.spark.report.facts import Facts
-    from onceq.spark.report.incidents import Incident
 
 EVERYTHING: Final = Span()
 PAGE: Final = "report.html"

@@ -7,19 +7,14 @@ attempts; where nothing was aborted that is one short statement a second.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from onceq import telemetry
-from onceq.engine.perform.steadfast import LOST
+from onceq.engine.perform.spark_driver import SparkDriver
+from onceq.engine.perform.steadfast import LOST, Steadfast
 from onceq.manager.taken_over import tell_taken
 from onceq.model.element import Fate
 from onceq.model.ops import ListTakenOver
-from onceq.model.spark_ops import SparkAborts, SparkLastRecord, SparkTakeOver
-
-if TYPE_CHECKING:
-    from onceq.engine.perform.spark_driver import SparkDriver
-    from onceq.engine.perform.steadfast import Steadfast
-    from onceq.model.spark_ops import SparkAborted
+from onceq.model.spark_ops import SparkAborted, SparkAborts, SparkLastRecord, SparkTakeOver
 
 log = logging.getLogger(__name__)
 

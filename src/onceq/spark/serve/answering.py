@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from uuid import UUID
 
 import msgspec
 from pyspark.sql import types as st
 
 from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
+from onceq.model.queue import Queue
 from onceq.server.execution import ERROR_CHARS_MAX
 from onceq.server.handlers import decoded, said_by
 from onceq.server.traces import storable, traced
-from onceq.spark.arrow import RecordBatch, pa
+from onceq.spark.arrow import RecordBatch, batch_of, pa
 from onceq.spark.serve.context import Answer, RequestContext
 from onceq.spark.serve.encode import REPLY_BYTES_MAX, TOO_LARGE, too_large
 from onceq.spark.serve.schema import request_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from onceq.model.queue import Queue
 
 COLUMNS: Final = (
     *("eid", "rid", "registrant", "thread", "aborts", "enqueued_at", "priority", "properties"),
@@ -72,8 +69,7 @@ class Answers:
         answers = [self._answer(row) for row in batch.to_pylist()]
         for name in self.tables:
             _refuse_misfits(answers, name, arrow.field(name).type)
-        columns = [pa.array([row.get(one.name) for row in answers], one.type) for one in arrow]
-        return pa.RecordBatch.from_arrays(columns, schema=arrow)
+        return batch_of(([row.get(name) for row in answers] for name in arrow.names), arrow)
 
     def _answer(self, row: Row) -> Row:
         try:

@@ -5,13 +5,11 @@ Public through `onceq.spark`. Pure: no Spark, no I/O.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from datetime import datetime
-    from uuid import UUID
+from datetime import datetime
+from typing import Any
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,16 +10,14 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from onceq.errors import InvalidValue
 from onceq.spark.arrow import RecordBatch, pa, pc, pcsv
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 Lines = tuple[tuple[str, ...], memoryview]
 """Names of columns, and lines of CSV."""

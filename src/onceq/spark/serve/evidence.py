@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import importlib
 import itertools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from onceq.spark.serve.verdicts import Cause, Evidence
 from onceq.spark.serve.words import heard_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql.streaming.query import StreamingQuery
 
 _CAUSES_MAX: Final = 20

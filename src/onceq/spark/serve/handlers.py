@@ -12,22 +12,21 @@ import base64
 import inspect
 import pickle
 import pickletools
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import inspect as mi
 
 from onceq.errors import InvalidValue
+from onceq.model.queue import Queue
 from onceq.model.signature import Expected, check_handler
 from onceq.spark.serve.context import Answer, RequestContext
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from onceq.model.queue import Queue
     from onceq.spark.arrow import RecordBatch
 
 BatchFunction: TypeAlias = "Callable[[DataFrame], DataFrame]"

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceq.engine.perform.spark_driver import Route
+from onceq.engine.perform.steadfast import Steadfast
 from onceq.errors import SchemaMissing, StatementRefused
+from onceq.model.spark_ops import SparkCheckTable
+from onceq.spark.serve.aborts import Aborts
 from onceq.spark.serve.evidence import of_query
 from onceq.spark.serve.verdicts import Verdict, judge
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from onceq.engine.perform.spark_driver import Route
-    from onceq.engine.perform.steadfast import Steadfast
-    from onceq.model.spark_ops import SparkCheckTable
     from onceq.spark.given.options import ServingOptions
-    from onceq.spark.serve.aborts import Aborts
 
 
 @dataclass(slots=True)

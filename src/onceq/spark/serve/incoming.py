@@ -26,7 +26,7 @@ from onceq.model.limits import DECIMAL_DIGITS, DECIMAL_PLACES
 from onceq.model.queue import Queue
 from onceq.model.spark_ops import SparkRefuse
 from onceq.server.handlers import decoded
-from onceq.spark.arrow import RecordBatch, pa, schema_of
+from onceq.spark.arrow import RecordBatch, batch_of, pa, schema_of
 from onceq.spark.serve.answering import failure_of
 from onceq.spark.serve.schema import request_schema
 
@@ -111,11 +111,7 @@ def _record_batch(rows: Sequence[Row]) -> RecordBatch:
     if not rows:
         return pa.RecordBatch.from_pylist([], schema=_ARROW)
     eids, *others = zip(*rows, strict=True)
-    columns = [pa.array([str(eid) for eid in eids], pa.string())]
-    columns += [
-        pa.array(values, field.type) for values, field in zip(others, list(_ARROW)[1:], strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
+    return batch_of(([str(eid) for eid in eids], *others), _ARROW)
 
 
 def _arrow_type(schema: st.StructType) -> Any:

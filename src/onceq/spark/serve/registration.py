@@ -6,22 +6,18 @@ Public through `onceq.spark`. `onceq.spark.Server` begins its lives itself.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Mapping
+from typing import Any
 
 from onceq.engine.perform.spark_driver import spark_driver
 from onceq.model.names import check_id
-from onceq.model.queue import content_type_of
+from onceq.model.queue import Queue, content_type_of
 from onceq.model.spark_ops import SparkClose, SparkOpen
 from onceq.spark.given.options import ServingOptions
 from onceq.spark.given.route import reach_route
 from onceq.spark.given.tables import TableChange, check_tables
 from onceq.spark.serve.handlers import told
 from onceq.spark.session import is_local_here
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from onceq.model.queue import Queue
 
 
 @contextlib.contextmanager

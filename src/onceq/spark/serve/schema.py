@@ -1,22 +1,21 @@
 """Schemas: of a request's type as Spark knows it, and of what a batch function must return.
 
 Used by source, sink and server. It checks before anything runs, so that a wrong batch function is
-an error of its author and not of every request.
+an error of its author and not of every request. It also says what the values of a table's rows look
+like once they are staged: PostgreSQL tries them before the first batch, so that a type that is
+wrong for all rows is found there, and not request by request.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from msgspec import inspect as mi
 from pyspark.sql import types as st
 
 from onceq.errors import InvalidValue
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onceq.spark.given.tables import TableChange
+from onceq.spark.given.tables import TableChange
 
 _SIMPLE: dict[type[Any], st.DataType] = {
     mi.StrType: st.StringType(),
@@ -40,6 +39,18 @@ _EXPECTED: dict[str, st.DataType] = {
     "after_s": st.DoubleType(),
     "traceback": st.StringType(),
 }
+_SAMPLES: Final[tuple[tuple[type[st.DataType] | tuple[type[st.DataType], ...], str], ...]] = (
+    (st.BooleanType, "true"),
+    (st.IntegralType, "7"),
+    ((st.FloatType, st.DoubleType), "7"),
+    (st.TimestampType, "2020-02-20 20:20:20Z"),
+    (st.TimestampNTZType, "2020-02-20 20:20:20"),
+    (st.DateType, "2020-02-20"),
+    (st.BinaryType, "\\x00"),
+    (st.ArrayType, "[]"),
+    ((st.StructType, st.MapType), '{"a":1}'),
+)
+"""Text may be anything: it has no sample."""
 _OPTIONAL = frozenset({"eids", "error", "code", "reject", "retry", "after_s", "traceback"})
 
 
@@ -141,3 +152,19 @@ def _row_columns(schema: st.StructType, name: str, change: TableChange) -> tuple
         )
     change.check(name, row.names)
     return tuple(row.names)
+
+
+def samples(schema: st.StructType, table: str, columns: Sequence[str]) -> list[str | None]:
+    """Returns a text for each column of a table's rows, as the sink stages its values, or None."""
+    rows = schema[table].dataType
+    if isinstance(rows, st.ArrayType):
+        rows = rows.elementType
+    if not isinstance(rows, st.StructType):
+        return [None] * len(columns)
+    return [_sample(rows[name].dataType) for name in columns]
+
+
+def _sample(kind: st.DataType) -> str | None:
+    if isinstance(kind, st.DecimalType):
+        return "0" if kind.scale == 0 else f"0.{'0' * kind.scale}"
+    return next((text for kinds, text in _SAMPLES if isinstance(kind, kinds)), None)

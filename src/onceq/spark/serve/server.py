@@ -11,12 +11,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-import threading
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from onceq import telemetry
 from onceq.engine.perform.steadfast import LOST, Steadfast
+from onceq.engine.perform.stop import Stop
 from onceq.errors import (
     Fenced,
     FileMismatch,
@@ -26,7 +27,7 @@ from onceq.errors import (
     StatementRefused,
 )
 from onceq.model.names import check_id, check_range
-from onceq.model.queue import content_type_of
+from onceq.model.queue import Queue, content_type_of
 from onceq.model.spark_ops import (
     SparkBound,
     SparkCheckTable,
@@ -59,12 +60,8 @@ from onceq.spark.session import (
 from onceq.spark.start.scratch import notes_in
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
-
-    from onceq.model.queue import Queue
 
 log = logging.getLogger(__name__)
 _LAST = (None, Verdict.PROGRAM, Verdict.FENCED, Verdict.STOPPED)
@@ -116,7 +113,7 @@ class Server:
         self.name = check_id("Spark server", queue.name if name is None else name)
         self.batch_rows = check_range("batch_rows", batch_rows, 1, 1_000_000)
         self.settings = settings or ServerSettings()
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._lives = 0
         self._failures: dict[str, int] = {}
 
@@ -333,7 +330,7 @@ class Server:
         return True
 
     def _begin(self, home: Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
-        from onceq.spark.serve import fitting, frames, schema  # noqa: PLC0415 # they need PySpark
+        from onceq.spark.serve import frames, schema  # noqa: PLC0415 # they need PySpark
 
         own_checkpoint(home.checkpoint, self.name, home.route.repository)
         spoken = self.source_options() | options.to_spark()
@@ -348,7 +345,7 @@ class Server:
         home.checks = [
             SparkCheckTable(
                 table=change.for_sql(table, number, columns[table])
-                | {"samples": fitting.samples(answers.schema, table, columns[table])}
+                | {"samples": schema.samples(answers.schema, table, columns[table])}
             )
             for number, (table, change) in enumerate(self.tables.items(), 1)
         ]

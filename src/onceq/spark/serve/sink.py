@@ -11,6 +11,7 @@ Source: spec P1, P2; spark.md, Stream writer.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,17 +29,15 @@ from onceq.errors import (
     StatementRefused,
 )
 from onceq.model.spark_ops import SparkAttempt, SparkBlame, SparkCommit, SparkDiscard
+from onceq.spark.arrow import RecordBatch
+from onceq.spark.given.options import ServingOptions
 from onceq.spark.serve import encode
 from onceq.spark.serve.schema import check_sink
 from onceq.spark.serve.words import telling
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from pyspark.sql.types import StructType
 
-    from onceq.spark.arrow import RecordBatch
-    from onceq.spark.given.options import ServingOptions
 
 # Undocumented, and pinned by the canary test: how a task learns which query's batch it is in.
 _QUERY_KEY = "sql.streaming.queryId"

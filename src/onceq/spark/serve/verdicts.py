@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from onceq import errors
 from onceq.server.lives import UNMENDABLE
-
-if TYPE_CHECKING:
-    from onceq.spark.serve.words import Word
+from onceq.spark.serve.words import Word
 
 
 class Verdict(enum.Enum):

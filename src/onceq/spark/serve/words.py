@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-from typing import TYPE_CHECKING, Final
+from collections.abc import Generator
+from typing import Final
 
 import msgspec
 
 from onceq.errors import OnceqError
 from onceq.server.execution import ERROR_CHARS_MAX
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 _TOKEN_BYTES: Final = 16
 

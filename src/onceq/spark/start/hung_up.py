@@ -8,10 +8,7 @@ it read: said on stderr, it would alarm an operator who has stopped a server. Al
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from types import TracebackType
+from types import TracebackType
 
 _HOOK = sys.excepthook
 _NOBODY = (BrokenPipeError, ConnectionResetError)

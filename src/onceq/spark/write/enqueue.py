@@ -8,8 +8,9 @@ and nothing to take back. Source: spec P3, P9.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
@@ -31,13 +32,8 @@ from onceq.errors import InvalidValue
 from onceq.model.end_user import KEY
 from onceq.model.names import check_id
 from onceq.model.spark_ops import SparkEnqueue
-from onceq.spark.arrow import pa, pc
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from onceq.spark.arrow import RecordBatch
-    from onceq.spark.write.writing import WritingOptions
+from onceq.spark.arrow import RecordBatch, pa, pc
+from onceq.spark.write.writing import WritingOptions
 
 ROWS: Final = 10_000
 BODIES_BYTES: Final = 8 << 20

@@ -8,21 +8,16 @@ executors enqueue in that life. Source: spec P3, C6.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Generator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from onceq.engine.perform.spark_driver import spark_driver
+from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.model.names import check_id
 from onceq.model.ops import Connect
-from onceq.model.queue import content_type_of
+from onceq.model.queue import Queue, content_type_of
 from onceq.spark.given.options import check_given, numbers_of, route_of
 from onceq.spark.given.route import reach_route
-
-if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
-
-    from onceq.engine.perform.spark_driver import Route
-    from onceq.model.queue import Queue
 
 _NUMBERS: Final = ("registrant_id", "epoch", "send_no")
 _NEEDED: Final = ("conninfo", "repository", "queue", "content_type")

@@ -1,29 +1,29 @@
 """Clients that process replies, for test_processing_kills.
 
-One process that forks: each trial has a client of its own, which is killed by -9 at its fault
-point, and then lives again, unarmed, until it has done its work.
+Each trial has a client of its own, which is killed by -9 at its fault point, and then lives again,
+unarmed, until it has done its work.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import sys
-import traceback
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import onceq
 from onceq.engine import faultpoints
 from onceq.engine.perform.driver import PostgresDriver
+from proof.harness.processes import say_into, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 ECHO = onceq.Queue("echo", str, str)
 REQUESTS = 2
 WAIT_S = 30.0
+LIFE_S = 60.0
+WORDS = 2000
 POINTS = [
     *[f"Act.{when} {times}" for times in (1, 2, 3, 4) for when in ("before", "after")],
     *[f"Send.{when} 2" for when in ("before", "after")],
@@ -78,49 +78,58 @@ def client(url: str, repository: str, name: str, paper: Paper, policy: onceq.Rep
             clerk.process(paper.output, policy, timeout_s=WAIT_S)
 
 
-def life(run: Callable[[], None]) -> int:
-    """Runs a client in a process of its own; how that ended: minus the signal, or the exit code."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            run()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-            raise
-        finally:  # the child ends here, whatever was raised; the parent judges its code
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A client of its own, killed at a fault point. point: its name and time. files: a folder."""
+
+    url: str
+    repository: str
+    files: Path
+    kind: str
+    point: str
+
+    @property
+    def name(self) -> str:
+        """The client's, and the trial's."""
+        return f"{self.kind}-{self.point.replace(' ', '-')}"
+
+    @property
+    def said(self) -> Path:
+        """What its lives write to their standard output and error."""
+        return self.files / f"{self.name}.said"
+
+    def words(self) -> str:
+        """The last of it, for a message."""
+        said = self.said.read_text(errors="replace") if self.said.exists() else ""
+        return f"; it said:\n{said[-WORDS:]}" if said else "; it said nothing"
 
 
-def trial(url: str, repository: str, files: Path, kind: str, point: str) -> str:
-    """Returns how it went: the trial, whether its client died, and what it printed."""
-    name = f"{kind}-{point.replace(' ', '-')}"
-    reached = files / f"{name}.points"
-    reached.mkdir()
-    paper = Paper(files / f"{name}.paper")
-
-    def whole() -> None:
-        client(url, repository, name, paper, POLICIES[kind](paper))
-
-    def cut() -> None:
-        faultpoints.arm(f"{point} kill {reached}")
+def live(trial: Trial, armed: str) -> None:
+    """One life of the client, in this process. armed: for `arm`, or empty."""
+    say_into(trial.said)
+    if armed:
+        faultpoints.arm(armed)
         faultpoints.pointed(PostgresDriver)
-        whole()
-
-    ended = life(cut)
-    if ended not in {0, -signal.SIGKILL} or life(whole) != 0:
-        raise RuntimeError(f"{name}: a life ended with {ended}, or the next in vain")
-    return f"{name} {'died' if ended else 'lived'} {' '.join(paper.lines())}"
+    paper = Paper(trial.files / f"{trial.name}.paper")
+    client(trial.url, trial.repository, trial.name, paper, POLICIES[trial.kind](paper))
 
 
-def main() -> None:
-    url, repository, files = json.loads(sys.argv[1])
-    for kind in POLICIES:
-        for point in POINTS:
-            sys.stdout.write(trial(url, repository, Path(files), kind, point) + "\n")
+def ended(trial: Trial, armed: str = "") -> int:
+    """Runs a life to its end: minus the signal, or the exit code. One that hangs is an error."""
+    process = start(live, trial, armed)
+    process.join(LIFE_S)
+    code = process.exitcode
+    process.kill()
+    assert code is not None, f"{trial.name} still lived after {LIFE_S:g} s{trial.words()}"
+    return code
 
 
-if __name__ == "__main__":
-    main()
+def run(trial: Trial) -> tuple[bool, list[str]]:
+    """Returns whether the client died at its point, and what it had printed in the end."""
+    reached = trial.files / f"{trial.name}.points"
+    reached.mkdir()
+    first = ended(trial, f"{trial.point} kill {reached}")
+    assert first in {0, -signal.SIGKILL}, f"{trial.name} ended with {first}{trial.words()}"
+    after = ended(trial)
+    assert after == 0, f"{trial.name}: its next life ended with {after}{trial.words()}"
+    return first != 0, Paper(trial.files / f"{trial.name}.paper").lines()
