@@ -43,7 +43,13 @@ NATIVE = (
     *HARNESS,
 )
 """All of the product except Spark and the command line."""
-PRODUCT = ("src/onceq/**/*", *HARNESS)
+PRODUCT = (
+    "src/onceq/*",
+    *(f"src/onceq/{one}/**/*" for one in ("cli", "clerk", "engine", "files", "history")),
+    *(f"src/onceq/{one}/**/*" for one in ("manager", "model", "server", "spark", "testing")),
+    *HARNESS,
+)
+"""All of the product except the streams, of which it knows nothing."""
 IN_MEMORY = (
     *(
         f"src/onceq/{one}"

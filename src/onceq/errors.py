@@ -32,9 +32,6 @@
     │   ├── EncodingRefused           the database is not in UTF-8
     │   ├── PoolerDetected            a transaction pooler is between onceq and PostgreSQL
     │   ├── LedgerRefused             a client's ledger is torn, corrupt or another client's
-    │   ├── FrameRefused              bytes that are no frame of a stream, or of another version
-    │   ├── StoreFull                 the disk of a store is full; nothing was appended
-    │   ├── StoreRefused              the directory is no store's, or another's, or in use
     │   └── EmbeddedError             the embedded PostgreSQL cannot be used
     │       ├── DirectoryRefused      not ours, another user's, another version
     │       └── EmbeddedStartFailed   PostgreSQL did not start; the log says why
@@ -73,7 +70,6 @@ __all__ = [
     "Expired",
     "Fenced",
     "FileMismatch",
-    "FrameRefused",
     "HandlerFailed",
     "HandlerMisuse",
     "HandlerSignal",
@@ -104,8 +100,6 @@ __all__ = [
     "SchemaTooNew",
     "SettingsDiffer",
     "StatementRefused",
-    "StoreFull",
-    "StoreRefused",
     "TooLarge",
     "UsageError",
     "WindowFull",
@@ -267,18 +261,6 @@ class PoolerDetected(OperatingError):
 
 class LedgerRefused(OperatingError):
     """A client's ledger is torn, corrupt, another client's, or of a newer onceq."""
-
-
-class FrameRefused(OperatingError):
-    """Bytes are no frame of a stream: cut short, changed, too long, or of another version."""
-
-
-class StoreFull(OperatingError):
-    """The disk of a store is full, or its limit is reached; nothing was appended."""
-
-
-class StoreRefused(OperatingError):
-    """The directory is not this store's: another's, of another version, empty, or in use."""
 
 
 class EmbeddedError(OperatingError):

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from onceq.errors import FrameRefused, TooLarge
+from onceq.errors import TooLarge
+from onceq.streams.errors import FrameRefused
 from onceq.streams.model import frames
 from onceq.streams.model.frames import Frame, FrameKind, Splitter, body_of, decode, encode
 

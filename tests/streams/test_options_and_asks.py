@@ -6,7 +6,8 @@ import importlib
 
 import pytest
 
-from onceq.errors import FrameRefused, InvalidValue
+from onceq.errors import InvalidValue
+from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Promised, Stage
 from onceq.streams.model.low import Consensus

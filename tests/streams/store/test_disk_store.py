@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from onceq.errors import StoreFull, StoreRefused
+from onceq.streams.errors import StoreFull, StoreRefused
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
 from onceq.streams.model.frames import Frame, FrameKind, body_of, decode, encode

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.errors import StoreFull, StoreRefused
+from onceq.streams.errors import StoreFull, StoreRefused
 from onceq.streams.store.log import opening
 from onceq.streams.store.log.committer import Committer, mark
 from onceq.streams.store.log.entries import (

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from onceq.errors import FrameRefused
+from onceq.streams.errors import FrameRefused
 from onceq.streams.model.choice import Bridge, Log, Promised
 from onceq.streams.model.quorum import StoreList
 

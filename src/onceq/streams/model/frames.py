@@ -17,7 +17,8 @@ from zlib import crc32
 
 import msgspec
 
-from onceq.errors import FrameRefused, TooLarge
+from onceq.errors import TooLarge
+from onceq.streams.errors import FrameRefused
 
 HEADER: Final = struct.Struct("<HBBHHIIQQQI")
 HEADER_BYTES: Final = HEADER.size

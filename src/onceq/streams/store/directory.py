@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from onceq.errors import StoreRefused
+from onceq.streams.errors import StoreRefused
 from onceq.streams.store.log.segments import Files
 
 IDENTITY: Final = "store.json"

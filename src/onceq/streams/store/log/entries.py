@@ -21,7 +21,7 @@ from zlib import crc32
 
 import msgspec
 
-from onceq.errors import FrameRefused
+from onceq.streams.errors import FrameRefused
 from onceq.streams.model import frames
 
 HEADER: Final = struct.Struct("<IIBIQQ")

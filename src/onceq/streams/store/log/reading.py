@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from onceq.errors import StoreRefused
+from onceq.streams.errors import StoreRefused
 from onceq.streams.store.log import opening
 from onceq.streams.store.log.entries import HEAD_BYTES, Geometry, SegmentHead, decode_head
 from onceq.streams.store.log.segments import Files

@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from onceq.errors import StoreFull
+from onceq.streams.errors import StoreFull
 from onceq.streams.store.log import entries
 from onceq.streams.store.log.entries import (
     FRAMES,
