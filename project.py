@@ -574,6 +574,8 @@ def main(arguments: "list[str]") -> int:
     if len(arguments) != 1 or arguments[0] not in TARGETS:
         say("usage: python3 project.py TARGET (help lists them)")
         return 2
+    # Processes begin by the thousand: each would compile onceq again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         return TARGETS[arguments[0]]()
     except Refusal as refusal:

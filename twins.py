@@ -43,7 +43,7 @@ WORDS = (
     (r"\bAwaitable\[(\w+)\]", r"\1"),
     (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bLedger\[Any, C\]", "Ledger[C, Any]"),
-    (r"\basyncio\.(Lock|Event|BoundedSemaphore)\b", r"threading.\1"),
+    (r"\basyncio\.Lock\b", "threading.Lock"),
     (r"\basyncio\.current_task\b", "threading.get_ident"),
     (r"\bimport asyncio\b", "import threading"),
     (r"\b_awaits = True\b", "_awaits = False"),

@@ -23,6 +23,7 @@ UNKNOWN_COMMITS = "unknown commits resolved to the truth"
 POWER_CUTS = "power cuts"
 STATES = "model states"
 SCHEDULES = "simulated schedules"
+STREAM_SCHEDULES = "schedules of the recovery of streams"
 OUTSTANDING = "requests outstanding at a time, received in random order"
 EVENTS = "recorded history events checked"
 INVENTED = "invented history events checked"
@@ -65,6 +66,7 @@ GOALS = (
     Goal(what=POWER_CUTS, small=10, proof=150, long=2_000),
     Goal(what=STATES, small=200_000, proof=2_000_000, long=50_000_000),
     Goal(what=SCHEDULES, proof=20_000, long=2_000_000),
+    Goal(what=STREAM_SCHEDULES, small=400, proof=100_000, long=2_000_000),
     Goal(what=OUTSTANDING, small=1_000, proof=10_000, long=50_000),
     Goal(what=EVENTS, proof=500_000, long=10_000_000),
     Goal(what=INVENTED, proof=5_000_000, long=100_000_000),

@@ -27,6 +27,7 @@ from proof.powercut.part import PART as POWER_CUT
 from proof.scoreboard.part import PART as SCOREBOARD
 from proof.simulation import PART as SIMULATION
 from proof.sparkpoints.part import PART as SPARK_FAULT_POINTS
+from proof.streams_model.part import PART as STREAMS_MODEL
 from proof.torture.part import PART as TORTURE
 from proof.versions import PARTS as VERSIONS
 from proof.windows.part import PART as WINDOWS
@@ -42,7 +43,13 @@ NATIVE = (
     *HARNESS,
 )
 """All of the product except Spark and the command line."""
-PRODUCT = ("src/onceq/**/*", *HARNESS)
+PRODUCT = (
+    "src/onceq/*",
+    *(f"src/onceq/{one}/**/*" for one in ("cli", "clerk", "engine", "files", "history")),
+    *(f"src/onceq/{one}/**/*" for one in ("manager", "model", "server", "spark", "testing")),
+    *HARNESS,
+)
+"""All of the product except the streams, of which it knows nothing."""
 IN_MEMORY = (
     *(
         f"src/onceq/{one}"
@@ -56,6 +63,7 @@ TABLE: tuple[tuple[Part, tuple[str, ...]], ...] = (
     (HISTORY, ("src/onceq/history/*", "proof/history/*")),
     (MODEL, ("proof/model/*",)),
     (MUTANTS, (*PRODUCT, *BEHAVIOURS, "tests/**/*", "proof/mutants/*")),
+    (STREAMS_MODEL, ("src/onceq/streams/model/*", "proof/streams_model/*")),
     (SIMULATION, (*IN_MEMORY, "proof/simulation.py")),
     (FAULT_POINTS, (*NATIVE, *FAULTS)),
     (SPARK_FAULT_POINTS, (*PRODUCT, *FAULTS, "proof/sparkpoints/*")),

@@ -1,4 +1,4 @@
-"""The plain case goes its short way, and whatever is rare goes the general one (ADR 24)."""
+"""The plain case goes its short way, and whatever is rare goes the general one (ADR 26)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One call of a clerk at a time: a second thread or task is refused, and harms nothing.
 
-Used by all clerks. A session has one request after another, so nothing would be gained by waiting.
+Used by all clerks. A clerk makes one call after another, so nothing would be gained by waiting.
 """
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ RULES: dict[str, Rule] = {
     "ask": Rule(mark=_begun, frees=True, again=_told),
     "skip": Rule(mark=_begun, frees=False, again=_not_again, otherwise=Settled.SKIPPED),
 }
-"""What each policy does. `test` frees nothing: its device can be asked, however late."""
+"""What each policy does. `test` and `skip` free nothing themselves: however late, the one can ask
+its device, and the other skips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -193,10 +193,10 @@ def reread(session: Session[T, R], rid: str) -> ops.Program[Reply[R]]:
 def acknowledge(
     session: Session[Any, Any], rids: list[str], ckpt: bytes | None
 ) -> ops.Program[int]:
-    """Frees replies that the client has recorded (C6); returns how many were still kept.
+    """Frees replies that the client has recorded (C6); returns how many were still waiting.
 
-    The last one counts as received last. Without a checkpoint, a reply kept or freed here that was
-    received with a checkpoint still keeps that place (G6).
+    The last one counts as received last. Without a checkpoint, a reply that was received with one,
+    and still waits or is freed here, keeps that place (G6).
     """
     following = check(session, Call.ACKNOWLEDGE)
     unknown = [rid for rid in rids if rid not in session.received]

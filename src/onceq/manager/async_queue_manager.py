@@ -84,7 +84,7 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         return await self._link.perform(ops.ListQueues())
 
     async def rates(self, over_s: float = 60.0) -> admin_ops.Rates:
-        """Returns how many requests a minute each queue finished during the last over_s seconds."""
+        """Returns how many requests a minute were done in each queue in the last over_s seconds."""
         return await self._link.perform(program.rates_op(over_s))
 
     async def destroy(self, queue: str) -> None:
@@ -129,9 +129,9 @@ class AsyncQueueOperations(AsyncRegistrationOperations):
         gone when this returns, and must owe no reply. With `connection` it leaves the queue
         when, and only if, the transaction there commits; rolled back, an abort is counted; a
         kill meanwhile makes that commit fail. Whoever waits sleeps until it is rung; but one that
-        waits with `eid` or `connection` looks 20 times a second: a ring wakes one, and would be
-        lost on who wants another element, or is not known to wait. Raises QueueNotFound,
-        IllegalState.
+        waits with `eid` or `connection` looks 20 times a second: a ring wakes one waiter, and would
+        be lost on one that wants another element, or that nobody knows to wait. Raises
+        QueueNotFound, IllegalState.
         """
         names.check_queue(queue)
         timeout_s = names.check_timeout(timeout_s)

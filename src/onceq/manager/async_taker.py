@@ -21,7 +21,7 @@ from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, OperatingError
 from onceq.manager import program, taking
-from onceq.manager.closing import async_wait_closed
+from onceq.manager.closing import AsyncClosed, async_wait_closed
 from onceq.model import ops
 from onceq.model.element import Element
 from onceq.model.ops import RunsAsync
@@ -33,7 +33,7 @@ class AsyncTaker:
     def __init__(self, located: Located, repository: str) -> None:
         self.link = AsyncLink(located, repository)
         self.held = taking.Held()
-        self.closed = asyncio.Event()
+        self.closed = AsyncClosed()
         self._turn = asyncio.Lock()
 
     @property

@@ -22,7 +22,7 @@ from onceq.engine.sessions import silence
 from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, OperatingError
 from onceq.manager import program, taking
-from onceq.manager.closing import wait_closed
+from onceq.manager.closing import Closed, wait_closed
 from onceq.model import ops
 from onceq.model.element import Element
 from onceq.model.ops import Runs
@@ -34,7 +34,7 @@ class Taker:
     def __init__(self, located: Located, repository: str) -> None:
         self.link = Link(located, repository)
         self.held = taking.Held()
-        self.closed = threading.Event()
+        self.closed = Closed()
         self._turn = threading.Lock()
 
     @property

@@ -28,7 +28,7 @@ class Taken:
 
 @dataclass(slots=True)
 class Held:
-    """What a queue manager holds for its callers. turn: 1: due elements come first."""
+    """What a queue manager holds for its callers. turn: of its last claim; see `ops.Claim`."""
 
     process: UUID = field(default_factory=uuid.uuid4)
     life: ops.Incarnation | None = None

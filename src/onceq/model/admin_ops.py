@@ -36,7 +36,10 @@ class Identify(Op[UUID]):
 
 
 class RidRange(Op[tuple[str, str] | None]):
-    """The least and the greatest rid with a prefix that a registrant ever sent; None: none."""
+    """The least and the greatest rid with a prefix that a registrant has sent; None: none.
+
+    As far as history tells.
+    """
 
     registrant_id: Integer
     prefix: str
@@ -122,6 +125,6 @@ class Rates:
 
 
 class MeasureRates(Op[Rates]):
-    """How many requests of each queue took effect in the last over_s, according to history."""
+    """How many requests a minute were done in each queue in the last over_s, by history."""
 
     over_s: float = 60.0

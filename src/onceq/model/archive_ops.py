@@ -81,7 +81,7 @@ class ArchiveBegin(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settled:
-    """until: the last record before which none is still to come. is_new: since this call."""
+    """until: the last record up to which none is still to come. is_new: this call moved it."""
 
     until: int
     is_new: bool
@@ -235,6 +235,6 @@ class ArchiveRestore(
 
 
 class ArchiveRedriven(Op[dict[UUID, str]]):
-    """As what the failed requests with these eids were run again: eid to the new rid."""
+    """The rids under which the failed requests with these eids were run again, by eid."""
 
     eids: list[UUID]

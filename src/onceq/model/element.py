@@ -176,7 +176,7 @@ class Lane(enum.IntEnum):
 class Element:
     """A queue element as it was read.
 
-    `eid` is its lasting id; `seq` is local to the repository and changes. `aborts` counts its
+    `eid` is its lasting id; `seq` is local to the repository, and may change. `aborts` counts its
     charged aborts. `outcome` is for replies only. `unreadable`: why its
     properties cannot be read, and are None; a server treats it as the element's failure.
     """
@@ -271,7 +271,7 @@ class Search(TypedDict, total=False):
     """Which old requests are wanted, as keywords; what is not given may be anything.
 
     since, until: aware datetimes of their end; since is included, until is not. after: the last one
-    of the previous page. limit: of a page, 1 to 100,000, 100 by default.
+    of the previous page. limit: of a page, at least 1, 100 by default.
     """
 
     rid: str | None

@@ -1,6 +1,6 @@
 """Names and limits: what may be called what, checked before anything is sent.
 
-Pure. The schema has the same rules as CHECK constraints (spec, reliability: bad input).
+Pure. PostgreSQL checks names and numbers of queues, priorities and times once more.
 """
 
 from __future__ import annotations

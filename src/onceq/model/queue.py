@@ -152,7 +152,7 @@ class QueueInfo:
 
     @property
     def depth(self) -> int:
-        """The number of elements in the queue, whatever their state."""
+        """The number of elements in the queue; replies that are only kept do not count."""
         return self.ready + self.claimed + self.waiting + self.suspect + self.held
 
 

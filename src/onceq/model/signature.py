@@ -220,7 +220,7 @@ def _may_be(returned: Any, reply: Any) -> bool:
 
 
 def _is_of(given: Any, asked: Any) -> bool:
-    """Returns False only if no value of one class is a value of the other."""
+    """Returns whether values of one type are values of another; True if that cannot be told."""
     one, other = _class(given), _class(asked)
     if not isinstance(one, type) or not isinstance(other, type):
         return True

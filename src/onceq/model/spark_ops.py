@@ -138,9 +138,9 @@ class SparkRead(Op[list[tuple[Any, ...]]]):
 
 
 class SparkRefuse(Op[int], in_doubt=True):
-    """Aborts requests that a group still holds, charged, as not of the queue's type; how many.
+    """Aborts requests that a group still holds, charged, as not of the queue's type.
 
-    codes, errors: for each of `eids`. May be asked again.
+    codes, errors: for each of `eids`. Returns how many. May be asked again.
     """
 
     group: int
@@ -231,7 +231,10 @@ class SparkClose(Op[int], in_doubt=True):
 
 
 class SparkPurge(Op[int], in_doubt=True):
-    """Removes what a stateful server keeps of its groups up to this one; how many requests."""
+    """Removes what a stateful server keeps of its groups up to this one.
+
+    Returns how many requests.
+    """
 
     server_id: Integer
     epoch: int

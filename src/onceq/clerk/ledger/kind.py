@@ -159,7 +159,7 @@ class Ledger(abc.ABC, Generic[C, A]):
 
     @abc.abstractmethod
     def open(self, link: Link) -> Executor:
-        """Opens the ledger's database. CannotConnect, LedgerRefused: nothing happened."""
+        """Opens the ledger's database. CannotConnect, EnvironmentFault, LedgerRefused."""
 
     @abc.abstractmethod
     async def open_async(self, link: AsyncLink) -> AsyncExecutor:

@@ -192,7 +192,7 @@ RECORDS: Final[dict[Any, tuple[str, Callable[[Row], Any]]]] = {
     ops.OutstandingRequest: ("*", outstanding),
     ops.Sighting: ("missing, numbers, ready, stopped, due_s, value, holders", sighting),
 }
-"""What is no row of its own fields: its columns, and how one is read."""
+"""Answers whose rows are not simply their own fields: which columns, and how a row is read."""
 
 
 def answer_of(kind: type[ops.Op[Any]]) -> Any:
@@ -222,7 +222,7 @@ def decoder(answer: Any) -> Callable[[Sequence[Row]], Any]:
 
 
 def _kind(answer: Any) -> tuple[Any, Any]:
-    """Returns of what an answer is, and its form: list, None if it may be None, or object."""
+    """Returns what an answer consists of, and its form: list, None if it may be None, or object."""
     if get_origin(answer) is list:
         return get_args(answer)[0], list
     kind = without_none(answer)

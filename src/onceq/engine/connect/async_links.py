@@ -6,13 +6,13 @@ call left, is made anew for the next call. A call is never made twice.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 from typing import Final, TypeVar
 
 from onceq.engine.connect.async_connection import AsyncLink
-from onceq.engine.connect.opening import MOST, TURN_S, async_take_turn
+from onceq.engine.connect.opening import MOST, TURN_S
+from onceq.engine.connect.turns import AsyncTurns
 from onceq.engine.embedded.locate import Located
 from onceq.engine.sessions import silence
 from onceq.engine.sessions.silence import Patience
@@ -31,7 +31,7 @@ class AsyncLinks:
     def __init__(self, located: Located, repository: str) -> None:
         self._located = located
         self._repository = repository
-        self._turns = asyncio.BoundedSemaphore(MOST)
+        self._turns = AsyncTurns(MOST)
         self._free: list[AsyncLink] = []
         self._is_open = False
 
@@ -64,7 +64,7 @@ class AsyncLinks:
         """A connection for the time of a block. wait_s: for a free one; None or 0: TURN_S."""
         if not self._is_open:
             raise CannotConnect(CLOSED)
-        await async_take_turn(self._turns, wait_s or TURN_S)
+        turn = await self._turns.take(wait_s or TURN_S)
         try:
             link = self._free.pop() if self._free else self._new()
             try:
@@ -74,7 +74,7 @@ class AsyncLinks:
             finally:
                 await self._give_back(link)
         finally:
-            self._turns.release()
+            self._turns.give_back(turn)
 
     async def _give_back(self, link: AsyncLink) -> None:
         if self._is_open:

@@ -8,12 +8,12 @@ call left, is made anew for the next call. A call is never made twice.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Generator
 from typing import Final, TypeVar
 
 from onceq.engine.connect.connection import Link
-from onceq.engine.connect.opening import MOST, TURN_S, take_turn
+from onceq.engine.connect.opening import MOST, TURN_S
+from onceq.engine.connect.turns import Turns
 from onceq.engine.embedded.locate import Located
 from onceq.engine.sessions import silence
 from onceq.engine.sessions.silence import Patience
@@ -32,7 +32,7 @@ class Links:
     def __init__(self, located: Located, repository: str) -> None:
         self._located = located
         self._repository = repository
-        self._turns = threading.BoundedSemaphore(MOST)
+        self._turns = Turns(MOST)
         self._free: list[Link] = []
         self._is_open = False
 
@@ -65,7 +65,7 @@ class Links:
         """A connection for the time of a block. wait_s: for a free one; None or 0: TURN_S."""
         if not self._is_open:
             raise CannotConnect(CLOSED)
-        take_turn(self._turns, wait_s or TURN_S)
+        turn = self._turns.take(wait_s or TURN_S)
         try:
             link = self._free.pop() if self._free else self._new()
             try:
@@ -75,7 +75,7 @@ class Links:
             finally:
                 self._give_back(link)
         finally:
-            self._turns.release()
+            self._turns.give_back(turn)
 
     def _give_back(self, link: Link) -> None:
         if self._is_open:

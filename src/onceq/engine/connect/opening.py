@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
@@ -16,7 +15,6 @@ from onceq.engine.schema import migrate
 from onceq.engine.sessions import silence
 from onceq.engine.sessions.silence import Patience
 from onceq.engine.wake.watch import Watch
-from onceq.errors import DeadlineExceeded
 from onceq.model.element import Element
 
 if TYPE_CHECKING:
@@ -69,24 +67,3 @@ async def async_open_verified(
     """The same. Verified on another connection: what verifies is not asynchronous."""
     await asyncio.to_thread(migrate.verify_with, conninfo, repository, patience)
     return await async_driver.open_session(conninfo, settings, patience)
-
-
-def take_turn(turns: threading.BoundedSemaphore, wait_s: float) -> None:
-    """Takes a turn of a manager's. DeadlineExceeded: none came in time."""
-    if not turns.acquire(timeout=wait_s):
-        raise _no_turn(wait_s)
-
-
-async def async_take_turn(turns: asyncio.BoundedSemaphore, wait_s: float) -> None:
-    """The same for a task."""
-    try:
-        await asyncio.wait_for(turns.acquire(), wait_s)
-    except TimeoutError as error:
-        raise _no_turn(wait_s) from error
-
-
-def _no_turn(wait_s: float) -> DeadlineExceeded:
-    return DeadlineExceeded(
-        f"none of the {MOST} connections of this queue manager was free within {wait_s:g} s, and "
-        "nothing happened: open another manager for what waits long"
-    )

@@ -7,8 +7,8 @@
       cluster/            PostgreSQL's data directory; appears by an atomic rename
       cluster.new.*       a cluster being made, or what a crash left of one
 
-For this package only. It never adopts a directory that holds anything else, never
-widens a permission, and never follows a marker of a newer layout.
+For this package only, but for `sync_directory`. It never adopts a directory that holds anything
+else, never widens a permission, and never follows a marker of a newer layout.
 """
 
 from __future__ import annotations

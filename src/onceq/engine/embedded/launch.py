@@ -57,11 +57,11 @@ def _enter_user_namespace(uid: int, gid: int) -> None:
 
 
 def _become(uid: int, gid: int) -> None:
-    """Become `uid`, keeping only the right to traverse root's directories.
+    """Become `uid`, keeping one capability, DAC_OVERRIDE, to traverse root's directories.
 
-    This holds for access(2) too, with which PostgreSQL looks for its own programs: for a user other
-    than root it ignores capabilities, unless told otherwise. Where that cannot be told, as without
-    SETPCAP, the programs must be where everybody may go.
+    It must count for access(2) too, with which PostgreSQL looks for its own programs: for a user
+    other than root that ignores capabilities, unless told otherwise. Where it cannot be told, as
+    without SETPCAP, the programs must be where everybody may go.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0)
@@ -95,7 +95,10 @@ def _detach(run_fd: int) -> None:
 
 
 def identity(pid: int) -> str:
-    """Pid, start in ticks since boot, and boot id: never the same for two processes."""
+    """Pid, start in ticks since boot, and boot id: never the same for two processes.
+
+    Without /proc it is the pid alone.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")

@@ -1,9 +1,9 @@
 """Where a repository is: the URL that the user gave, resolved to a libpq connection string.
 
-Called by the managers, the server and Spark's executors. A URL is `embedded:PATH`,
-`postgresql://...`, `service=...` or any libpq connection string; None reads ONCEQ_URL,
-then DATABASE_URL, then libpq's own variables. No other setting of a repository comes from the
-environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py).
+Called by whatever is given a URL: queue managers, servers, ledgers, the command line, and Spark's
+executors. A URL is `embedded:PATH`, `postgresql://...`, `service=...` or any libpq connection
+string; None reads ONCEQ_URL, then DATABASE_URL, then libpq's own variables. No other setting of a
+repository comes from the environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SESSION_SETTINGS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""What onceq sets on every connection unless the URL says otherwise: in PostgreSQL it is off."""
+"""What onceq sets on every connection unless the URL says otherwise: libpq alone waits for long."""
 
 
 @dataclass(frozen=True, slots=True)

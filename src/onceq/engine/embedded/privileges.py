@@ -7,10 +7,11 @@ For this package only. Three ways, decided once for each start:
     any capability, so it can use root's own files in a 0700 home and nothing else; to
     itself it is an ordinary user, which is what PostgreSQL checks. Nothing is copied.
 - unprivileged: root without namespaces, as in most containers. The process becomes an
-    ordinary user, who owns the cluster, and keeps only the capability to traverse
-    root's directories on the way to the binaries and the data.
+    ordinary user, who owns the cluster, and keeps one capability, DAC_OVERRIDE, to traverse
+    root's directories on the way to the binaries and the data. With it, PostgreSQL could also
+    read and write other files.
 
-  It never makes anything of root's readable by others.
+No way makes any file of root's readable by others.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Knows processes by more than their pid, because pids are reused.
+"""Knows processes by more than their pid, because pids are reused; where there is no /proc, by it.
 
 For this package only. The identity (pid, start time in ticks since boot, boot id) is
 written into `run.lock` by `launch`, and compared before any signal is sent.
@@ -20,7 +20,7 @@ _START_SLACK_S = 5
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process, always distinct from later ones with the same pid."""
+    """One process, distinct from later ones with the same pid if there is a /proc."""
 
     pid: int
     identity: str

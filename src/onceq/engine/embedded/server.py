@@ -3,8 +3,8 @@
 The public face of this package. Several threads and processes may open the same
 directory: each holds a shared lock on it, the first starts the server, the last that
 closes stops it. A user that dies leaves the server running; the next open joins it.
-It never stops a server that others use (unless forced), never signals a process by
-its pid alone, and never listens on a network.
+It never stops a server that others use (unless forced), and never listens on a network.
+Where there is a /proc, it never signals a process by its pid alone.
 """
 
 from __future__ import annotations

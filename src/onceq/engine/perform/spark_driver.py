@@ -1,8 +1,9 @@
 """The driver of the Spark server: its Ops on one connection, and the staging of rows by COPY.
 
 Used by `onceq.spark` in the supervising process, in the one that plans, in executors and in the one
-that commits. Each connects for itself, because Spark pickles what it runs. Nothing here holds
-a password: a connection string names a file that does (`passfile`), or libpq finds it.
+that commits; each connects for itself, because Spark pickles what it runs. Also used by what reads
+or trims history without Spark. Nothing here holds a password: a connection string names a file
+that does (`passfile`), or libpq finds it.
 """
 
 from __future__ import annotations

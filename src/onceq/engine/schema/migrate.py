@@ -1,7 +1,8 @@
-"""Creates, verifies and upgrades the schema of a repository; see `schema` for its contents.
+"""Creates, verifies and upgrades the schema of a repository; see `scripts` for its contents.
 
-Called by `onceq init`, and by `onceq.open` only on an embedded database. A repository is one
-PostgreSQL schema. Never touches a schema that it did not make, and never downgrades one.
+What creates or upgrades is called by `onceq init`, and on an embedded database also by
+`onceq.open` and by servers; every link verifies. A repository is one PostgreSQL schema. Never
+touches a schema that it did not make, and never downgrades one.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 def sealed(root: str, path: str) -> dict[str, Any]:
-    """Returns path, size and digest of a file, then durable; no digest if it cannot be read."""
+    """Makes a file durable; returns its path, size and digest, empty if it cannot be read."""
     digest = hashlib.sha256()
     whole = Path(root) / path
     try:

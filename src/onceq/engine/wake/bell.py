@@ -121,9 +121,8 @@ class Bell:
     def wait(self, timeout_s: float, other: int | None = None) -> bool:
         """Waits to be rung, at most this long; returns whether it was.
 
-        other: a file that also ends the wait when it can be read, as a lost connection can.
-
-        After rubbish it hears nothing for a while: a flood cannot keep it busy.
+        other: a file that also ends the wait when it can be read, as a lost connection can. After
+        rubbish it hears nothing for a while: a flood cannot keep it busy.
         """
         end = time.monotonic() + timeout_s
         found = self._await(timeout_s, other)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 SmallInt: TypeAlias = Annotated[int, "smallint"]
 Integer: TypeAlias = Annotated[int, "integer"]
 Oid: TypeAlias = Annotated[int, "oid"]
-"""Fields that are no bigint in SQL."""
+"""Fields that are not bigint in SQL, as an int otherwise is."""
 Unsaid: TypeAlias = Annotated[bool, ""]
 """A field that is for the driver, and not said to SQL."""
 

@@ -21,8 +21,8 @@ class Connection:
     """The answer of connect: this life, and where the former one stopped.
 
     was: 'new', 'connected' or 'disconnected'. s_rid, r_rid: of the request sent last and the reply
-    received last. s_state: 'request' (no reply yet), 'reply' (it is waiting, or was received and is
-    kept) or 'done'. ckpt: of the last receive.
+    received last. s_state: 'request' (no reply yet), 'reply' (it waits, or was received and not
+    acknowledged) or 'done'. ckpt: of the last receive.
     """
 
     registrant_id: int

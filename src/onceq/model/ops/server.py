@@ -22,8 +22,9 @@ class Incarnation:
 class OpenIncarnation(
     Op[Incarnation], changes="a server session's life begins, and takes back what the former held"
 ):
-    """Begins an incarnation on this connection; takes back the claims of `former`, uncharged.
+    """Begins an incarnation on this connection; takes back what `former` has claimed.
 
+    former: of the same process, so that the environment is to blame for what it had started (G7).
     identity: by which processes on the same machine can tell whether this one is gone; None: none
     can.
     """
@@ -45,7 +46,7 @@ class TakeOver(Op[int], changes="the claims of processes that are missing are ta
     """Takes over from missing processes, whose sessions have all ended; returns how many.
 
     What they had not started comes back at once. The rest waits for a verdict, one minute (G7).
-    One more if something belonged to Spark servers that died.
+    The answer is one more if something was taken over from Spark servers.
     """
 
     process: UUID
@@ -172,7 +173,7 @@ class Sweep(Op[Observation], changes="the low-water marks are moved", in_doubt=F
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """What a survey saw. missing: processes that were. numbers: of the queues; 0: no such queue.
+    """What a survey saw. missing: how many processes. numbers: of the queues; 0: no such queue.
 
     ready, stopped: for each queue, whether a claim would find something now, and whether it is
     stopped for dequeue. due_s: when the next element is due. seen: for the next sweep or survey.
@@ -272,7 +273,9 @@ class Start(Op[None], changes="a request of a batch begins"):
 
 
 class Keep(Op[bool], changes="what a request of a batch did is kept"):
-    """Keeps what one request of a batch did; returns whether it was fenced, or needed no fence.
+    """Keeps what one request of a batch did; returns whether it was fenced.
+
+    It was not if its start was put off, and its handler never used the connection.
 
     Raises StatementRefused if a statement of its own had failed, HandlerMisuse if it ended the
     transaction.
@@ -317,8 +320,8 @@ class Finish(
 ):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
-    commit: commits, too. must: how many of them must still be claimed; else
-    ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
+    commit: then commits, in a round trip of its own. must: how many of them must still be claimed;
+    else ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
     elements be asynchronous. slot, sleep, drowsy: as for Claim. InDoubt as for Commit.
     """
 

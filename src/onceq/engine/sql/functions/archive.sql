@@ -1,5 +1,5 @@
 -- The archive (spec P4): which records may be read, the manifest, and what may then be removed.
--- Tables: archive, archive_run, archive_file (write), history, attempt (read, trim), element,
+-- Tables: archive, archive_run, archive_file (written), history, attempt (read, trimmed), element,
 -- registration, redrive (read). Locks: the row of archive.
 
 -- Begins a run, and fences the previous one. The root is kept, and another one is refused; null is for
@@ -31,8 +31,9 @@ begin
     return a;
 end $$;
 
--- The last record before which none is still to come. The number is read before this transaction
--- has an id: whoever took a smaller number had an id by then, which is below ours.
+-- The last record up to which none is still to come; is_new: whether that has moved. The number is read
+-- before this transaction has an id: whoever took it, or a smaller one, had an id by then, which is below
+-- ours.
 create or replace function onceq.archive_settle(p_epoch bigint, out until bigint, out is_new boolean)
 language plpgsql volatile as $$
 declare
@@ -262,7 +263,7 @@ language sql stable as $$
         order by f.day, f.kind, f.path
 $$;
 
--- As what the failed requests with these eids were run again.
+-- The rids under which the failed requests with these eids were run again.
 create or replace function onceq.archive_redriven(p_eids uuid[]) returns table (eid uuid, rid text)
 language sql stable as $$
     select old_eid, new_rid from onceq.redrive where old_eid = any (p_eids)

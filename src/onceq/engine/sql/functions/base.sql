@@ -1,5 +1,6 @@
 -- Small functions that all the others build on: the clock, ids, the epoch check.
--- Tables: registrant (read), queue (read), life. Locks: the registrant's anchor, shared.
+-- Tables: registrant (read), queue (lanes written), life (written), element (what a crash took is removed).
+-- Locks: the registrant's anchor, or the queue's (advisory, shared); that of life (advisory), to begin one.
 --
 -- LANES. All elements of all queues are rows of one table, and a queue's rows stand in lanes. Within a lane
 -- the order is that of `turn`. What somebody looks for is always the beginning of one lane, so that one
@@ -92,7 +93,7 @@ begin
 end $$;
 
 -- Refuses, in these words, a transaction with one snapshot for all: what is looked at after a lock must
--- be what its former holder has left. The hot path asks for itself.
+-- be what its former holder has left. The hot path checks this without a call.
 create or replace function onceq.need_read_committed(p_words text) returns void
 language plpgsql volatile as $$
 begin
@@ -192,7 +193,8 @@ language sql immutable as $$
 $$;
 
 -- Makes an UNLOGGED sequence that belongs to the repository's owner, whoever asks: a role that serves
--- needs no right to make or to drop anything. Its name is one of unlogged_sequences().
+-- needs no right to make or to drop anything. Only the names of started markers and of low-water marks are
+-- accepted.
 create or replace function onceq.make_sequence(p_name text, p_least bigint) returns regclass
 language plpgsql volatile security definer set search_path = pg_catalog, pg_temp as $$
 declare made text := format('onceq.%I', p_name);
@@ -220,9 +222,9 @@ exception when insufficient_privilege then
 end $$;
 
 -- Ends what a handler has left in this session and neither a commit nor RESET ends: its PREPAREd
--- statements and its session's advisory locks. Ours name a table of this schema. To look for them costs
--- too much for each commit; a PREPARE that finds its name taken is a fault of the environment, and this
--- follows it.
+-- statements and its session's advisory locks. Our own locks name a table or an index of this schema, and
+-- stay. To look for them at each commit would cost too much; a PREPARE that finds its name taken is a fault
+-- of the environment, and this follows it.
 create or replace function onceq.tidy_session() returns void
 language plpgsql volatile as $$
 declare

@@ -1,7 +1,7 @@
 -- Wake-up (ADR 9): who sleeps, and where to ring. Only a hint: every sleeper also looks by itself.
 -- Whatever makes an element claimable, or due sooner, rings: docs/maintainers/rings.md lists all of it.
--- Tables: server (read, queue_ids written), queue, element (read), dequeuer (written). Locks: advisory, of the session, shared,
--- held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot), (oid of dequeuer_pkey, backend),
+-- Tables: server (read, queue_ids written), queue, element, registrant (read), dequeuer (written). Locks: advisory, of the
+-- session, shared, held while it sleeps: (oid of element_ready, queue), (oid of server_pkey, slot), (oid of dequeuer_pkey, backend),
 -- (oid of registrant_pkey, registrant). They are in memory, end with the session, and nobody waits for
 -- them: to ask whether somebody sleeps, one tries the exclusive lock, and lets it go at once.
 
@@ -33,7 +33,7 @@ begin
     return p_queue_ids;
 end $$;
 
--- Ends that, only for queues that are registered so. Returns null.
+-- Ends that; to be called only for queues on which it is registered so. Returns null.
 create or replace function onceq.wake_up(p_slot integer, p_queue_ids integer[]) returns integer[]
 language plpgsql volatile as $$
 declare
@@ -53,7 +53,7 @@ language sql volatile as $$
     select pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)::text
 $$;
 
--- Ends that, only if it is registered so.
+-- Ends that; to be called only if it is registered so.
 create or replace function onceq.clerk_wakes(p_registrant integer) returns boolean
 language sql volatile as $$
     select pg_advisory_unlock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
@@ -69,8 +69,8 @@ language sql volatile as $$
           and classid = p_class and objid = p_id::bigint::oid and objsubid = 2)
 $$;
 
--- The bell to ring once this transaction has committed: of one server session that sleeps on this
--- queue. Null if none does, or if it was called through the database.
+-- The bell to ring once this transaction has committed: of one session that sleeps on this queue, a server's
+-- or, if none does, one that dequeues. Null if nobody sleeps there, or if it is rung through the database.
 create or replace function onceq.server_bell(p_queue_id integer, p_own_transaction boolean) returns text
 language plpgsql volatile as $$
 declare
@@ -129,8 +129,8 @@ begin
     return was;
 end $$;
 
--- The same, after a test in memory of whether anybody sleeps at all. The test takes the lock
--- for an instant; another test at that instant makes it ring in vain.
+-- As server_bell, after a test in memory of whether anybody sleeps at all. The test takes the lock
+-- for an instant; another test at that instant makes it look for a sleeper in vain.
 create or replace function onceq.queue_bell(p_queue_id integer, p_own_transaction boolean) returns text
 language sql volatile as $$
     select case when pg_try_advisory_lock('onceq.element_ready'::regclass::oid::integer, p_queue_id)
@@ -181,7 +181,7 @@ begin
         where registrant_id = p_registrant and bell is not null;
 end $$;
 
--- The bell of a sleeping registrant.
+-- The bell of a registrant's clerk, to be rung as that of server_bell; null if it does not sleep.
 create or replace function onceq.clerk_bell(p_registrant integer, p_bell text, p_own_transaction boolean)
 returns text
 language sql volatile as $$

@@ -1,5 +1,5 @@
 -- Bulk enqueue (spec P3): rows of a DataFrame, each once by its rid, however often it is sent.
--- Tables: element, history, registrant, queue, repository (read). Locks: the registrant's anchor and
+-- Tables: element, registrant, queue (written), history, repository (read). Locks: the registrant's anchor and
 -- the queue (advisory, shared), then elements by rid: two that enqueue the same rows wait for each
 -- other, and never in a cycle.
 

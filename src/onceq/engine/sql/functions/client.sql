@@ -1,5 +1,5 @@
 -- Operators' functions for clients: list them, and forget those that will not return (finding 3).
--- Tables: registrant, registration, element (written), history (read). Locks: the registrant's anchor
+-- Tables: registrant, registration, element, history (written). Locks: the registrant's anchor
 -- (advisory, exclusive in forget_client), then elements by seq.
 
 -- Every registrant, or those of one name, with a row for each thread. requests: sent and not ended. replies: not

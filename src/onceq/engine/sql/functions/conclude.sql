@@ -1,7 +1,7 @@
 -- The end of an element: its reply, its history row, or its return to a lane. A reply has an empty digest:
 -- only requests are ever compared.
--- Tables: element, history, attempt (written), queue, registrant, server (read). Locks: the element's row, unless the
--- caller holds it.
+-- Tables: element, history, attempt (written), queue, registrant, server, spark_group (read). Locks: the element's
+-- row, unless the caller holds it.
 --
 -- CHARGES. An execution that did not finish is an abort. Aborts are counted, as a request that kills its
 -- server each time must not be tried for ever: the n-th moves it to the error queue (Q4). But not each abort
@@ -23,7 +23,8 @@
 --
 -- Faults have a bound too, the queue's retry_limit: past it the request runs alone, and is charged from then
 -- on. `return_element` is that table; the evidence is gathered in takeover.sql (`started_by`, `broken_by`)
--- and by the server's faults. ADRs 4 and 18 have the reasons, and what remains possible.
+-- and by the server, from the error (`CHARGES`, server/execution.py). ADRs 4 and 18 have the reasons, and
+-- what remains possible.
 
 -- Concludes one element: removes it, and writes its reply, if it owes one, and its history row.
 -- If p_incarnation is given, only if that still claims it; otherwise the caller has locked its row.
@@ -165,7 +166,8 @@ $$;
 --   fell         the database went down while it was claimed: a suspect; one that ran alone is charged
 --                if the database went down as often in a row before as its queue's abort limit
 --   release      nothing is held against it
--- p_after_s: how long it then waits; null: its queue's back-off. The caller holds the row's lock. Returns 'failed' or 'returned'.
+-- p_after_s: how long it then waits; null: its queue's back-off after a charge or a fault, else not at all. The caller
+-- holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
     e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null,
     p_after_s double precision default null
@@ -217,8 +219,9 @@ begin
 end $$;
 
 -- Gives back, uncharged, what an unknown holder has claimed: neither a session of a server nor a
--- group of Spark, as after a handler's pg_advisory_unlock_all(). For a reply claimed_by means something
--- else, as do negative claimants. There is no index on it: each call looks at a random 2 MB of the table.
+-- group of Spark, as after a handler's pg_advisory_unlock_all(). Replies are left alone, for which claimed_by
+-- means something else (reply.sql), and so are negative claimants, which only tests have. There is no index
+-- on it: each call looks at a random 256 pages of the table, and returns how many it gave back.
 create or replace function onceq.adopt() returns integer
 language plpgsql volatile
 set enable_seqscan = off as $$

@@ -126,7 +126,7 @@ exception when no_data_found then
     null;
 end $$;
 
--- Those of them that belong to someone other than the owner of the repository, and to whom.
+-- The UNLOGGED sequences that belong to someone other than the owner of the repository, and to whom.
 create or replace function onceq.foreign_sequences() returns table (sequence regclass, owner regrole)
 language sql stable as $$
     select c.oid::regclass, c.relowner::regrole from pg_class t, pg_class c

@@ -1,5 +1,7 @@
--- Elements outside a session: enqueue, dequeue, read, kill, redrive, look up (spec Q2, Q3, Q6).
--- Tables: element, history, taken, redrive, registration. Locks: elements by seq.
+-- Elements outside a session: enqueue, read, take, kill, redrive, settle (spec Q2, Q3, Q6).
+-- Tables: element, history, taken, redrive, repository (written), queue, server (read). Locks: the registrant's anchor
+-- (advisory, shared) in cancel_request; the queue's (advisory, shared) in an enqueue, and in redrive, which has locked
+-- the element by then; elements by seq.
 
 -- Enqueues an element that owes no reply (C16). In the caller's transaction, or in one of its
 -- own: then it is durable when this returns or, on a volatile queue, soon after.
@@ -76,7 +78,7 @@ begin
     end if;
 end $$;
 
--- Reads an element wherever it is, without dequeuing it; null if it is in no queue.
+-- Reads an element wherever it is, without dequeuing it; no row if it is in no queue.
 create or replace function onceq.read_element(p_eid uuid) returns setof onceq.element
 language sql stable as $$ select * from onceq.element where eid = p_eid $$;
 
@@ -216,10 +218,10 @@ begin
     return onceq.kill(id, p_timeout_s);
 end $$;
 
--- Runs a failed request again (G3): as a new request, with a new rid and eid, correlated and linked with
--- the old one. An element that owes no reply goes back as itself, and a held reply goes back to its
--- client. The new request goes to the queue that the old one failed
--- in; if history no longer tells, to the only queue that has this error queue.
+-- Runs a failed request again (G3): as a new one, with a new rid and eid, correlated and linked with the old
+-- one, that owes no reply, as the client has the failure reply. An element that owes no reply goes back as
+-- itself, and a held reply goes back to its client. Either kind of element goes to the queue in which it
+-- failed; if history no longer tells, to the only queue that has this error queue. Nulls: it is not held.
 create or replace function onceq.redrive(p_eid uuid, out eid uuid, out rid text)
 language plpgsql volatile as $$
 declare

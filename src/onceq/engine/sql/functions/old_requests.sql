@@ -3,9 +3,9 @@
 -- Tables: history, registrant, queue, redrive, attempt (read). Locks: none.
 
 -- The latest first, by (finished_at, eid); a page begins after the key p_after_at, p_after_eid.
--- since is included, until is not; null matches anything. Each way in walks an index: by rid, else by the
--- registrants of a name, else by queues, for each outcome apart, so that no more rows are read than
--- p_limit for each; p_role and the other condition only filter.
+-- p_since is included, p_until is not; null matches anything. Each way in walks an index: by rid; else by the
+-- registrants of a name, or by queues, for each outcome apart and in order, so that it ends after p_limit rows
+-- for each. The other conditions only filter.
 create or replace function onceq.find_requests(
     p_rid text, p_registrant text, p_queue text, p_outcome text, p_since timestamptz,
     p_until timestamptz, p_after_at timestamptz, p_after_eid uuid, p_limit integer

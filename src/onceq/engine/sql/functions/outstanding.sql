@@ -1,7 +1,7 @@
 -- What a client has outstanding (spec C6, C7, C9): replies kept after their acknowledgement, the tags
 -- of its threads, where a request is, and an alert if it is late.
 -- Tables: element, registrant, registration, history, server, queue. Locks: the registrant's anchor
--- (advisory, shared), then elements by seq.
+-- (advisory, shared), then the queue's in alert_late (advisory, shared), then elements by seq.
 
 -- Removes replies that a client has recorded; returns how many were waiting. The last p_keep of all ever
 -- removed stay in lane 13, in the order in which they were removed: as good as gone, except for
@@ -95,7 +95,8 @@ end $$;
 -- Enqueues an alert for each request of a client without a reply after p_late_s; only for p_rid, if
 -- given. Exactly once for each request, as long as history is kept: the alert's eid is made from
 -- the request's, and is looked for in history by a later statement than the insert, so that one that
--- was dequeued until just now is seen there. Returns the rids alerted now.
+-- was dequeued until just now is seen there. Returns the rids alerted now, and then, if there are any, a
+-- row with the bell to ring after the commit.
 create or replace function onceq.alert_late(
     p_registrant integer, p_epoch bigint, p_rid text, p_late_s double precision, p_queue text
 ) returns table (rid text, bell text)

@@ -1,5 +1,5 @@
 -- The plain case of what is done for each request, flat: scalars in and out, and one statement for each
--- thing that is done (ADR 24). Nothing rare is decided here: it is left to the general functions, which
+-- thing that is done (ADR 26). Nothing rare is decided here: it is left to the general functions, which
 -- look at everything anew, in the same transaction.
 -- Tables: registrant, queue (read), element, history (written). Locks: as in request.sql and server.sql.
 

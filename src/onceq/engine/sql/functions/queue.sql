@@ -1,5 +1,6 @@
 -- Queues: create, alter, destroy, start and stop (spec Q1).
--- Tables: queue (written), element (read). Locks: the queue's (advisory), exclusive.
+-- Tables: queue (written), element, registrant, server (read). Locks: one for the list of queues (advisory, oid of
+-- queue and 0), then the queue's (advisory), exclusive.
 
 create or replace function onceq.create_queue(
     p_name text, p_durable boolean, p_abort_limit integer, p_backoff_ms integer,

@@ -3,7 +3,7 @@
 -- (advisory; exclusive in register and deregister), then elements by seq.
 
 -- Registers a registrant with a queue, durably, and returns what it did last there, one row for each
--- thread. p_epoch joins a life that already began (a second queue); null begins a new one, which
+-- thread, its own first. p_epoch joins a life that already began (a second queue); null begins a new one, which
 -- fences the former one.
 create or replace function onceq.register(
     p_queue text, p_name text, p_thread text, p_stable boolean, p_epoch bigint
@@ -32,7 +32,7 @@ begin
         where r.name = p_name collate "C" order by (r.registrant_id = id) desc, r.thread;
 end $$;
 
--- Destroys the registration of a registrant with a queue.
+-- Destroys the registration of a registrant with a queue; returns whether there was one.
 create or replace function onceq.deregister(p_registrant integer, p_epoch bigint, p_queue text)
 returns boolean
 language plpgsql volatile as $$
@@ -45,7 +45,8 @@ begin
     return found;
 end $$;
 
--- Records a registrant's operation: kind, eid, tag and a copy of the element.
+-- Records a registrant's operation: kind, eid, tag and a copy of the element; nothing if its registration is
+-- not stable.
 create or replace function onceq.record_operation(
     p_registrant integer, p_queue_id integer, p_kind text, p_eid uuid, p_tag bytea, p_body bytea
 ) returns void

@@ -10,7 +10,7 @@ language sql volatile as $$
     select (extract(epoch from pg_postmaster_start_time()) * 1000000)::bigint + onceq.current_life()
 $$;
 
--- The reply to a rid, locked; no row if there is none, or if it was acknowledged and is only kept.
+-- The reply to a rid, locked; null if there is none, or if it was acknowledged and is only kept.
 create or replace function onceq.lock_reply(p_registrant integer, p_rid text) returns onceq.element
 language plpgsql volatile as $$
 declare e onceq.element;
@@ -119,7 +119,7 @@ begin
 end $$;
 
 -- Gives a held reply back to its client, as itself: a reply owes no reply. The client's present life is fenced,
--- and the next one finds the reply outstanding. No row if no reply with this eid is held.
+-- and the next one finds the reply outstanding. Nulls: no reply with this eid is held.
 create or replace function onceq.redrive_reply(p_eid uuid, out eid uuid, out rid text)
 language plpgsql volatile as $$
 declare

@@ -1,6 +1,7 @@
 -- The clerk's operations: connect, disconnect, send, receive, acknowledge (spec C1).
--- Tables: registrant, registration, element, history. Locks: the registrant's anchor
--- (advisory; shared, but exclusive in connect and disconnect), then elements by seq.
+-- Tables: registrant, registration, element, queue, history. Locks: the registrant's anchor
+-- (advisory; shared, but exclusive in connect and disconnect), then the queue's in a send (advisory,
+-- shared), then elements by seq.
 
 -- Returns the anchor of a registrant, made if there is none. It first looks for it: a conflicting insert
 -- uses up an id, and ids are 4-byte integers, like the keys of advisory locks.
@@ -183,7 +184,8 @@ begin
 end $$;
 
 -- What is known of a rid that was sent before, checked against the content sent now: 'queued',
--- 'replied', or 'done' if the reply is no longer kept; other content is an error (finding 3).
+-- 'replied', or 'done' if its reply was acknowledged, even if that is kept; null if the rid is not
+-- known. Other content is an error (finding 3).
 create or replace function onceq.sent_before(
     p_registrant integer, p_rid text, p_sha256 bytea, out eid uuid, out state text
 )
@@ -279,7 +281,7 @@ begin
     end if;
 end $$;
 
--- What every tagged enqueue needs first: READ COMMITTED, a durable commit, and the shared locks of
+-- What every send needs first: READ COMMITTED, a durable commit, and the shared locks of
 -- the anchor and of the queue.
 create or replace function onceq.prepare_tagged(p_registrant integer, p_queue text) returns text
 language plpgsql volatile as $$
@@ -408,8 +410,8 @@ begin
 end $$;
 
 -- The replies waiting for a registrant, oldest first, without those in p_skip, and only those whose
--- seq is greater than p_after; only that of p_rid, if given, even if it was acknowledged and is
--- kept. With a checkpoint, the reply's rid and that checkpoint first become stable. A
+-- seq is greater than p_after; only that of p_rid, if given, wherever it is, even if it was acknowledged
+-- and is kept. With a checkpoint, the reply's rid and that checkpoint first become stable. A
 -- plain read tests the epoch in its own snapshot, so it takes no lock. p_asleep: this session is
 -- registered as asleep; p_sleep: it falls asleep now. It wakes when there is a reply.
 create or replace function onceq.receive(
@@ -467,7 +469,8 @@ end $$;
 
 -- Removes the replies that the client has recorded (C6), and keeps the rid of the last as received last.
 -- But if no checkpoint is given, a reply that was received with one, and is removed only now or still
--- kept, keeps that place (G6). The last p_keep of all that were ever removed stay, for rereceive.
+-- waits, keeps that place (G6). The last p_keep of all that were ever removed stay, for rereceive.
+-- Returns how many were waiting.
 create or replace function onceq.acknowledge(
     p_registrant integer, p_epoch bigint, p_rids text[], p_ckpt bytea, p_s_rid text, p_s_no bigint,
     p_keep integer

@@ -1,6 +1,6 @@
 -- Restoring from the archive (spec P4): rows of a file that are no longer in the tables go back into them.
 -- The caller has put all rows of the file into the temporary table restoring, as text where a type is
--- the repository's own. Tables: archive, archive_file, history, attempt (write), queue, registrant
+-- the repository's own. Tables: archive_file, history, attempt (written), archive, queue, registrant
 -- (read). Locks: the row of archive.
 
 -- Puts back what is missing of a file, and leaves those rows in restoring; returns how many.
@@ -72,7 +72,7 @@ begin
     return restored;
 end $$;
 
--- Some names in restoring that nobody here has.
+-- Up to five queues and registrants that restoring names and that are not here.
 create or replace function onceq.unknown_names() returns text
 language plpgsql volatile as $$
 declare names text;

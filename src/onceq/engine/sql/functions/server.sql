@@ -1,15 +1,17 @@
 -- The server's operations: claim, finish, abort (spec S1, G7).
--- Tables: server, element, history. Locks: server slots (advisory), then elements by seq.
+-- Tables: element, history (written), server, queue (read). Locks: to claim a suspect, that of their lane (advisory, oid
+-- of element and 11), tried and never waited for; then elements by seq. Those of sleepers: bell.sql.
 
--- Claims up to p_n elements of a queue for an incarnation. p_turn counts: even turns look at
--- due elements first, odd ones at fresh ones. A suspect is claimed alone, behind all others, or,
--- once it has waited for a second, first on every fourth turn and on turn -1; never if p_alone is false, nor
--- while another server holds one. Fresh lanes are read from their low-water marks on; with p_everything, from the
--- beginning. p_may_lose: if it is alone in its transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep:
--- the queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls
--- asleep when it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy:
--- it expects nothing, and so falls asleep before it looks. A row without a seq has in its rid a bell
--- to ring after the commit: one session woke, and there is more.
+-- Claims up to p_n elements of a queue for an incarnation. p_turn counts: even turns look at due elements
+-- first, odd ones at fresh ones. A suspect is claimed alone, behind all others; once it has waited for a
+-- second, before the fresh ones on even turns, and before the due ones on every fourth turn; and first of all
+-- on turn -1. None is claimed if p_alone is false, nor while another session holds one. Fresh lanes are read
+-- from their low-water marks on; with p_everything, from the beginning. p_may_lose: if this is alone in its
+-- transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep: the
+-- queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls asleep when
+-- it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy: it expects nothing,
+-- and so falls asleep before it looks. A row without a seq has in its rid a bell to ring after the commit: one
+-- session woke, and there is more.
 create or replace function onceq.claim(
     p_incarnation bigint, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
     p_everything boolean default false, p_may_lose boolean default false, p_slot integer default null,
@@ -71,7 +73,7 @@ begin
     end if;
 end $$;
 
--- Whether this queue has a suspect and no other server of the repository runs one: if the database
+-- Whether this queue has a suspect and no other session of the repository runs one: if the database
 -- goes down, the one that is held is charged, and must not be beside the culprit. The lock,
 -- until the claim commits, keeps two from claiming at once; whoever does not get it looks again later.
 create or replace function onceq.may_claim_suspect(p_incarnation bigint, p_queue_id integer) returns boolean
@@ -89,7 +91,8 @@ end $$;
 
 -- The lanes that a claim looks at, in order; minus 11: the suspects that have waited for a second.
 -- Fresh ones come first on every second turn; due ones and suspects, in turn, on the others:
--- even if there is always more of one kind, it does not keep another waiting.
+-- even if there is always more of one kind, it does not keep another waiting. Turn -1 is for a session that
+-- has made room for a suspect, which need not have waited.
 create or replace function onceq.lanes_in_turn(
     p_lanes smallint[], p_any_late boolean, p_turn integer, p_alone boolean
 ) returns smallint[]
@@ -103,8 +106,8 @@ language sql immutable as $$
              || (case when p_alone then '{11}' /* suspect */ else '{}' end::smallint[]) end
 $$;
 
--- Claims the next element of a lane, with p_low <= turn <= p_latest; null if there is none. An
--- expired one is not returned: it gets its expired reply here. Called by claim, under its settings.
+-- Claims the next element of a lane, with p_low <= turn <= p_latest; null if there is none. One that
+-- `dismiss` removes is not returned. Called by claim, under its settings.
 create or replace function onceq.claim_next(
     p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint
 ) returns onceq.element
@@ -125,7 +128,7 @@ begin
     return null;
 end $$;
 
--- The same for up to p_n elements whose bodies have up to 16 MB, though the last may go beyond: a process
+-- The same for up to p_n elements whose bodies have up to 16 MiB, though the last may go beyond: a process
 -- that died of what it had claimed, and not begun, would claim the same again, with nobody charged.
 create or replace function onceq.claim_many(
     p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint, p_n integer
@@ -264,7 +267,7 @@ end $$;
 
 -- Ends an execution that failed: after the rollback, in a transaction of its own, so that the
 -- count is durable outside what was aborted (finding 4). The marker is cleared: this execution
--- is accounted for.
+-- is accounted for. Returns 'failed' or 'returned', or 'lost' if it no longer claims the element.
 create or replace function onceq.abort(
     p_seq bigint, p_incarnation bigint, p_charge text, p_code text, p_error text, p_traceback text default null,
     p_after_s double precision default null

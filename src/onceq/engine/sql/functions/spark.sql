@@ -1,6 +1,6 @@
 -- The Spark server's registration and claim groups: open, claim, plan, read, take over (spec P1).
 -- Tables: spark_server, spark_group, spark_consumed, element. Locks: the server's anchor (advisory), then the
--- life lock of its session (advisory), then elements by seq.
+-- life lock of its session (advisory, tried and never waited for), then elements by seq.
 
 -- Takes the anchor, so that one transaction at a time acts for this server, and refuses an epoch
 -- that is over. The row is read by a later statement than the lock: its snapshot is newer. The
@@ -56,7 +56,7 @@ begin
 end $$;
 
 -- Judges a group that a former life left unfinished (G7). If it was not begun, nothing is held against it.
--- If it was, one of its requests may have ended that life, nobody knows which: it is halved, and the halves
+-- If it was, one of its requests may have ended that life, and nobody knows which: it is halved, and the halves
 -- run apart; only a group of one is charged. If the database itself went down, or the
 -- environment is known to be at fault, nothing is charged, up to ten times.
 create or replace function onceq.spark_examine(g onceq.spark_group, p_innocent boolean) returns void
@@ -114,7 +114,7 @@ begin
     return g;
 end $$;
 
--- Returns what a group still holds to its queue, uncharged, and ends the group.
+-- Gives what a group still holds back to its queue, uncharged, and ends the group. Returns how many.
 create or replace function onceq.spark_release(g onceq.spark_group) returns integer
 language plpgsql volatile as $$
 declare released integer;
@@ -129,7 +129,7 @@ begin
     return released;
 end $$;
 
--- Gives back what a stateful server holds and its state no longer knows: that query is over.
+-- Gives back what a stateful server holds, and forgets what it has read: no state knows of it any more.
 create or replace function onceq.spark_forget(s onceq.spark_server) returns void
 language plpgsql volatile as $$
 begin
@@ -140,7 +140,7 @@ begin
     end if;
 end $$;
 
--- Charges what a group holds and was never answered in time, and ends the group.
+-- Charges what a group holds that was not answered in time, and ends the group. Returns how many.
 create or replace function onceq.spark_unanswered(g onceq.spark_group) returns integer
 language plpgsql volatile as $$
 declare
@@ -388,15 +388,16 @@ begin
     return released;
 end $$;
 
--- A Spark server's sign of life: takes its life lock, if its session does not hold it (taken once more
--- by the same session it is the same lock), as when it was lost, or a ghost held it at the open; and
--- notes the time, so that a restart of the database, which frees all locks, does not make it look dead.
+-- A Spark server's sign of life: takes its life lock, which its session lacks if it was lost, or if a ghost
+-- held it at the open (to take it once more does no harm); and notes the time, so that a restart of the
+-- database, which frees all locks, does not make it look dead.
 -- Takes over from Spark servers that have died: the lock of their session is free, and they have
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
 -- halves what had begun. Otherwise (null) all goes back to the queues, what had begun as suspects, if a
 -- native server serves these: for Spark each suspect is a batch of its own, a group that comes back only two.
 -- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from
--- a stateful server: its state has them. What a server not seen for a day had staged is removed.
+-- a stateful server: its state has them. What a server not seen for a day had staged is removed. Returns how
+-- many elements were taken over.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
 returns integer
 language plpgsql volatile as $$

@@ -1,6 +1,6 @@
 -- The commit of a micro-batch: one transaction, set by set (spec P1, P2).
 -- Tables: spark_server, spark_group, spark_consumed, the stage (spark_attempt, spark_reply, spark_row, spark_named),
--- element, history, the user's tables. Locks: the server's anchor (advisory), then elements, by seq
+-- element, history, attempt, the user's tables. Locks: the server's anchor (advisory), then elements, by seq
 -- those that joint rows name, then rows of the user's tables in the order of their keys.
 
 -- Begins an attempt of a task to stage its rows, in the transaction that stages them. The number
@@ -19,7 +19,7 @@ begin
     return id;
 end $$;
 
--- Removes the staged rows of these attempts.
+-- Removes the staged rows of these attempts; returns how many attempts there were.
 create or replace function onceq.spark_discard(p_attempts bigint[]) returns integer
 language plpgsql volatile as $$
 declare removed integer;
@@ -316,7 +316,7 @@ $$;
 
 -- Aborts requests of a group that its reader found not to be of the queue's type: charged, each with its
 -- own code and text. The reader names no epoch: what it found is true whoever claims the request;
--- what the group no longer holds is left alone, so this may be asked again.
+-- what the group no longer holds is left alone, so this may be asked again. Returns how many.
 create or replace function onceq.spark_refuse(
     p_group bigint, p_eids uuid[], p_codes text[], p_errors text[]
 ) returns integer

@@ -2,11 +2,11 @@
 -- and when the next element is due.
 -- Tables: queue, element (read), and those of takeover.sql and cursor.sql. Locks: theirs.
 
--- Takes over from the missing, moves the low-water marks (p_value, p_holders: see sweep), and looks into
--- the process's queues. numbers: of these names, 0 if there is no such queue; ready: whether a claim
--- would find something now; stopped: whether the
--- queue is stopped for dequeue; due_s: in how many seconds the next element is due. p_everything: also below
--- the marks. p_tidy: ends what a handler has left in this session.
+-- Takes over from the missing, moves the low-water marks (p_value, p_holders, value, holders: see sweep), and
+-- looks into the process's queues. missing: as take_over returns it; numbers: of these names, 0 if there is no
+-- such queue; ready: whether a claim would find something now; stopped: whether the queue is stopped for
+-- dequeue; due_s: in how many seconds the next element is due. p_everything: also below the marks. p_tidy:
+-- ends what a handler has left in this session.
 create or replace function onceq.survey(
     p_process uuid, p_queues text[], p_everything boolean, p_tidy boolean, p_value bigint, p_holders text[],
     out missing integer, out numbers integer[], out ready boolean[], out stopped boolean[],
@@ -43,7 +43,7 @@ begin
 end $$;
 
 -- Whether a claim from this queue would find something now, as a plain read shows it: what another
--- transaction is just claiming is still there. For suspects, whether one may run.
+-- transaction is just claiming still counts. For suspects, whether one may run.
 create or replace function onceq.is_ready(p_queue_id integer, p_everything boolean default false) returns boolean
 language plpgsql volatile as $$
 declare
@@ -77,7 +77,7 @@ begin
     return (next - now) / 1000000.0;
 end $$;
 
--- The same, for a queue by its name.
+-- The same, for a queue by its name; an error if there is none.
 create or replace function onceq.next_due(p_queue text) returns double precision
 language sql volatile as $$ select onceq.due_in((onceq.find_queue(p_queue)).queue_id) $$;
 

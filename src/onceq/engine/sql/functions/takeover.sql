@@ -4,8 +4,9 @@
 -- Begins an incarnation in a slot that is free and has no row; this session then holds its lock
 -- for life. p_former names this session's former incarnation, whose connection broke: the
 -- process did not die, so the environment is to blame; if the process was missing, this acquits it.
--- p_identity: by which its machine tells whether it is gone; null if none can. While a ghost of it lives, which may yet
--- finish, or commit a claim that nobody sees, its row is left for a later take_over.
+-- While a ghost of the former one lives, which may yet finish, or commit a claim that nobody sees, its row is
+-- left for a later take_over. p_identity: by which its machine can tell whether the process is gone; null if
+-- it cannot.
 create or replace function onceq.open_incarnation(
     p_process uuid, p_host text, p_pid integer, p_former bigint, p_identity text,
     out slot integer, out incarnation bigint, out backend_pid integer
@@ -46,7 +47,7 @@ end $$;
 
 -- Ends an incarnation, from its own session or another: what it still holds goes back, uncharged.
 -- While its session lives, which may be just finishing or claiming, its row is left for a later
--- take_over, for which it counts as having started nothing.
+-- take_over, for which it counts as having started nothing. Returns whether it was known.
 create or replace function onceq.close_incarnation(p_incarnation bigint) returns boolean
 language plpgsql volatile as $$
 declare
@@ -67,10 +68,10 @@ begin
     return s.slot is not null;
 end $$;
 
--- Returns what a dead incarnation holds. p_charges maps the seqs it had started to 'charge',
--- 'suspect', 'environment' or 'fell'; what is not in it comes back uncharged; p_waits: what is in it stays claimed. Safety
--- comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
--- wins. False if rows were left that should have come back.
+-- Gives back what an incarnation holds. p_charges maps the seqs it had started to 'charge',
+-- 'suspect', 'environment' or 'fell'; what is not in it comes back uncharged; p_waits: what is in it stays
+-- claimed. Safety comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
+-- wins. Returns false if rows were left that should have come back.
 create or replace function onceq.revoke(p_incarnation bigint, p_charges jsonb, p_waits boolean default false)
 returns boolean
 language plpgsql volatile as $$
@@ -108,7 +109,7 @@ language sql volatile as $$
     select charge from onceq.attempt where eid = p_eid order by ended_at desc, record_no desc limit 1
 $$;
 
--- The last abort of an element, as whoever tells is told of it. e: as it was before, fate: what became of it.
+-- The last abort of an element, as taken_back reports it. e: as it was before, p_fate: what became of it.
 create or replace function onceq.as_told(e onceq.element, p_fate text) returns jsonb
 language sql volatile as $$
     select jsonb_build_object('queue', q.name, 'rid', e.rid, 'eid', e.eid, 'attempt', e.aborts + 1,
@@ -117,14 +118,15 @@ language sql volatile as $$
         order by a.ended_at desc, a.record_no desc limit 1
 $$;
 
--- Notes in this session what was taken back, for whoever tells.
+-- Notes in this session what was taken back, for taken_back to report.
 create or replace function onceq.note_taken(p_note jsonb) returns void
 language sql volatile as $$
     select set_config('onceq_setting.taken_over', (coalesce(
         nullif(current_setting('onceq_setting.taken_over', true), ''), '[]')::jsonb || p_note)::text, false)
 $$;
 
--- Notes what an incarnation held: what each element of it cost, and those that were not free.
+-- Notes what an incarnation held: what each of its elements cost, and each abort by which one was charged or
+-- became a suspect.
 create or replace function onceq.note_taken_over(p_incarnation bigint, p_charges text[], p_aborted jsonb) returns void
 language sql volatile as $$
     select onceq.note_taken((select jsonb_build_object('incarnation', p_incarnation, 'process', s.process, 'host', s.host,
@@ -134,8 +136,9 @@ language sql volatile as $$
             from (select) one left join onceq.server s on s.incarnation = p_incarnation))
 $$;
 
--- What this session has taken over since it was last asked: of which incarnations, how much came back
--- uncharged, how many are suspects, how many were charged; and these, one by one. spark_server: of which.
+-- What this session has taken over since it was last asked: from which incarnations, how many elements came
+-- back uncharged, how many are suspects, how many were charged; aborted: the last two, one by one.
+-- spark_server: from which.
 create or replace function onceq.taken_back() returns table (incarnation bigint, process uuid, host text, pid integer,
     spark_server text, returned integer, suspects integer, charged integer, aborted jsonb)
 language plpgsql volatile as $$
@@ -149,8 +152,8 @@ begin
 end $$;
 
 -- Takes over from every process that is missing: all its slots' locks are free. Of the caller's own
--- process it takes over the slots whose connections broke. How many processes were missing; one more
--- where something was taken over from Spark servers.
+-- process it takes over the slots whose connections broke. Returns how many processes were missing, and one
+-- more if something was taken over from Spark servers.
 create or replace function onceq.take_over(p_process uuid) returns integer
 language plpgsql volatile as $$
 declare
@@ -171,8 +174,8 @@ end $$;
 
 -- Takes over from another process if it is missing; returns whether it is. What it had claimed and not
 -- started comes back at once. That its sessions have ended does not prove its death: what it had started
--- stays claimed, and waits (G7). A life of it that comes back acquits; `judge` says that it has ended,
--- and so does a minute of waiting. If the database itself went down there is nothing to wait for.
+-- stays claimed, and waits (G7). A life of it that comes back acquits it; `judge` says that it has ended, and
+-- so does a minute of waiting. If the database itself went down, there is nothing to wait for.
 create or replace function onceq.take_over_process(p_process uuid) returns boolean
 language plpgsql volatile as $$
 declare

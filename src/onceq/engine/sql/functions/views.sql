@@ -1,8 +1,9 @@
 -- What people and programs read: queues, requests wherever they are, servers. Read only.
 -- Tables: all (read). Locks: none.
 
--- How many elements of a queue are where. It uses the index of that queue alone: if one queue holds most
--- of the table, the planner prefers the whole table, and would then read it once for each queue.
+-- How many elements of a queue are where, besides kept replies, which are not counted. It uses the index of
+-- that queue alone: if one queue holds most of the table, the planner prefers the whole table, and would then
+-- read it once for each queue.
 create or replace function onceq.count_queue(
     p_queue_id integer, out ready bigint, out claimed bigint, out waiting bigint,
     out suspect bigint, out held bigint, out oldest_at timestamptz
@@ -18,7 +19,7 @@ set enable_seqscan = off as $$
     from onceq.element where queue_id = p_queue_id
 $$;
 
--- How many requests a minute each queue finished during the last p_over_s, and the present
+-- How many requests a minute were done in each queue during the last p_over_s, and the present
 -- time. Each queue is counted by its index: a join might read all of history.
 create or replace function onceq.rates(p_over_s double precision)
 returns table (at timestamptz, queue text, per_minute double precision)
@@ -43,7 +44,8 @@ left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
 -- A row for every place where a rid is (G4): queued, waiting, suspect, executing, replied, kept after
--- its acknowledgement, held in an error queue, or finished. A request whose reply is waiting has two: its history and its reply.
+-- its acknowledgement, held in an error queue, or finished. A request whose reply is waiting has two: its history
+-- and its reply.
 -- attempts: executions that ended and counted, the charged ones (aborts) and the one that finished it.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,

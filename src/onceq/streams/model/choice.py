@@ -1,0 +1,257 @@
+"""Which log a recovery goes on with, and what each store keeps of its own. Pure.
+
+A source that recovers has fenced stores; their answers are `Promised`. `choose` takes the log with
+the greatest (epoch of admission, end) among the stores that hold the stream, if these are a recover
+set of every list that governs. Four rules, each of which a broken variant of the model lacks:
+
+1. Only what was answered after the promise counts.
+2. A store that holds nothing says nothing about the past; nor does one that was only asked to
+   create the stream, or whose log is damaged above what it knows to be stable, unless what it has
+   had is less than what is chosen.
+3. The lists that govern are those of the greatest admission, in the last stage that any answer has.
+4. If no store holds the stream, it is new, and *every* store of every list seen has said so.
+
+Source: streams.md 5.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from onceq.streams.model.quorum import StoreList, are_recovered
+
+Firsts = tuple[tuple[int, int], ...]
+"""The epochs of a log, ascending, each with its first number."""
+
+
+class Stage(enum.IntEnum):
+    """How far a bridge record has come.
+
+    CREATING: a new stream, not yet noted by every store: nothing was ever sent. JOINT: a change of
+    lists has begun; what is stable is so by both. SETTLING: all stores of the new list hold it.
+    SETTLED: its one list governs.
+    """
+
+    CREATING = 1
+    JOINT = 2
+    SETTLING = 3
+    SETTLED = 4
+
+
+class Bridge(msgspec.Struct, frozen=True, kw_only=True):
+    """The bridge record: that a store was admitted to a stream in an epoch.
+
+    lists: the one in use, or the old one and the new one. firsts: of the log, up to this epoch's.
+    """
+
+    epoch: int
+    stage: Stage
+    lists: tuple[StoreList, ...]
+    firsts: Firsts
+
+    @property
+    def first(self) -> int:
+        """The first number of its epoch: where the chosen log ended."""
+        return self.firsts[-1][1]
+
+    @property
+    def governs(self) -> tuple[StoreList, ...]:
+        """The lists of which a recovery needs a recover set.
+
+        While a change is JOINT, everything stable is so by the old list too, which is enough: a
+        change that came to nothing holds nobody up. Once it is SETTLING, the new list may be enough
+        for a source, so that both are needed.
+        """
+        return self.lists[:1] if self.stage is Stage.JOINT else self.lists
+
+
+class Promised(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store has, as it answers when a promise is synced.
+
+    bridge: None if it never was admitted. hints: lists of former promises, if it holds nothing.
+    stable: everything below is stable, for all it knows. whole: the log has no damage between that
+    and its end. positions: what each registered receiver has acknowledged, exclusive.
+    """
+
+    bridge: Bridge | None = None
+    hints: tuple[StoreList, ...] = ()
+    begin: int = 0
+    end: int = 0
+    stable: int = 0
+    whole: bool = True
+    positions: Mapping[str, int] = {}
+
+    @property
+    def admitted(self) -> int:
+        """The epoch of its admission; 0 if it was never admitted to what was sent."""
+        return self.bridge.epoch if self.bridge is not None and self.holds else 0
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was admitted to more than the creation of a stream."""
+        return self.bridge is not None and self.bridge.stage is not Stage.CREATING
+
+
+class Log(msgspec.Struct, frozen=True, kw_only=True):
+    """The log that a recovery goes on with: of the stores admitted in `admitted`, below `end`.
+
+    admitted: 0 for a new stream. lists: that govern.
+    """
+
+    admitted: int
+    end: int
+    lists: tuple[StoreList, ...]
+    firsts: Firsts
+    positions: Mapping[str, int]
+
+
+class Insufficient(msgspec.Struct, frozen=True, kw_only=True):
+    """Why no log can be chosen. forgot: stores that answered and hold nothing. silent: the others.
+
+    If none is silent, no wait helps.
+    """
+
+    forgot: frozenset[str]
+    silent: frozenset[str]
+
+
+def seen(own: StoreList, answers: Iterable[Promised]) -> tuple[StoreList, ...]:
+    """Return every list that a source has seen: its own, and those of all answers."""
+    lists = [own]
+    for one in answers:
+        lists += one.hints
+        if one.bridge is not None:
+            lists += one.bridge.lists
+    return tuple(dict.fromkeys(lists))
+
+
+def newest(answers: Iterable[Promised]) -> Bridge | None:
+    """Return the bridge record that counts: of the greatest epoch, and there of the last stage.
+
+    None: no store was admitted to more than the creation of the stream.
+    """
+    bridges = [one.bridge for one in answers if one.bridge is not None and one.holds]
+    return max(bridges, key=lambda bridge: (bridge.epoch, bridge.stage), default=None)
+
+
+def holders(answers: Mapping[str, Promised]) -> dict[str, Promised]:
+    """Return the answers of the stores that hold the stream; none if it was never settled.
+
+    A store that was asked to create the stream that others have as settled holds it, and is empty.
+    """
+    record = newest(answers.values())
+    if record is None:
+        return {}
+    created = record.firsts[0][0]
+    return {
+        store: one
+        for store, one in answers.items()
+        if one.holds or (one.bridge is not None and one.bridge.epoch == created)
+    }
+
+
+def choose(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficient:
+    """Return the log to go on with. answers: by store, of those that promised."""
+    record = newest(answers.values())
+    if record is None:
+        return _created(own, answers)
+    holding = holders(answers)
+    complete = [one for one in holding.values() if one.whole and one.holds]
+    best = max(complete, key=lambda one: (one.admitted, one.end), default=None)
+    counted = {
+        store
+        for store, one in holding.items()
+        if best is not None and (one.admitted, one.end) <= (best.admitted, best.end)
+    }
+    if best is None or best.bridge is None or not are_recovered(record.governs, counted):
+        return _insufficient(record.governs, answers, counted)
+    return Log(
+        admitted=best.admitted,
+        end=best.end,
+        lists=record.governs,
+        firsts=best.bridge.firsts,
+        positions=merged(one.positions for one in holding.values()),
+    )
+
+
+def _created(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficient:
+    lists = seen(own, answers.values())
+    if any(not one.stores <= answers.keys() for one in lists):
+        return _insufficient(lists, answers, set())
+    return Log(admitted=0, end=0, lists=(own,), firsts=(), positions={})
+
+
+def _insufficient(
+    lists: tuple[StoreList, ...], answers: Mapping[str, Promised], counted: set[str]
+) -> Insufficient:
+    stores = frozenset(store for one in lists for store in one.stores)
+    return Insufficient(
+        forgot=frozenset(answers.keys() & stores) - counted, silent=stores - answers.keys()
+    )
+
+
+def chained(firsts: Firsts, epoch: int, end: int) -> Firsts:
+    """Return the epochs of a log that goes on at `end` in a new epoch.
+
+    An epoch in which nothing was sent leaves no trace, but for the one that created the stream.
+    """
+    sent = tuple(one for one in firsts[1:] if one[1] < end)
+    return (*firsts[:1], *sent, (epoch, end))
+
+
+def epoch_at(firsts: Firsts, number: int) -> int:
+    """Return the epoch in which a number of a log was sent."""
+    return max(epoch for epoch, first in firsts if first <= number)
+
+
+def agreed_below(one: Firsts, other: Firsts) -> int | None:
+    """Return the first number that two logs have of different epochs; None: there is none.
+
+    Below it they have the same messages, for an identity (epoch, number) has one content.
+    """
+    numbers = sorted({first for firsts in (one, other) for _, first in firsts})
+    return next((n for n in numbers if epoch_at(one, n) != epoch_at(other, n)), None)
+
+
+def kept_below(has: Promised, log: Log) -> int:
+    """Return below which number a store keeps its own when it is admitted; the rest it copies.
+
+    It keeps what it has of the same epochs as the chosen log. Whatever it copies must be of these
+    epochs too, so that it does not matter who gives it.
+    """
+    sure = has.stable
+    if has.bridge is not None and has.whole and log.firsts:
+        agreed = agreed_below(has.bridge.firsts, log.firsts)
+        sure = has.end if agreed is None else max(agreed, has.stable)
+    return min(sure, has.end, log.end)
+
+
+def merged(of_stores: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the greatest position of each receiver that any of some stores knows."""
+    positions: dict[str, int] = {}
+    for one in of_stores:
+        for receiver, position in one.items():
+            positions[receiver] = max(position, positions.get(receiver, 0))
+    return positions
+
+
+def acknowledged_below(of_stores: Iterable[Mapping[str, int]], stable: int) -> int:
+    """Return below which number all registered receivers have acknowledged everything.
+
+    of_stores: the positions that a recover set of stores knows; a registration that is complete is
+    known to one of them. stable: the bound, and the answer if nobody is registered.
+    """
+    return min((stable, *merged(of_stores).values()))
+
+
+def rolled_back(firsts: Firsts, *, epoch: int, begin: int, end: int) -> int | None:
+    """Return the first number that a life of a receiver saw in vain; None: it saw none in vain.
+
+    It has seen the numbers from `begin` to before `end`, by the information of `epoch`. Each later
+    epoch cut what was before it at its first number: with two of them, the lesser one counts.
+    """
+    first = max(min((first for later, first in firsts if later > epoch), default=end), begin)
+    return first if first < end else None

@@ -1,0 +1,141 @@
+"""The options of streams, in one table: from it come arguments, `onceq.toml` and the docs. Pure.
+
+Names are UM's without `ume_`; times are in milliseconds, and end in `_ms`. There is no option that
+nothing reads: `read_by` names what does, and a test looks for it. Rows are added with what reads
+them. Source: UM, the options that its guide for persistence names.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from onceq.errors import InvalidValue
+from onceq.streams.model.low import Consensus
+from onceq.streams.model.quorum import Intergroup, Intragroup
+
+Value: TypeAlias = int | enum.StrEnum | None
+
+
+class Scope(enum.StrEnum):
+    """Whose option it is."""
+
+    SOURCE = "source"
+    RECEIVER = "receiver"
+
+
+class Option(msgspec.Struct, frozen=True, kw_only=True):
+    """A row. um: UM's name. kind: int, or the enum of its values. none: whether it may be None."""
+
+    name: str
+    um: str
+    scopes: frozenset[Scope]
+    kind: type[int | enum.StrEnum]
+    default: Value
+    least: int = 0
+    none: bool = False
+    read_by: str
+    text: str
+
+
+_SOURCE = frozenset({Scope.SOURCE})
+_RECEIVER = frozenset({Scope.RECEIVER})
+
+OPTIONS: Final[tuple[Option, ...]] = (
+    Option(
+        name="retention_intragroup_stability_behavior",
+        um="ume_retention_intragroup_stability_behavior",
+        scopes=_SOURCE,
+        kind=Intragroup,
+        default=Intragroup.QUORUM,
+        read_by="quorum.StoreList",
+        text="how many stores of a group must have what is stable in it: a quorum, or all",
+    ),
+    Option(
+        name="retention_intergroup_stability_behavior",
+        um="ume_retention_intergroup_stability_behavior",
+        scopes=_SOURCE,
+        kind=Intergroup,
+        default=Intergroup.ANY,
+        read_by="quorum.StoreList",
+        text="in which groups it must be stable: in any, in all active ones, or in all",
+    ),
+    Option(
+        name="flight_size",
+        um="ume_flight_size",
+        scopes=_SOURCE,
+        kind=int,
+        default=1_000,
+        read_by="window.Flight",
+        text="messages that may be sent and not yet stable; 0: no limit",
+    ),
+    Option(
+        name="flight_size_bytes",
+        um="ume_flight_size_bytes",
+        scopes=_SOURCE,
+        kind=int,
+        default=0,
+        read_by="window.Flight",
+        text="their bytes; 0: no limit",
+    ),
+    Option(
+        name="consensus_sequence_number_behavior",
+        um="ume_consensus_sequence_number_behavior",
+        scopes=_SOURCE | _RECEIVER,
+        kind=Consensus,
+        default=Consensus.MAJORITY,
+        read_by="low.agreed",
+        text="which of the numbers that stores answer is reported: lowest, majority or highest",
+    ),
+    Option(
+        name="retransmit_request_maximum",
+        um="retransmit_request_maximum",
+        scopes=_RECEIVER,
+        kind=int,
+        default=None,
+        none=True,
+        read_by="low.info",
+        text="how many of the last messages a life asks for again, at most; None: all",
+    ),
+)
+
+BY_NAME: Final[dict[str, Option]] = {option.name: option for option in OPTIONS}
+
+
+def settled(given: Mapping[str, object], scope: Scope) -> dict[str, Value]:
+    """Return all options of a scope: what is given, and the defaults of the others.
+
+    Raises InvalidValue for a name that is none of the scope's, and for a value that cannot be.
+    """
+    of_scope = {option.name: option for option in OPTIONS if scope in option.scopes}
+    if unknown := sorted(given.keys() - of_scope.keys()):
+        raise InvalidValue(
+            f"{unknown[0]!r} is no option of a {scope}; there are: {', '.join(sorted(of_scope))}"
+        )
+    return {
+        name: _checked(option, given[name]) if name in given else option.default
+        for name, option in of_scope.items()
+    }
+
+
+def _checked(option: Option, value: object) -> Value:
+    if value is None and option.none:
+        return None
+    if issubclass(option.kind, enum.StrEnum):
+        return _one_of(option, option.kind, value)
+    if not isinstance(value, int) or isinstance(value, bool) or value < option.least:
+        raise InvalidValue(
+            f"{option.name} is {value!r}: give a whole number of at least {option.least}"
+        )
+    return value
+
+
+def _one_of(option: Option, kind: type[enum.StrEnum], value: object) -> enum.StrEnum:
+    for one in kind:
+        if value == one:
+            return one
+    words = ", ".join(repr(one.value) for one in kind)
+    raise InvalidValue(f"{option.name} is {value!r}: give one of {words}")

@@ -1,0 +1,329 @@
+"""What a store knows of its streams, and what it answers: by the tables of the model. Pure.
+
+An ask is decided, and leaves records; these are appended to the log, and applied. What was applied
+may be answered once the log is synced behind it. When a store starts, it applies the snapshot and
+what follows it in the log: the same records, by the same code.
+
+A catalogue is not changed by deciding. Its `end` of a stream counts what is appended; what is
+appended before a promise is synced with it, so that the answer to a fence has it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+from msgspec.structs import replace
+
+from onceq.streams.model import asks, choice, frames, states
+from onceq.streams.model.choice import Promised, Stage, kept_below, merged
+from onceq.streams.model.states import Deed, Memory, Standing
+from onceq.streams.store import records
+from onceq.streams.store.records import Held, Receiver, Record, Snapshot
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """What an ask leads to: records to append, and the answer once they are synced."""
+
+    records: tuple[Record, ...] = ()
+    answer: asks.Answer
+
+
+class Needs(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store must copy before it can be admitted: numbers from `begin` to before `end`."""
+
+    begin: int
+    end: int
+    firsts: choice.Firsts
+
+
+class Taken(msgspec.Struct, frozen=True, kw_only=True):
+    """What a frame leads to.
+
+    append: whether it goes into the log. compare: it is there already, and must be the same.
+    """
+
+    answer: asks.Answer
+    append: bool = False
+    compare: bool = False
+
+
+Decided: TypeAlias = Step | Needs
+
+
+class Catalogue:
+    """What a store knows of its streams, by their ids."""
+
+    def __init__(self, snapshot: Snapshot | None = None) -> None:
+        known = Snapshot() if snapshot is None else snapshot
+        self._regid = known.regid
+        self.streams: dict[int, Held] = {one.stream: one for one in known.streams}
+        self._locals = {one.local: one.stream for one in known.streams}
+
+    def snapshot(self) -> Snapshot:
+        """Return everything, for the beginning of a segment."""
+        return Snapshot(regid=self._regid, streams=tuple(self.streams.values()))
+
+    def of(self, stream: int) -> Held:
+        """Return what is known of a stream; of one that is not, its short number to be."""
+        found = self.streams.get(stream)
+        local = max(self._locals, default=0) + 1
+        return Held(stream=stream, local=local) if found is None else found
+
+    def of_local(self, local: int) -> Held | None:
+        """Return what is known of a stream by its short number."""
+        stream = self._locals.get(local)
+        return None if stream is None else self.streams[stream]
+
+    # what is asked
+
+    def found(self, stream: int) -> Promised:
+        """Return what the store has of a stream, as it answers a fence."""
+        held = self.of(stream)
+        return Promised(
+            bridge=held.bridge,
+            hints=held.hints,
+            begin=held.begin,
+            end=held.end,
+            stable=held.stable,
+            whole=not any(number >= held.stable for number in held.damaged),
+            positions=held.positions,
+        )
+
+    def fence(self, ask: asks.Fence) -> Step:
+        """Promise an epoch to a life, or say what was promised."""
+        held = self.of(ask.stream)
+        deed = states.FENCE.get(_standing(held, ask.epoch, ask.life), Deed.REFUSE)
+        if deed is Deed.REFUSE:
+            return Step(answer=asks.Refused(promised=held.promised))
+        made: tuple[Record, ...] = ()
+        if deed is Deed.PROMISE:
+            made = (
+                records.Promised(stream=ask.stream, epoch=ask.epoch, life=ask.life, own=ask.own),
+            )
+        answer = asks.Found(
+            stream=ask.stream, promised=ask.epoch, life=ask.life, has=self.found(ask.stream)
+        )
+        return Step(records=made, answer=answer)
+
+    def admit(self, ask: asks.Admit, copied: range | None = None) -> Decided:
+        """Admit the store to an epoch.
+
+        copied: the numbers of the copies that are appended before the records; None: none is yet.
+        Returns what must be copied first, if anything must.
+        """
+        held, bridge = self.of(ask.stream), ask.bridge
+        deed = states.ADMIT.get(
+            (_standing(held, bridge.epoch, ask.life), _memory(held)), Deed.REFUSE
+        )
+        match deed:
+            case Deed.REFUSE:
+                return Step(answer=asks.Refused(promised=held.promised))
+            case Deed.FORGOT:
+                return Step(answer=asks.Forgot())
+            case Deed.SETTLE:
+                return self._noted(ask, kept=held.end, begin=held.begin, end=held.end)
+            case _:
+                return self._admitted(ask, held, copied)
+
+    def _admitted(self, ask: asks.Admit, held: Held, copied: range | None) -> Decided:
+        end = ask.log.end
+        if end < held.stable and not ask.accept_loss:
+            return Step(answer=asks.Lacking(begin=end, end=held.stable))
+        kept = kept_below(self.found(ask.stream), ask.log)
+        if kept < end:
+            if copied is None or copied.stop != end:
+                return Needs(begin=kept, end=end, firsts=ask.log.firsts)
+            begin = held.begin if copied.start <= kept else copied.start
+            return self._noted(ask, kept=kept, begin=max(held.begin, begin), end=end)
+        return self._noted(ask, kept=kept, begin=held.begin, end=end)
+
+    def _noted(self, ask: asks.Admit, *, kept: int, begin: int, end: int) -> Step:
+        note = records.Admitted(
+            stream=ask.stream,
+            life=ask.life,
+            bridge=ask.bridge,
+            kept=kept,
+            begin=begin,
+            end=end,
+            positions=ask.log.positions,
+        )
+        return Step(records=(note,), answer=asks.Holding(epoch=ask.bridge.epoch, end=end))
+
+    def take(self, frame: frames.Frame, life: int) -> Taken:
+        """Decide on a frame of a source's life."""
+        held = self.of(frame.stream)
+        at = states.where(frame.number, held.end)
+        key = (_standing(held, frame.epoch, life), _memory(held), at)
+        match states.FRAME.get(key, Deed.REFUSE):
+            case Deed.APPEND:
+                end = frame.end
+                return Taken(
+                    answer=asks.Holding(epoch=frame.epoch, end=end), append=frame.count > 0
+                )
+            case Deed.KNOWN:
+                answer = asks.Holding(epoch=frame.epoch, end=held.end)
+                return Taken(answer=answer, compare=frame.count > 0)
+            case Deed.GAP:
+                return Taken(answer=asks.Holding(epoch=frame.epoch, end=held.end))
+            case Deed.NOT_ADMITTED:
+                return Taken(answer=asks.NotAdmitted())
+            case Deed.FORGOT:
+                return Taken(answer=asks.Forgot())
+            case _:
+                return Taken(answer=asks.Refused(promised=held.promised))
+
+    def register(self, ask: asks.Register) -> Step:
+        """Note a receiver, in the epoch in which the store is admitted."""
+        held = self.of(ask.stream)
+        if ask.epoch == 0 or serving(held) != ask.epoch:
+            return Step(answer=asks.NotAdmitted())
+        known = next((one for one in held.receivers if _is_asked(one, ask)), None)
+        regid = ask.regid or (self._regid + 1 if known is None else known.regid)
+        below = max(ask.below, held.positions.get(records.key_of(regid, ask.session), 0))
+        note = records.Registered(
+            stream=ask.stream, regid=regid, topic=ask.topic, session=ask.session, below=below
+        )
+        old = known is not None
+        answer = asks.Registered(epoch=ask.epoch, regid=regid, old=old, below=below)
+        return Step(records=(note,), answer=answer)
+
+    def acknowledge(self, ask: asks.Acknowledge) -> Step:
+        """Note what a receiver has processed: at most what is stable."""
+        held = self.of(ask.stream)
+        epoch = serving(held)
+        if epoch == 0 or _receiver(held, ask.regid) is None:
+            return Step(answer=asks.NotAdmitted())
+        below = min(ask.below, held.stable)
+        note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
+        return Step(records=(note,), answer=asks.Holding(epoch=epoch, end=below))
+
+    def readable(self, ask: asks.Read) -> range:
+        """Return the numbers that may be given: what is stable, or all to who saw the epoch."""
+        held = self.of(ask.stream)
+        shows_all = ask.epoch != 0 and serving(held) == ask.epoch
+        bound = held.end if shows_all else held.stable
+        return range(max(ask.begin, held.begin), min(ask.end, bound))
+
+    # what was appended
+
+    def apply(self, record: Record) -> None:
+        """Change what is known by a record."""
+        held = self.of(record.stream)
+        match record:
+            case records.Promised():
+                hints = held.hints
+                if held.bridge is None:
+                    hints = tuple(dict.fromkeys((*hints, record.own)))
+                held = replace(held, promised=record.epoch, life=record.life, hints=hints)
+            case records.Admitted():
+                held = _after_admission(held, record)
+            case records.Registered():
+                held = _with_receiver(held, record)
+                self._regid = max(self._regid, record.regid)
+            case records.Acknowledged():
+                held = _with_position(held, record.regid, record.below)
+            case records.Deregistered():
+                held = _without(held, record.regid)
+            case records.Trimmed():
+                begin = max(held.begin, min(record.below, held.end))
+                held = replace(held, begin=begin, damaged=_from(held.damaged, begin))
+        self._keep(held)
+
+    def apply_frame(self, frame: frames.Frame) -> None:
+        """Change what is known by a frame that was appended, or that only says what is stable."""
+        held = self.of(frame.stream)
+        end = max(held.end, frame.end) if frame.number == held.end else held.end
+        stable = max(held.stable, min(frame.stable, end))
+        if (end, stable) != (held.end, held.stable):
+            self._keep(replace(held, end=end, stable=stable))
+
+    def damage(self, stream: int, numbers: range) -> None:
+        """Note that numbers cannot be read; they are not served until they are repaired."""
+        held = self.of(stream)
+        damaged = tuple(sorted({*held.damaged, *numbers}))
+        self._keep(replace(held, damaged=damaged, end=max(held.end, numbers.stop)))
+
+    def repair(self, stream: int, numbers: range) -> None:
+        """Note that numbers were fetched from another store, and are whole again."""
+        held = self.of(stream)
+        damaged = tuple(number for number in held.damaged if number not in numbers)
+        self._keep(replace(held, damaged=damaged))
+
+    def _keep(self, held: Held) -> None:
+        self.streams[held.stream] = held
+        self._locals[held.local] = held.stream
+
+
+def _standing(held: Held, epoch: int, life: int) -> Standing:
+    return states.standing(held.promised, held.life, epoch=epoch, life=life)
+
+
+def _memory(held: Held) -> Memory:
+    return states.memory(held.promised, _admitted(held))
+
+
+def _admitted(held: Held) -> int:
+    bridge = held.bridge
+    return 0 if bridge is None or bridge.stage is Stage.CREATING else bridge.epoch
+
+
+def serving(held: Held) -> int:
+    """Return the epoch in which receivers are heeded; 0 between a promise and an admission."""
+    admitted = _admitted(held)
+    return admitted if admitted == held.promised else 0
+
+
+def _receiver(held: Held, regid: int) -> Receiver | None:
+    return next((one for one in held.receivers if one.regid == regid), None)
+
+
+def _with_position(held: Held, regid: int, below: int) -> Held:
+    receiver = _receiver(held, regid)
+    if receiver is None:
+        return held
+    return replace(held, positions=merged((held.positions, {receiver.key: below})))
+
+
+def _without(held: Held, regid: int) -> Held:
+    gone = _receiver(held, regid)
+    if gone is None:
+        return held
+    left = {key: below for key, below in held.positions.items() if key != gone.key}
+    return replace(held, positions=left, receivers=tuple(r for r in held.receivers if r != gone))
+
+
+def _is_asked(receiver: Receiver, ask: asks.Register) -> bool:
+    if ask.regid:
+        return receiver.regid == ask.regid
+    return (receiver.topic, receiver.session) == (ask.topic, ask.session)
+
+
+def _after_admission(held: Held, record: records.Admitted) -> Held:
+    """Return what is known after an admission: the log was cut, and copies came."""
+    damaged = tuple(number for number in held.damaged if number < record.kept)
+    return replace(
+        held,
+        promised=record.bridge.epoch,
+        life=record.life,
+        bridge=record.bridge,
+        begin=record.begin,
+        end=record.end,
+        stable=min(held.stable, record.end),
+        damaged=_from(damaged, record.begin),
+        positions=merged((held.positions, record.positions)),
+    )
+
+
+def _with_receiver(held: Held, record: records.Registered) -> Held:
+    noted = Receiver(regid=record.regid, topic=record.topic, session=record.session)
+    others = tuple(one for one in held.receivers if one.regid != record.regid)
+    return replace(
+        held,
+        receivers=(*others, noted),
+        positions=merged((held.positions, {noted.key: record.below})),
+    )
+
+
+def _from(numbers: tuple[int, ...], begin: int) -> tuple[int, ...]:
+    return tuple(number for number in numbers if number >= begin)

@@ -1,0 +1,79 @@
+"""Group commit, in a thread: one write and one sync for all that was appended meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from onceq.streams.store.log.entries import EntryKind
+
+if TYPE_CHECKING:
+    from onceq.streams.store.log.writing import Log
+
+IDLE_S = 0.1
+"""An idle log says after this how far it is synced, so that damage is told from a torn tail."""
+
+
+class Committer:
+    """Commits a log whenever it is woken.
+
+    told: called in the thread with the position up to which everything is synced. failed: called in
+    it if the disk fails; then it ends, and so must the process.
+    """
+
+    def __init__(
+        self, log: Log, *, told: Callable[[int], None], failed: Callable[[OSError], None]
+    ) -> None:
+        self._log = log
+        self._told = told
+        self._failed = failed
+        self._woken = threading.Event()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="onceq-committer", daemon=True)
+        self.commits = 0
+
+    def start(self) -> None:
+        """Begin to commit."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Something was appended that somebody waits for."""
+        self._woken.set()
+
+    def stop(self) -> None:
+        """Commit what is left, and end."""
+        self._stopping = True
+        self._woken.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                woken = self._woken.wait(IDLE_S)
+                self._woken.clear()
+                if woken or self._log.has_pending():
+                    self._commit()
+                    self._log.prepare()
+            self._commit()
+        except OSError as error:
+            self._failed(error)
+
+    def _commit(self) -> None:
+        if self._log.has_pending():
+            synced = self._log.commit()
+            self.commits += 1
+            self._told(synced)
+
+
+def mark(log: Log, marked: int) -> int:
+    """Say in the log how far it is synced, if no entry does; return how far that is said.
+
+    marked: what the last call returned. By whoever appends, when nothing was for a while: an entry
+    says only how far the log was synced before it.
+    """
+    if log.synced <= marked or log.has_pending():
+        return marked
+    synced = log.synced
+    log.append(EntryKind.MARK, 0, b"")
+    return max(synced, log.end)

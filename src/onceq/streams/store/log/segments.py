@@ -1,0 +1,127 @@
+"""The files of a log: segments of one size, whose space is reserved before anything is in them.
+
+A full disk is therefore met here only, when a spare segment is made. The files are named by their
+number. `Files` is what touches the disk; a test puts one in its place that fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from onceq.streams.store.log.entries import SegmentHead, encode_head
+
+_NAME: Final = re.compile(r"[0-9]{10}\.seg")
+_SPARE: Final = re.compile(r"spare\.[0-9]+")
+_NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Files:
+    """What is done to the disk, in one directory. Not for several threads at once."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def path(self, number: int) -> Path:
+        """Return where a segment is."""
+        return self.directory / f"{number:010}.seg"
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the segments that are there, ascending."""
+        names = (path.name for path in self.directory.iterdir())
+        return sorted(int(name[:10]) for name in names if _NAME.fullmatch(name))
+
+    def spares(self) -> list[Path]:
+        """Return the spare segments that are there."""
+        return sorted(path for path in self.directory.iterdir() if _SPARE.fullmatch(path.name))
+
+    def read(self, number: int) -> bytes:
+        """Return all bytes of a segment."""
+        return self.path(number).read_bytes()
+
+    def read_at(self, number: int, offset: int, length: int) -> bytes:
+        """Return some bytes of a segment; fewer where it ends."""
+        with self.path(number).open("rb") as file:
+            file.seek(offset)
+            return file.read(length)
+
+    def make_spare(self, size: int) -> bool:
+        """Reserve the space of a segment; return False if the disk is full.
+
+        The spare is complete when it has its name: one that was cut short by a crash has another.
+        """
+        made = self.directory / "making"
+        try:
+            with made.open("wb") as file:
+                self.reserve(file.fileno(), size)
+                os.fsync(file.fileno())
+        except OSError as error:
+            with contextlib.suppress(FileNotFoundError):
+                made.unlink()
+            if error.errno in _NO_SPACE:
+                return False
+            raise
+        taken = {path.name for path in self.spares()}
+        name = next(name for n in range(len(taken) + 1) if (name := f"spare.{n}") not in taken)
+        made.rename(self.directory / name)
+        self.sync_directory()
+        return True
+
+    def reserve(self, handle: int, size: int) -> None:
+        """Reserve space in a new file. Raises OSError if the disk is full."""
+        os.posix_fallocate(handle, 0, size)
+
+    def begin(self, head: SegmentHead) -> int:
+        """Make a spare the segment with this head; return its handle, open for writing.
+
+        What it says of itself is on the disk before it has its name.
+        """
+        spare = self.spares()[0]
+        handle = os.open(spare, os.O_RDWR)
+        os.pwrite(handle, encode_head(head), 0)
+        self.sync(handle)
+        spare.rename(self.path(head.number))
+        self.sync_directory()
+        return handle
+
+    def write(self, handle: int, parts: Sequence[bytes], offset: int) -> None:
+        """Write some bytes, all of them."""
+        left = [memoryview(part) for part in parts]
+        while left:
+            written = os.pwritev(handle, left[:1024], offset)
+            offset += written
+            while left and written >= len(left[0]):
+                written -= len(left.pop(0))
+            if left and written:
+                left[0] = left[0][written:]
+
+    def sync(self, handle: int) -> None:
+        """Return when what was written to a file is on the disk. Raises OSError if it is not."""
+        os.fdatasync(handle)
+
+    def sync_directory(self) -> None:
+        """Return when the names in the directory are on the disk."""
+        handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def close(self, handle: int) -> None:
+        """Close a file."""
+        os.close(handle)
+
+    def cut(self, number: int, length: int) -> None:
+        """Give back the space of a segment after some length, to which nothing is written more."""
+        os.truncate(self.path(number), length)
+
+    def unlink(self, number: int) -> None:
+        """Free a segment, and its index."""
+        for path in (self.path(number), self.path(number).with_suffix(".idx")):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()

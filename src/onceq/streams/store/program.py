@@ -1,0 +1,87 @@
+"""What a store does when it is admitted to a stream: it fetches what it lacks, then notes it. Pure.
+
+A Program: what it yields is done by a driver, over a network or in a simulator. Everything else
+that a store is asked is one step (`catalogue`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from onceq.model.ops.base import Op, Program
+from onceq.streams.model import asks, frames
+from onceq.streams.model.choice import epoch_at
+from onceq.streams.model.ops import FetchRange
+from onceq.streams.store.catalogue import Needs
+
+TRIES: Final = 3
+"""Times that a store fetches again, if it was admitted to something else meanwhile."""
+FETCH_S: Final = 2.0
+
+
+class Perform(Op[asks.Answer | Needs], changes="a store is admitted to a stream"):
+    """Have the store be admitted, with these copies; answer when it is synced, or what it lacks."""
+
+    ask: asks.Admit
+    copies: tuple[bytes, ...] = ()
+
+
+def admit(ask: asks.Admit) -> Program[asks.Answer]:
+    """Be admitted to a stream; return the answer for the source."""
+    copies: tuple[bytes, ...] = ()
+    lacking = asks.Lacking(begin=0, end=ask.log.end)
+    for _ in range(TRIES):
+        answer = yield from Perform(ask=ask, copies=copies)
+        if not isinstance(answer, Needs):
+            return answer
+        lacking = asks.Lacking(begin=answer.begin, end=answer.end)
+        fetched = yield from fetch(ask, answer)
+        if fetched is None:
+            return lacking
+        copies = fetched
+    return lacking
+
+
+def fetch(ask: asks.Admit, needs: Needs) -> Program[tuple[bytes, ...] | None]:
+    """Fetch what is needed, from one donor after the other; None: nobody has some of it.
+
+    Only frames of the epoch that the chosen log has at their number are taken. What all donors have
+    trimmed is left out: then the copies begin later.
+    """
+    copies: list[bytes] = []
+    number = needs.begin
+    while number < needs.end:
+        found: tuple[bytes, ...] = ()
+        for donor in ask.donors:
+            wanted = asks.Fetch(stream=ask.stream, begin=number, end=needs.end)
+            given = yield from FetchRange(store=donor, ask=wanted, within_s=FETCH_S)
+            usable = tuple(_usable(given or (), needs, number))
+            found = _earlier(found, usable)
+            if found and frames.decode(found[0]).number == number:
+                break
+        if not found or (copies and frames.decode(found[0]).number != number):
+            return None
+        copies += found
+        number = frames.decode(found[-1]).end
+    return tuple(copies)
+
+
+def _usable(given: tuple[bytes, ...], needs: Needs, number: int) -> list[bytes]:
+    """Return what can be taken of what was given: in a row, and of the right epochs."""
+    taken: list[bytes] = []
+    for data in given:
+        frame = frames.decode(data)
+        follows = frame.number == number if taken else frame.number >= number
+        is_of_log = epoch_at(needs.firsts, frame.number) == frame.epoch
+        if not follows or not is_of_log or frame.end > needs.end:
+            break
+        taken.append(data)
+        number = frame.end
+    return taken
+
+
+def _earlier(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[bytes, ...]:
+    """Return what begins with the lesser number."""
+    if not one or not other:
+        return one or other
+    return min(one, other, key=lambda copies: frames.decode(copies[0]).number)

@@ -1,0 +1,114 @@
+"""The table of options, and the values that travel between processes."""
+
+from __future__ import annotations
+
+import importlib
+
+import pytest
+
+from onceq.errors import InvalidValue
+from onceq.streams.errors import FrameRefused
+from onceq.streams.model import asks
+from onceq.streams.model.choice import Bridge, Log, Promised, Stage
+from onceq.streams.model.low import Consensus
+from onceq.streams.model.options import OPTIONS, Option, Scope, settled
+from onceq.streams.model.quorum import Intergroup, listed
+
+ABC = listed("a b; c", intergroup=Intergroup.ALL)
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda one: one.name)
+def test_every_option_is_read_by_something(option: Option) -> None:
+    module, _, name = option.read_by.partition(".")
+    assert hasattr(importlib.import_module(f"onceq.streams.model.{module}"), name)
+    assert option.name == option.um.removeprefix("ume_")
+    assert option.scopes
+
+
+def test_defaults_are_those_of_um() -> None:
+    of_source = settled({}, Scope.SOURCE)
+    assert of_source["consensus_sequence_number_behavior"] is Consensus.MAJORITY
+    assert of_source["flight_size"] == 1_000
+    assert settled({}, Scope.RECEIVER)["retransmit_request_maximum"] is None
+
+
+def test_given_values_replace_defaults() -> None:
+    given = {"flight_size": 1, "retention_intergroup_stability_behavior": "all_active"}
+    made = settled(given, Scope.SOURCE)
+    assert made["flight_size"] == 1
+    assert made["retention_intergroup_stability_behavior"] is Intergroup.ALL_ACTIVE
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"flight": 1}, "no option of a source"),
+        ({"retransmit_request_maximum": 1}, "no option of a source"),
+        ({"flight_size": -1}, "at least 0"),
+        ({"flight_size": True}, "whole number"),
+        ({"flight_size": None}, "whole number"),
+        ({"flight_size": "9"}, "whole number"),
+        ({"consensus_sequence_number_behavior": "most"}, "'lowest', 'majority', 'highest'"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(InvalidValue, match=says):
+        settled(given, Scope.SOURCE)
+
+
+BRIDGE = Bridge(epoch=2, stage=Stage.JOINT, lists=(ABC, listed("d")), firsts=((1, 0), (2, 9)))
+HAS = Promised(bridge=BRIDGE, hints=(ABC,), end=12, stable=9, whole=False, positions={"7": 3})
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        asks.Look(topic="bars", session=0x7E1),
+        asks.Fence(stream=2**64 - 1, epoch=2, life=9, own=ABC),
+        asks.Admit(
+            stream=1,
+            life=9,
+            log=Log(admitted=1, end=9, lists=(ABC,), firsts=((1, 0),), positions={"7": 3}),
+            bridge=BRIDGE,
+            donors=("a", "b"),
+        ),
+        asks.Fetch(stream=1, begin=3, end=9),
+        asks.Read(stream=1, epoch=2, begin=3, end=9),
+        asks.Register(stream=1, epoch=2, topic="bars", session=5),
+        asks.Acknowledge(stream=1, regid=7, below=3),
+        asks.Deregister(stream=1, regid=7),
+    ],
+)
+def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
+    assert asks.ask_of(asks.packed(ask)) == ask
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        asks.Found(stream=1, promised=3, life=9, has=HAS),
+        asks.Refused(promised=4),
+        asks.Forgot(),
+        asks.NotAdmitted(),
+        asks.Holding(epoch=2, end=12),
+        asks.Conflict(number=5),
+        asks.Lacking(begin=3, end=9),
+        asks.Full(end=12, blocking=7),
+        asks.Registered(epoch=2, regid=7, old=True, below=3),
+        asks.Range(begin=3, end=9, missing=(4,)),
+    ],
+)
+def test_an_answer_arrives_as_it_was_sent(answer: asks.Answer) -> None:
+    assert asks.answer_of(asks.packed(answer)) == answer
+
+
+@pytest.mark.parametrize("data", [b"", b"\xc1", b"\x80", b"\x81\xa4type\xa4Nope", b"[1]", bytes(9)])
+def test_rubbish_is_no_ask_and_no_answer(data: bytes) -> None:
+    for read in (asks.ask_of, asks.answer_of):
+        with pytest.raises(FrameRefused):
+            read(data)
+
+
+def test_an_answer_is_no_ask() -> None:
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(asks.Forgot()))
