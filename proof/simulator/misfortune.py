@@ -217,8 +217,7 @@ class Misfortune(Cast):
     def _started(self, op: ops.Begin | ops.Start | ops.Take) -> None:
         row = self.oracle.state.elements.rows.get(op.seq)
         if row is not None:
-            if row.life is not None:
-                self.world.ledger.volatile.add(row.eid)
+            self.world.ledger.may_be_lost(row)
             self.world.record(ev.Started, "server", rid=row.rid, eid=str(row.eid))
 
     # --- faults -------------------------------------------------------------------------------
@@ -337,6 +336,7 @@ class Misfortune(Cast):
             if slot is None or row.lane != Lane.SUSPECT:
                 continue
             if state.markers.get(slot) != row.seq:
+                self.world.ledger.may_be_lost(row)
                 what = {"what": ev.HELD_IN_CRASH, "target": str(row.eid), "rid": row.rid}
                 self.world.record(ev.Fault, "server", **what)
 

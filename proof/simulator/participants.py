@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from onceq.model.element import Element
     from onceq.server.telling import Told
     from proof.oracle.memory import MemoryClock, MemoryDriver
+    from proof.oracle.rows import ElementRow
 
 ABORT_LIMIT = 5
 _SETTINGS: dict[str, Any] = {
@@ -98,6 +99,11 @@ class Ledger:
     rolled_back: set[str] = field(default_factory=set[str])
     doubts: int = 0
     crashed_at: int = 0
+
+    def may_be_lost(self, row: ElementRow) -> None:
+        """Notes of a volatile element, whoever enqueued it, that a crash may lose it."""
+        if row.life is not None:
+            self.volatile.add(row.eid)
 
 
 @dataclass(slots=True)

@@ -56,8 +56,6 @@ TWICE = (executed(10), executed(20, **ELSEWHERE))
 @pytest.mark.parametrize(
     "excuse",
     [
-        fault(11, "server-0"),
-        fault(11, "backend 70"),
         fault(11, ALL),
         fault(9, "server-0"),
         fault(4, "server-0", lasts_s=5),
@@ -76,7 +74,6 @@ def test_what_was_struck_may_be_executed_again(excuse: Event) -> None:
     "excuse",
     [
         fault(11, "server-1"),
-        fault(11, "backend 80"),
         fault(11, "spark driver"),
         fault(21, "server-0"),
         fault(7, "server-0"),
@@ -93,10 +90,19 @@ def test_what_nothing_had_struck_may_not(excuse: Event) -> None:
     assert wrong(*events) == [f"G7 re: {text}"]
 
 
+def test_what_lasted_and_was_over_before_excuses_nothing() -> None:
+    """Though another fault that struck the same lasted longer."""
+    over, longer = fault(4, "server-0", lasts_s=1), fault(30, "server-0", lasts_s=5)
+    assert len(wrong(*TWICE, over, longer)) == 1
+
+
 def test_a_kill_excuses_the_batch_that_was_executing_what_it_killed() -> None:
     batch = [executed(10), executed(10.1, "other"), executed(11)]
-    assert wrong(*batch, KillBegun(at=10 * SECOND, rid="rother", eid="other")) == []
+    kill = KillBegun(at=10 * SECOND, rid="rother", eid="other")
+    assert wrong(*batch, kill) == []
     assert len(wrong(*batch, KillBegun(at=10 * SECOND, rid="rx", eid="x"))) == 1
+    beside = (executed(10, "f", **ELSEWHERE), executed(11, "f", **ELSEWHERE))
+    assert len(wrong(*batch, *beside, kill)) == 1
 
 
 def test_a_session_that_is_not_known_was_one_of_its_process() -> None:
@@ -104,10 +110,9 @@ def test_a_session_that_is_not_known_was_one_of_its_process() -> None:
     others = (executed(9, "o"), lost, executed(20, **ELSEWHERE))
     assert wrong(*others, fault(10, "backend 70")) == []
     assert len(wrong(*others, fault(10, "backend 80"))) == 1
-
-
-def test_a_death_charges_what_its_process_was_executing() -> None:
-    assert wrong(executed(10), KILLED, aborts=(DEATH,)) == []
+    known = executed(10, **dict(WHERE, backend=71))
+    beside = (executed(9, "o"), known, executed(20, **ELSEWHERE))
+    assert len(wrong(*beside, fault(10, "backend 70"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,6 @@ def test_a_death_charges_what_its_process_was_executing() -> None:
         ([executed(10)], "which nobody had killed"),
         ([executed(10), Ended(target="server-0", pid=7, how="")], "which nobody had killed"),
         ([executed(10), executed(11, "other"), KILLED], "which ran another by then"),
-        ([executed(11, "other"), KILLED], "which was busy with others"),
     ],
 )
 def test_a_death_charges_nobody_else(events: list[Event], text: str) -> None:
@@ -125,14 +129,21 @@ def test_a_death_charges_nobody_else(events: list[Event], text: str) -> None:
     assert wrong(*events, aborts=(DEATH,), spark=frozenset({"e"})) == []
 
 
-def test_a_death_charges_one() -> None:
+def test_a_death_charges_one_of_those_that_its_process_was_executing() -> None:
     events = (executed(10), executed(10.5, "f", **dict(WHERE, backend=71)), KILLED)
     aborts = (DEATH, Abort(eid="f", charge="charge", code="server_died", pid=7))
     assert [one.rpartition(", ")[2] for one in wrong(*events, aborts=aborts)] == ["as another was"]
 
 
 def test_a_death_between_begin_and_handler_charges_what_nobody_has_seen() -> None:
-    assert wrong(executed(10, "other"), returned("other"), KILLED, aborts=(DEATH,)) == []
+    other = executed(10, "other")
+    raised = Aborted(
+        at=SECOND, rid="rother", eid="other", code="ValueError", excused=False, actor=WHERE["actor"]
+    )
+    for ended in (returned("other"), raised):
+        beside = executed(10, "beside", **dict(WHERE, backend=71))
+        assert wrong(other, ended, KILLED, aborts=(DEATH,)) == []
+        assert wrong(beside, other, ended, KILLED, aborts=(DEATH,)) == []
     assert wrong(KILLED, aborts=(DEATH,)) == []
 
 
@@ -161,8 +172,9 @@ def test_falls_of_the_database_charge_after_as_many_in_a_row_as_the_limit() -> N
     assert len(wrong(aborts=(*[fell] * ABORT_LIMIT, other, charged))) == 1
 
 
-def test_an_innocent_that_was_charged_for_a_cut_is_found() -> None:
-    charged = Abort(eid="e", charge="charge", code="ConnectionLost", pid=7)
+@pytest.mark.parametrize("charge", ["charge", "reject"])
+def test_an_innocent_that_was_charged_for_a_cut_is_found(charge: str) -> None:
+    charged = Abort(eid="e", charge=charge, code="ConnectionLost", pid=7)
     cut = fault(10.1, "backend 70")
     found = wrong(executed(10), aborted(10.2, "ConnectionLost"), cut, aborts=(charged,))
     assert found == ["G7 e: was charged for ConnectionLost, and its handler had not raised"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -28,6 +29,7 @@ from onceq.history.events import (
 from onceq.history.events.files import StoredFinal, save_final
 from proof.torture.evidence import ABORTS_NAME, Abort
 from proof.torture.judge import STATED, Judgement, judge
+from proof.torture.life import ABORT_LIMIT
 from proof.torture.recoveries import Marks, Waits
 
 if TYPE_CHECKING:
@@ -139,12 +141,50 @@ def test_what_was_ordered_once_and_booked_twice(judged: Callable[..., Judgement]
     assert "G2 r: was ordered once, and booked by several requests" in found.violations
 
 
-def test_a_datagram_that_is_lost(judged: Callable[..., Judgement]) -> None:
+def test_what_is_known_of_every_end_is_judged(judged: Callable[..., Judgement]) -> None:
+    """Each books one effect, and fails after as many aborts as the limit."""
+    events, final = sound()
+    early = dataclasses.replace(
+        finished("n", "n", "datagram", None), outcome="failed", aborts=ABORT_LIMIT - 1
+    )
+    effects = (*final.effects[:1], Effect(key="another", rid="r", eid="e"))
+    found = judged(
+        events, replaced(final, places=(*final.places[:2], early, HELD), effects=effects), "r\n"
+    )
+    assert "G2 r: 2 effects are there, not 1" in found.violations
+    aborts = f"failed after {ABORT_LIMIT - 1} aborts, the limit is {ABORT_LIMIT}"
+    assert f"G7 n: {aborts}" in found.violations
+
+
+def test_what_evidence_marks_and_waits_find_is_in_the_judgement(
+    judged: Callable[..., Judgement],
+) -> None:
+    events, final = sound()
+    late = time.monotonic_ns() + 700_000_000_000
+    found = judged([*events, Executed(rid="n", eid="n", actor="server server-0", at=late)], final)
+    texts = "\n".join(found.violations)
+    assert "G7 n: was executed again, and nothing had struck its execution by server-0" in texts
+    assert "G12 cut client after client: was felt for 700 s" in texts
+    assert "G12 notes-0.1: waited 700 s after the last fault" in texts
+
+
+HELD = Place(
+    registrant=None, thread=None, rid="n", eid="n", role="failed", state="held", outcome=None
+)
+
+
+@pytest.mark.parametrize(
+    ("more", "times"), [((), 0), ((finished("n", "n", "datagram", None),) * 2, 2), ((HELD,), 0)]
+)
+def test_a_datagram_that_is_lost_or_doubled(
+    judged: Callable[..., Judgement], more: tuple[Place, ...], times: int
+) -> None:
+    """What is held in an error queue has its end in history too: alone it is no place."""
     events, final = sound()
     found = judged(
-        events, replaced(final, places=final.places[:2], effects=final.effects[:1]), "r\n"
+        events, replaced(final, places=(*final.places[:2], *more), effects=final.effects[:1]), "r\n"
     )
-    assert "G4 n: an acknowledged datagram is in 0 places" in found.violations
+    assert f"G4 n: an acknowledged datagram is in {times} places" in found.violations
 
 
 def test_a_doubt_that_was_resolved_wrongly(judged: Callable[..., Judgement]) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -25,6 +24,8 @@ from proof.part import Order, Size
 from tests.small import small
 
 if TYPE_CHECKING:
+    import pytest
+
     from proof.history.invention import History
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,9 +39,9 @@ def test_the_part_checks_long_histories_and_plants_every_kind(tmp_path: Path) ->
     assert small(PART, tmp_path)[PLANTED] == len(CORRUPTIONS)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_valid_history_has_no_violation(seed: int) -> None:
-    history = invent(seed, REQUESTS, effects_each=1 + seed % 3)
+def test_a_valid_history_has_no_violation() -> None:
+    """Of more effects each than in the histories that the part and the corruptions begin with."""
+    history = invent(1990, REQUESTS, effects_each=3)
     assert check(history.events(), history.final()) == []
 
 

@@ -39,10 +39,9 @@ def line(
         ([line("ReplyGone", "gone")], 1, Fate.CAUGHT),
         ([line("ReceiveTimeout", "no reply")], 1, Fate.BADLY_MADE),
         ([line("NameError", "x")], 1, Fate.BADLY_MADE),
-        ([line("Failed", "Timeout (>60.0s) from pytest-timeout.")], 1, Fate.BADLY_MADE),
+        ([line("Failed", "it says no more")], 1, Fate.BADLY_MADE),
         ([line(text="' for update' stands 0 times in kill")], 1, Fate.BADLY_MADE),
         ([line(phase="setup")], 1, Fate.BADLY_MADE),
-        ([line("Collection", phase="collect")], 2, Fate.BADLY_MADE),
         ([], None, Fate.BADLY_MADE),
         ([], 5, Fate.BADLY_MADE),
         ([line("", "", outcome="passed")], 0, Fate.MISSED),
@@ -86,6 +85,8 @@ def test_what_breaks_is_a_finding_and_is_not_run_again(
     assert verdicts == []
     (found,) = violations([harmless], trials)
     assert "'m' (G7) was badly made: it broke" in found
+    trials.sound[:] = [Verdict(fate=Fate.CAUGHT, by="t", says="it fails")]
+    assert "on the tree as it is: t it fails" in violations([harmless], trials)[0]
 
 
 @pytest.mark.timeout(PART.limits.of(Size.SMALL))  # as the proof ends it: four mutants, their tests

@@ -51,9 +51,8 @@ def test_what_the_controls_break(broken: str, text: str) -> None:
         "G4 n: an acknowledged datagram is in 0 places",
     ],
 )
-@pytest.mark.parametrize("broken", CONTROLS)
-def test_what_proves_nothing(broken: str, text: str) -> None:
-    assert not is_proved(broken, [text])
+def test_what_proves_nothing(text: str) -> None:
+    assert [broken for broken in CONTROLS if is_proved(broken, [text])] == []
 
 
 def test_a_kind_of_fault_that_was_never_made_is_named() -> None:
@@ -64,7 +63,7 @@ def test_a_kind_of_fault_that_was_never_made_is_named() -> None:
     assert unmade(report) == ["G12: no fault 'end server' was made, and nothing says why"]
 
 
-@pytest.mark.parametrize("size", Size)
+@pytest.mark.parametrize("size", [Size.SMALL, Size.PROOF])
 def test_controls_run_in_this_thread_unless_several_may_run_abreast(
     size: Size, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ import ast
 import inspect
 from typing import TYPE_CHECKING
 
-from onceq import telemetry
 from tests.events import ENVELOPE, kinds
 from tests.tidy.source_tree import ROOT, place, python_files, syntax, verdict
 
@@ -21,15 +20,21 @@ TELLS = ("src/onceq/telemetry.py", "log.log")
 def logged_by_hand() -> Iterator[tuple[str, str]]:
     """Yields calls of a logger, and loggers that are not named after their module."""
     for path in python_files("src"):
-        for node in ast.walk(syntax(path)):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "logging"), attr=attr)):
-                    if attr in SAYS and (place(path), ast.unparse(node.func)) != TELLS:
-                        yield place(path), f"logs what is no event: {ast.unparse(node)}"
-                    if attr == "getLogger" and ast.unparse(node.args[0]) != "__name__":
-                        yield place(path), "a logger is named after its module"
-                case _:
-                    pass
+        for why in by_hand(place(path), syntax(path)):
+            yield place(path), why
+
+
+def by_hand(where: str, tree: ast.AST) -> Iterator[str]:
+    """Yields what is wrong with the calls of loggers in a file."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "logging"), attr=attr)):
+                if attr in SAYS and (where, ast.unparse(node.func)) != TELLS:
+                    yield f"logs what is no event: {ast.unparse(node)}"
+                if attr == "getLogger" and ast.unparse(node.args[0]) != "__name__":
+                    yield "a logger is named after its module"
+            case _:
+                pass
 
 
 def test_nothing_is_logged_but_events() -> None:
@@ -78,5 +83,14 @@ def test_a_logger_of_each_module_that_tells() -> None:
 
 
 def test_the_scanner_sees_what_is_logged_by_hand() -> None:
-    assert telemetry.Aborted.name() == "aborted"
-    assert "Aborted" in marked()
+    tree = ast.parse("log = logging.getLogger('onceq')\nlog.info('it began')\nlog.log(20, 'so')\n")
+    named, logged = (
+        "a logger is named after its module",
+        "logs what is no event: log.info('it began')",
+    )
+    assert [*by_hand("src/onceq/other.py", tree)] == [
+        named,
+        logged,
+        "logs what is no event: log.log(20, 'so')",
+    ]
+    assert [*by_hand(TELLS[0], tree)] == [named, logged]

@@ -139,7 +139,7 @@ def test_a_full_disk_does_not_keep_a_store_from_opening(store: DiskStore, home: 
     files.is_full = True
     for spare in files.spares()[1:]:
         spare.unlink()
-    store = DiskStore(home, chance, files)
+    store = DiskStore(home, chance, files=files)
     assert store.catalogue.of(S).end == 10
     assert list(store.read(S, range(10))) == [data_of(1, n) for n in range(10)]
     with pytest.raises(StoreFull):

@@ -7,6 +7,7 @@ Source: streams.md 5; spec M1, M3 to M8, M34.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -96,6 +97,20 @@ class Deregister(Tagged, frozen=True):
     regid: int
 
 
+class Positions(Tagged, frozen=True):
+    """What have the receivers acknowledged that are registered with you? Another store asks."""
+
+    stream: int
+    epoch: int
+
+
+class Known(Tagged, frozen=True):
+    """The positions of the receivers that are registered here, in this epoch, by their keys."""
+
+    epoch: int
+    positions: Mapping[str, int]
+
+
 class Found(Tagged, frozen=True):
     """What a store has. promised: the greatest epoch that it promised, to `life`."""
 
@@ -167,9 +182,12 @@ class Range(Tagged, frozen=True):
     missing: tuple[int, ...] = ()
 
 
-Ask: TypeAlias = Look | Fence | Admit | Fetch | Read | Register | Acknowledge | Deregister
+Ask: TypeAlias = (
+    Look | Fence | Admit | Fetch | Read | Register | Acknowledge | Deregister | Positions
+)
 Answer: TypeAlias = (
     Found
+    | Known
     | Refused
     | Forgot
     | NotAdmitted

@@ -198,6 +198,13 @@ class Catalogue:
         note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
         return Step(records=(note,), answer=asks.Holding(epoch=epoch, end=below))
 
+    def positions(self, ask: asks.Positions) -> asks.Answer:
+        """Tell another store of the same epoch what receivers have acknowledged."""
+        held = self.of(ask.stream)
+        if ask.epoch == 0 or serving(held) != ask.epoch:
+            return asks.NotAdmitted()
+        return asks.Known(epoch=ask.epoch, positions=held.positions)
+
     def readable(self, ask: asks.Read) -> range:
         """Return the numbers that may be given: what is stable, or all to who saw the epoch."""
         held = self.of(ask.stream)

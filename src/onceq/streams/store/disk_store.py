@@ -1,8 +1,7 @@
 """A store on a disk: its catalogue and its log together, without a network.
 
-What is decided is appended and applied at once, and answered once the log is synced behind it:
-every call that changes something returns the position that `log.synced` must have passed before its
-answer may be sent. Whoever owns it commits, in a thread (`log.committer`) or by `log.commit`.
+A position is one of its log: an answer may be sent when `log.synced` has passed that of its call.
+Whoever owns the store commits, in a thread (`log.committer`) or by `log.commit`.
 
 When it starts, it reads the last segment, begins a new one with a snapshot, and writes again what
 nobody knows to be synced. A store whose last segment is damaged knows nothing any more.
@@ -10,18 +9,17 @@ nobody knows to be synced. A store whose last segment is damaged knows nothing a
 
 from __future__ import annotations
 
-import itertools
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
-from onceq.streams.model import asks, frames
+from onceq.streams.model import frames
 from onceq.streams.model.choice import epoch_at
-from onceq.streams.store import records
-from onceq.streams.store.catalogue import Catalogue, Needs, Step
+from onceq.streams.store import limits, records
+from onceq.streams.store.catalogue import Catalogue
 from onceq.streams.store.directory import Chance, identified, locked
 from onceq.streams.store.log.entries import (
     FRAMES,
@@ -31,42 +29,51 @@ from onceq.streams.store.log.entries import (
     EntryKind,
     Geometry,
     Unproven,
-    decode,
     decode_head,
     scan,
 )
-from onceq.streams.store.log.index import Found, Index, Places
+from onceq.streams.store.log.finding import Finder
+from onceq.streams.store.log.index import Index, Places
 from onceq.streams.store.log.reading import Last, last
 from onceq.streams.store.log.scrub import harmed
 from onceq.streams.store.log.segments import Files
 from onceq.streams.store.log.writing import Log
-
-READ_BYTES: Final = frames.FRAME_BYTES_MAX + HEADER_BYTES
-"""What is read at a time: as much as the largest frame takes."""
+from onceq.streams.store.store import Store
+from onceq.streams.store.weights import Weighed, Weights
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """What a segment begins with: what the catalogue knows, and where frames are."""
+    """What a segment begins with: what the catalogue knows, where frames are, and their bytes."""
 
     known: records.Snapshot
     places: dict[int, Places]
+    weights: dict[int, Weighed]
 
 
-class DiskStore:
+class DiskStore(Store):
     """A store in a directory, which it locks. forgot: its last segment was damaged.
 
     Raises StoreRefused if the directory is another's, or in use.
     """
 
-    def __init__(self, directory: Path, chance: Chance, files: Files | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        chance: Chance,
+        *,
+        files: Files | None = None,
+        may_keep: limits.Limits | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(may_keep, clock)
         identity = identified(directory)
         self._lock = locked(directory)
         self.files = Files(directory) if files is None else files
         self.geometry = Geometry(segment_bytes=identity.segment_bytes)
+        self._finder = Finder(self.files, self.geometry)
         store = bytes.fromhex(identity.store)
         found = last(self.files, self.geometry, store)
         self.forgot = found is not None and found.forgot
-        self.catalogue = Catalogue()
         self.index = Index(self.geometry)
         self._unknown: set[int] = set()
         again = self._replay(found)
@@ -94,6 +101,7 @@ class DiskStore:
         known = msgspec.msgpack.decode(first.payload, type=Snapshot)
         self.catalogue = Catalogue(known.known)
         self.index = Index(self.geometry, known.places)
+        self.weights = Weights(known.weights, self._clock())
         unsynced = [one for one in rest if one.end > found.read.synced]
         for entry in rest[: len(rest) - len(unsynced)]:
             self._apply(entry)
@@ -107,6 +115,7 @@ class DiskStore:
         self.forgot = True
         self.catalogue = Catalogue()
         self.index = Index(self.geometry)
+        self.weights = Weights()
 
     def _apply(self, entry: Entry) -> None:
         if entry.kind in FRAMES:
@@ -121,7 +130,7 @@ class DiskStore:
             return
         frame = frames.decode(entry.payload)
         if entry.kind is EntryKind.COPY:
-            self.index.copy(entry.stream, frame.number, entry.position)
+            self._copied(entry.stream, frame, entry.payload, entry.position)
             return
         held = self.catalogue.of(frame.stream)
         is_moved = entry.kind is EntryKind.RELOCATED
@@ -133,16 +142,26 @@ class DiskStore:
             self.index.move(entry.stream, frame.number, entry.position)
             self.catalogue.repair(frame.stream, range(frame.number, frame.end))
             return
-        self.index.add(entry.stream, frame.number, entry.position)
+        self._appended(entry.stream, frame, entry.payload, entry.position)
         self.catalogue.apply_frame(frame)
+
+    def _appended(self, local: int, frame: frames.Frame, data: bytes, position: int) -> None:
+        self.index.add(local, frame.number, position)
+        self.weights.of(local).add(range(frame.number, frame.end), len(data), self._clock())
+
+    def _copied(self, local: int, frame: frames.Frame, data: bytes, position: int) -> None:
+        self.index.copy(local, frame.number, position)
+        self.weights.copy(local, range(frame.number, frame.end), len(data))
 
     def _note(self, record: records.Record) -> None:
         local = self.catalogue.of(record.stream).local
         match record:
             case records.Admitted():
                 self.index.admit(local, record.kept)
+                self.weights.admit(local, record.kept, self._clock())
             case records.Trimmed():
                 self.index.trim(local, record.below)
+                self.weights.of(local).trim(record.below)
             case _:
                 pass
         self.catalogue.apply(record)
@@ -153,63 +172,34 @@ class DiskStore:
         self._apply(msgspec.structs.replace(entry, position=begun))
 
     def _snapshot(self) -> bytes:
-        made = Snapshot(known=self.catalogue.snapshot(), places=self.index.places())
+        made = Snapshot(
+            known=self.catalogue.snapshot(),
+            places=self.index.places(),
+            weights=self.weights.weighed(),
+        )
         return msgspec.msgpack.encode(made)
 
-    def do(self, step: Step) -> int:
-        """Append and apply what was decided; return the position that must be synced."""
-        position = self.log.synced
-        for record in step.records:
-            local = self.catalogue.of(record.stream).local
-            kind = records.KINDS[type(record)]
-            position = self.log.append(kind, local, records.packed(record))
-            self._note(record)
+    @property
+    def end(self) -> int:
+        """The position of all that was appended."""
+        return self.log.end
+
+    def _put(self, record: records.Record) -> int:
+        local = self.catalogue.of(record.stream).local
+        kind = records.KINDS[type(record)]
+        position = self.log.append(kind, local, records.packed(record))
+        self._note(record)
         return position
 
-    def take(self, frame: frames.Frame, data: bytes, life: int) -> tuple[asks.Answer, int]:
-        """Take a frame of a source's life; return the answer, and the position for it.
+    def _append(self, local: int, frame: frames.Frame, data: bytes) -> int:
+        position = self.log.append(EntryKind.FRAME, local, data)
+        self._appended(local, frame, data, position - HEADER_BYTES - len(data))
+        return position
 
-        data: its bytes as they came, which go into the log. Raises StoreFull.
-        """
-        taken = self.catalogue.take(frame, life)
-        answer, position = taken.answer, self.log.end
-        held = self.catalogue.of(frame.stream)
-        if taken.append:
-            position = self.log.append(EntryKind.FRAME, held.local, data)
-            self.index.add(held.local, frame.number, position - HEADER_BYTES - len(data))
-        elif taken.compare and not self._has(frame, data):
-            return asks.Conflict(number=frame.number), position
-        if isinstance(answer, asks.Holding):
-            self.catalogue.apply_frame(frame)
-        return answer, position
-
-    def _has(self, frame: frames.Frame, data: bytes) -> bool:
-        """Whether the log has this frame's messages at its number, of whatever epoch."""
-        given = frames.decode(data)
-        for found in self.read(frame.stream, range(frame.number, frame.end)):
-            here = frames.decode(found)
-            return (here.number, here.count, here.body) == (given.number, given.count, given.body)
-        return True  # trimmed or damaged: it was the same, for all that can be known
-
-    def admit(
-        self, ask: asks.Admit, copies: Sequence[bytes] = ()
-    ) -> tuple[asks.Answer | Needs, int]:
-        """Admit the store, with copies from other stores; return the answer, or what it lacks.
-
-        Copies of another epoch than the chosen log's at their number are not taken.
-        """
-        read = [frames.decode(one) for one in copies]
-        if any(epoch_at(ask.log.firsts, one.number) != one.epoch for one in read):
-            return Needs(begin=read[0].number, end=ask.log.end, firsts=ask.log.firsts), self.log.end
-        copied = range(read[0].number, read[-1].end) if read else None
-        decided = self.catalogue.admit(ask, copied)
-        if isinstance(decided, Needs):
-            return decided, self.log.end
-        local = self.catalogue.of(ask.stream).local
-        for one, data in zip(read, copies, strict=True):
-            position = self.log.append(EntryKind.COPY, local, data)
-            self.index.copy(local, one.number, position - HEADER_BYTES - len(data))
-        return decided.answer, self.do(decided)
+    def _append_copy(self, local: int, frame: frames.Frame, data: bytes) -> int:
+        position = self.log.append(EntryKind.COPY, local, data)
+        self._copied(local, frame, data, position - HEADER_BYTES - len(data))
+        return position
 
     def read(self, stream: int, numbers: range) -> Iterator[bytes]:
         """Yield the frames that have some numbers, as they came, up to one that is damaged.
@@ -220,7 +210,7 @@ class DiskStore:
         number, end = max(numbers.start, held.begin), min(numbers.stop, held.end)
         while number < end:
             before = number
-            for frame, data in self._frames_at(held.local, number):
+            for frame, data in self._finder.frames_at(self.index, held.local, number):
                 if frame.number > number or number >= end:
                     break
                 if number < frame.end:
@@ -228,47 +218,6 @@ class DiskStore:
                     number = frame.end
             if number == before:
                 return
-
-    def _frames_at(self, local: int, number: int) -> Iterator[tuple[frames.Frame, bytes]]:
-        """Yield frames of a stream, from one at or before a number on."""
-        moved = self.index.moved(local, number)
-        if moved is None:
-            yield from self._frames(local, self.index.find(local, number))
-            return
-        for entry in itertools.islice(self._entries(moved), 1):
-            yield frames.decode(entry.payload), entry.payload
-
-    def _frames(self, local: int, found: Found | None) -> Iterator[tuple[frames.Frame, bytes]]:
-        """Yield the whole frames of a stream in one run, from a mark on."""
-        if found is None:
-            return
-        for entry in self._entries(found.position):
-            if entry.stream == local and entry.kind in FRAMES and entry.is_whole:
-                frame = frames.decode(entry.payload)
-                if found.until is not None and frame.number >= found.until:
-                    return
-                yield frame, entry.payload
-
-    def _entries(self, position: int) -> Iterator[Entry]:
-        """Yield the entries of a segment, from a position on, up to the first that is none."""
-        segment = self.geometry.number(position)
-        head = decode_head(self.files.read_at(segment, 0, HEAD_BYTES))
-        if head is None:
-            return
-        data = memoryview(b"")
-        at = 0
-        while True:
-            entry = decode(data, at, position, head.salt)
-            if (entry is None and at > 0) or not data:
-                offset = self.geometry.offset(position)
-                data = memoryview(self.files.read_at(segment, offset, READ_BYTES))
-                at = 0
-                entry = decode(data, at, position, head.salt)
-            if entry is None:
-                return
-            yield entry
-            at += entry.end - position
-            position = entry.end
 
     def scrub(self, segment: int) -> dict[int, list[range]]:
         """Look for damage in a segment; return by stream the numbers that were found harmed.

@@ -1,0 +1,118 @@
+"""A store: what it knows, and what it does with frames and asks, wherever it keeps them.
+
+What is decided is applied at once, and may be answered once it is kept: every call that changes
+something returns the position that must be synced before its answer may be sent.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+
+from onceq.streams.model import asks, frames
+from onceq.streams.model.choice import epoch_at
+from onceq.streams.store import limits, records
+from onceq.streams.store.catalogue import Catalogue, Needs, Step
+from onceq.streams.store.weights import Weights
+
+
+class Store(ABC):
+    """What every store does. may_keep: of each stream. clock: seconds that only go on."""
+
+    def __init__(self, may_keep: limits.Limits | None, clock: Callable[[], float]) -> None:
+        self.catalogue = Catalogue()
+        self.weights = Weights()
+        self.may_keep = may_keep or limits.Limits()
+        self._clock = clock
+
+    @property
+    @abstractmethod
+    def end(self) -> int:
+        """The position of all that was kept so far."""
+
+    @abstractmethod
+    def _put(self, record: records.Record) -> int:
+        """Keep a record, and apply it; return the position. Raises StoreFull."""
+
+    @abstractmethod
+    def _append(self, local: int, frame: frames.Frame, data: bytes) -> int:
+        """Keep a frame; return the position. Raises StoreFull."""
+
+    @abstractmethod
+    def _append_copy(self, local: int, frame: frames.Frame, data: bytes) -> int:
+        """Keep a copy, which counts once the stream is admitted. Raises StoreFull."""
+
+    @abstractmethod
+    def read(self, stream: int, numbers: range) -> Iterator[bytes]:
+        """Yield the frames that have some numbers, as they came, up to one that is not here."""
+
+    def do(self, step: Step) -> int:
+        """Keep and apply what was decided; return the position that must be synced."""
+        position = self.end
+        for record in step.records:
+            position = self._put(record)
+        return position
+
+    def take(self, frame: frames.Frame, data: bytes, life: int) -> tuple[asks.Answer, int]:
+        """Take a frame of a source's life; return the answer, and the position for it.
+
+        data: its bytes as they came, which are kept. Raises StoreFull.
+        """
+        taken = self.catalogue.take(frame, life)
+        answer, position = taken.answer, self.end
+        held = self.catalogue.of(frame.stream)
+        if taken.append:
+            if not self._makes_room(held):
+                return asks.Full(end=held.end, blocking=limits.slowest(held)[1]), position
+            position = self._append(held.local, frame, data)
+        elif taken.compare and not self._has(frame, data):
+            return asks.Conflict(number=frame.number), position
+        if isinstance(answer, asks.Holding):
+            self.catalogue.apply_frame(frame)
+        return answer, position
+
+    def _makes_room(self, held: records.Held) -> bool:
+        """Return whether the stream may grow: below its limit, or as old numbers are overwritten.
+
+        What all receivers have is freed by `trimming`, which asks other stores.
+        """
+        if not limits.is_full(self.weights.of(held.local), self.may_keep):
+            return True
+        if self.may_keep.when_full is limits.WhenFull.BLOCK:
+            return False
+        given_up = limits.overwritten(held, self.surplus(held.stream))
+        if given_up is not None:
+            self._put(given_up)
+        return given_up is not None
+
+    def surplus(self, stream: int) -> int:
+        """Return the number below which there is more of a stream, or older, than may be kept."""
+        held = self.catalogue.of(stream)
+        return limits.wanted(held, self.weights.of(held.local), self.may_keep, self._clock())
+
+    def _has(self, frame: frames.Frame, data: bytes) -> bool:
+        """Whether this frame's messages are here at its number, of whatever epoch."""
+        given = frames.decode(data)
+        for found in self.read(frame.stream, range(frame.number, frame.end)):
+            here = frames.decode(found)
+            return (here.number, here.count, here.body) == (given.number, given.count, given.body)
+        return True  # trimmed or damaged: it was the same, for all that can be known
+
+    def admit(
+        self, ask: asks.Admit, copies: Sequence[bytes] = ()
+    ) -> tuple[asks.Answer | Needs, int]:
+        """Admit the store, with copies from other stores; return the answer, or what it lacks.
+
+        Copies of another epoch than the chosen log's at their number are not taken.
+        """
+        read = [frames.decode(one) for one in copies]
+        if any(epoch_at(ask.log.firsts, one.number) != one.epoch for one in read):
+            return Needs(begin=read[0].number, end=ask.log.end, firsts=ask.log.firsts), self.end
+        copied = range(read[0].number, read[-1].end) if read else None
+        decided = self.catalogue.admit(ask, copied)
+        if isinstance(decided, Needs):
+            return decided, self.end
+        local = self.catalogue.of(ask.stream).local
+        for one, data in zip(read, copies, strict=True):
+            self._append_copy(local, one, data)
+        return decided.answer, self.do(decided)
