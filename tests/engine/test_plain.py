@@ -162,13 +162,18 @@ SOON = timedelta(seconds=0.05)
 
 def finish_op(life: Life, seq: int, queue_id: int, **fields: Any) -> ops.Finish:
     """Returns a finish of one element, with the next claim."""
-    given: dict[str, Any] = {"seqs": [seq], "replies": [b"reply"], "n": 1, "sleep": [queue_id]}
+    given: dict[str, Any] = {
+        "seqs": [seq],
+        "replies": [b"reply"],
+        "n": 1,
+        "sleep": [queue_id],
+        "turn": 1,
+    }
     return ops.Finish(
         incarnation=life.incarnation,
         content_type=None,
         token="test",
         queue_id=queue_id,
-        turn=1,
         alone=True,
         slot=life.slot,
         **{**given, **fields},
@@ -219,6 +224,7 @@ FIELDS: dict[str, dict[str, Any]] = {
     "drowsy": {"drowsy": True},
     "claiming nothing": {"n": 0},
     "sleepless": {"sleep": None},
+    "due first": {"turn": 2},
 }
 STATE = """
 select rid, role::text, lane, claimed_by is not null, body, outcome::text from {0}.element
