@@ -38,10 +38,12 @@ ORDERS = onceq.Queue("orders", Order, Receipt)
 ORDER = Order("ann", 100)
 
 
-NESTED: list[Any] = []
-"""Nobody can write it out: Python gives up."""
-for _ in range(sys.getrecursionlimit()):
-    NESTED = [NESTED]
+def nested() -> list[Any]:
+    """Returns what nobody can write out: Python gives up."""
+    made: list[Any] = []
+    for _ in range(sys.getrecursionlimit()):
+        made = [made]
+    return made
 
 
 def book(order: Order, context: onceq.Context) -> Receipt:
@@ -212,7 +214,7 @@ KNOWN: Final[dict[str, Any]] = {
     "LEDGER": onceq.QueueLedger(),
     "ORDER": ORDER,
     "ORDERS": ORDERS,
-    "NESTED": NESTED,
+    "NESTED": nested(),
     "Order": Order,
     "POLICY": onceq.ReplyPolicy,
     "Plain": Plain,
