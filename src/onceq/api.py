@@ -25,7 +25,7 @@ from onceq.engine.wake.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
-from onceq.model.names import check_repository
+from onceq.model.names import check_repository, shown
 from onceq.model.queue import Queue
 
 T = TypeVar("T")
@@ -106,7 +106,7 @@ class AsyncQueueManager(AsyncQueueOperations):
 
 def _whose(registrant: str) -> str:
     """Returns whose connection it is, for error messages about it."""
-    return f"the clerk of client {registrant!r}"
+    return f"the clerk of client {shown(registrant)}"
 
 
 def _prepare(url: str | None, repository: str) -> Located:

@@ -56,6 +56,7 @@ TWICE = (executed(10), executed(20, **ELSEWHERE))
 @pytest.mark.parametrize(
     "excuse",
     [
+        fault(11, "server-0"),
         fault(11, ALL),
         fault(9, "server-0"),
         fault(4, "server-0", lasts_s=5),

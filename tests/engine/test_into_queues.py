@@ -96,6 +96,13 @@ def test_races_of_redrive_and_destroy_leave_nothing_in_a_destroyed_queue(
                 )
 
 
+def test_a_refusal_names_the_queue_as_it_is_called(qm: onceq.QueueManager) -> None:
+    qm.declare(RAW)
+    qm.declare(onceq.Queue("other", bytes, bytes))
+    with qm.clerk("c", RAW), pytest.raises(IllegalState, match='queue "reply-1" is a client'):
+        qm.dequeue("reply-1")
+
+
 def test_nothing_is_enqueued_into_the_replies_of_a_client(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:

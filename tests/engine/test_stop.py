@@ -6,7 +6,6 @@ import sys
 import threading
 import time
 from functools import partial
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from onceq.engine.perform.stop import Stop
@@ -47,7 +46,9 @@ def asked_at(instruction: int, stop: Stop | threading.Event) -> float | None:
 
 def first_hung(kind: type[Stop | threading.Event]) -> tuple[int, bool]:
     """Goes through the instructions of a wait: the last one, and whether it was for ever."""
-    for instruction in count(1):
+    instruction = 0
+    while True:
+        instruction += 1
         waiting = Background(partial(asked_at, instruction, kind()))
         end = time.monotonic() + HANGS_AFTER_S
         while waiting.is_running and time.monotonic() < end:
@@ -56,9 +57,8 @@ def first_hung(kind: type[Stop | threading.Event]) -> tuple[int, bool]:
             return instruction, True
         waited = waiting.result()
         if waited is None:
-            break
+            return instruction, False
         assert waited < WAITS_S / 2, f"asked at {instruction}, it waited on"
-    return instruction, False
 
 
 def test_it_is_asked_for_at_any_instruction_of_its_wait() -> None:

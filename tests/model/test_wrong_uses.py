@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import datetime as dt
 import inspect
+import sys
 import uuid
 from typing import Any, Final
 
@@ -37,6 +38,14 @@ ORDERS = onceq.Queue("orders", Order, Receipt)
 ORDER = Order("ann", 100)
 
 
+def nested() -> list[Any]:
+    """Returns what nobody can write out: Python gives up."""
+    made: list[Any] = []
+    for _ in range(sys.getrecursionlimit()):
+        made = [made]
+    return made
+
+
 def book(order: Order, context: onceq.Context) -> Receipt:
     del order, context
     return Receipt(1)
@@ -55,6 +64,7 @@ USES: Final = (
     # queues
     ("onceq.Queue(5, Order, Receipt)", NAME, "a queue name is a str, not int"),
     ("onceq.Queue('a b', Order, Receipt)", NAME, "1 to 63 of A-Z a-z 0-9 _ . -"),
+    ("onceq.Queue(NESTED, Order, Receipt)", NAME, "a queue name is a str, not list"),
     ("onceq.Queue('q', Order)", PYTHON, "reply_type"),
     ("onceq.Queue('q', Order, Receipt, onceq.QueueSettings())", PYTHON, "positional"),
     ("onceq.Queue('q', 5, Receipt)", VALUE, "the requests of queue 'q': 5 is no type"),
@@ -123,6 +133,8 @@ USES: Final = (
     ("qm.dequeue('orders', timeout_s='5')", VALUE, "a timeout is a number of seconds, not '5'"),
     ("qm.dequeue('orders', eid='x')", VALUE, "an eid is a UUID, not str"),
     ("qm.kill('x')", VALUE, "an eid is a UUID, not str"),
+    ("qm.kill(NESTED)", VALUE, "an eid is a UUID, not list"),
+    ("qm.clerk(NESTED, ORDERS)", NAME, "a registrant is a str, not list"),
     ("qm.kill(EID, timeout_s='x')", VALUE, "a timeout is a number of seconds"),
     ("qm.redrive(None)", VALUE, "an eid is a UUID, not NoneType"),
     ("qm.lookup(EID)", NAME, "a rid is a str, not UUID"),
@@ -202,6 +214,7 @@ KNOWN: Final[dict[str, Any]] = {
     "LEDGER": onceq.QueueLedger(),
     "ORDER": ORDER,
     "ORDERS": ORDERS,
+    "NESTED": nested(),
     "Order": Order,
     "POLICY": onceq.ReplyPolicy,
     "Plain": Plain,

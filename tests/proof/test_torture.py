@@ -28,6 +28,7 @@ DEATH = "death: notes notes-0 in life 3: code 70; see said.txt"
         ("fence", "G2: the effect of clerk-0.1.7 is there 2 times"),
         ("fence", "G2 stream-0.9: its effect 'stream-0.9' committed 2 times"),
         ("fence", "G2 stream-0.9: 2 effects are there, not 1"),
+        ("fence", "G2 stream-0.9: its effects were committed by several transactions"),
         ("fence", "G8: clerk-2.2.5 is cancelled and its effect is there"),
         ("fence", "G8 clerk-2.2.5: was killed, and its effect is there"),
         ("clerk", "G2: clerk-0.1.7 was ordered once, booked by 2 requests"),

@@ -20,6 +20,7 @@ from onceq.model.spark_ops import (
     SparkDiscard,
     SparkRequest,
 )
+from tests.parts import plain
 from tests.spark.spark_life import Life, Reply
 from tests.spark.spark_parts import Repository, make_repository
 
@@ -386,3 +387,13 @@ def test_a_server_has_one_number_in_all_its_lives(repository: Repository, life: 
     assert codes == [("handler",), ("server_died",), ("unanswered",)]
     query = "select server from {}.history union select server from {}.attempt"
     assert repository.ask(query) == repository.ask("select server_no from {}.spark_server")
+
+
+def test_what_is_refused_of_an_empty_batch_is_nobodys(repository: Repository) -> None:
+    """It was halved for ever: nothing has no half."""
+    narrow = f"select {repository.name}.spark_narrow('{{}}', '{{1}}', null, null)"
+    with plain(repository.conninfo) as connection:
+        connection.execute("set statement_timeout = '10s'")
+        [([found],)] = connection.execute(narrow.encode()).fetchall()
+    assert found["eid"] is None
+    assert "cannot extract elements from an object" in found["error"]

@@ -37,7 +37,8 @@ def bridge(epoch: int, *lists: Any, stage: Stage = Stage.SETTLED, first: int = 0
 
 
 def has(epoch: int, end: int, **fields: Any) -> Promised:
-    return Promised(**{"bridge": bridge(epoch), "end": end, **fields})
+    given: dict[str, Any] = {"bridge": bridge(epoch), "end": end, **fields}
+    return Promised(**given)
 
 
 NEW = Promised()

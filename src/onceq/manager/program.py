@@ -218,7 +218,7 @@ def checked_lookup(search: ops.LookUp) -> ops.LookUp:
 def _of_kind(kind: type[T], name: str, value: object) -> T | None:
     if value is None or isinstance(value, kind):
         return value
-    raise errors.InvalidValue(f"{name} is of class {kind.__name__}, not {value!r}")
+    raise errors.InvalidValue(f"{name} is of class {kind.__name__}, not {names.shown(value)}")
 
 
 def find_op(search: Search) -> ops.FindRequests:

@@ -225,7 +225,7 @@ class Queue(Generic[Request, Reply]):
         reply_type: type[Reply],
         **settings: Unpack[Settings],
     ) -> None:
-        names.check_keywords(f"queue {name!r}", settings, Settings)
+        names.check_keywords(f"queue {names.shown(name)}", settings, Settings)
         object.__setattr__(self, "name", names.check_queue(name))
         check_value_type(f"the requests of queue {name!r}", request_type)
         check_value_type(f"the replies of queue {name!r}", reply_type)

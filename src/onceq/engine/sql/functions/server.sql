@@ -179,9 +179,10 @@ end $$;
 -- A client's own queue has no servers.
 create or replace function onceq.refuse_reply_queue(p_queue_id integer) returns void
 language plpgsql stable as $$
+declare replies text := (select q.name from onceq.queue q where q.queue_id = p_queue_id and q.kind = 'reply');
 begin
-    if exists (select from onceq.queue where queue_id = p_queue_id and kind = 'reply') then
-        raise exception 'queue "reply-%" is a client''s own: only its clerk receives from it', p_queue_id
+    if replies is not null then
+        raise exception 'queue "%" is a client''s own: only its clerk receives from it', replies
             using errcode = 'OQ011';
     end if;
 end $$;

@@ -525,7 +525,7 @@ create or replace function onceq.spark_narrow(
     p_tables jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns jsonb
 language plpgsql volatile as $$
-declare middle integer := cardinality(p_eids) / 2;
+declare middle integer := coalesce(cardinality(p_eids), 0) / 2;  -- null: nothing is left of the batch
 begin
     perform onceq.spark_apply(spec, p_attempts, p_eids, p_seqs) from jsonb_array_elements(p_tables) spec;
     return '[]';
