@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.programs import run_python
+
+pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -122,14 +124,10 @@ calls: 2 charges: [1999]
 
 @pytest.mark.parametrize("name", sorted(SHOWN))
 def test_example(name: str, tmp_path: Path) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py")],
+    ran = run_python(
+        ["-W", "error", str(EXAMPLES / f"{name}.py")],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=100,
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == SHOWN[name]

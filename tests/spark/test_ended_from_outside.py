@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ import pytest
 from onceq import errors
 from onceq.spark import ServerSettings
 from tests.parts import wait_until
+from tests.programs import run_python
 from tests.spark.driving import run as drive
 from tests.spark.keeping import in_pairs
 from tests.spark.serving import check_all_done, make_server
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -183,15 +183,7 @@ def test_java_that_is_killed_is_said_and_loses_nothing(
     repository.send(1)
     arguments = [repository.conninfo, repository.name, str(tmp_path)]
     path = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
-    ran = subprocess.run(
-        [sys.executable, "-c", CHILD, *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=os.environ | path,
-        timeout=120,
-    )
+    ran = run_python(["-c", CHILD, *arguments], cwd=tmp_path, env=os.environ | path)
     assert "said: Spark's Java has died" in ran.stdout, ran.stderr[-2000:]
     assert ran.returncode in (0, -signal.SIGTERM)
     assert repository.ask("select aborts from {}.element where role = 'request'") == [(0,)]

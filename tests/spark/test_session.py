@@ -14,6 +14,7 @@ from onceq import errors
 from onceq.spark import session
 from onceq.spark.serve.server import Server
 from onceq.spark.session import REQUIRED_SETTINGS, activate, register_own, session_settings
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,7 +81,7 @@ def link_every_tool_but_java(tools: Path) -> None:
                 (tools / tool.name).symlink_to(tool)
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(300)
 def test_from_the_wheel_s_java_with_none_on_the_machine(tmp_path: Path) -> None:
     tools, work, temporary = (tmp_path / name for name in ("bin", "work", "a temp"))
     for directory in (tools, work, temporary):
@@ -94,15 +95,7 @@ def test_from_the_wheel_s_java_with_none_on_the_machine(tmp_path: Path) -> None:
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
         "PYTHONPATH": os.pathsep.join(sys.path),
     }
-    ran = subprocess.run(
-        [sys.executable, "-c", WHOLE_LIFE],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=work,
-        env=environ,
-        timeout=150,
-    )
+    ran = run_python(["-c", WHOLE_LIFE], cwd=work, env=environ)
     assert ran.returncode == 0, ran.stderr
     assert "rows 2\n" in ran.stdout
     assert "left []\n" in ran.stdout
