@@ -14,12 +14,13 @@ from onceq.engine.sessions import session
 from onceq.errors import InDoubt, OnceqError
 from onceq.model import ops
 from tests.lives import Life
-from tests.parts import scalar
+from tests.parts import scalar, serving
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from onceq.model.element import Element
+    from onceq.model.queue import IsolationLevel
 
 RAW = onceq.Queue("raw", bytes, bytes)
 LEFT = "set work_mem = '1234kB'; create temp table left_over (n integer)"
@@ -152,3 +153,37 @@ def test_an_error_of_the_begin_itself_is_its_own(served: Served) -> None:
     with pytest.raises(OnceqError) as wrong:
         served.life.begin(following)
     assert not isinstance(wrong.value, InDoubt)
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read", "serializable"])
+def test_the_next_transaction_has_the_level_of_its_handler(
+    served: Served, isolation: IsolationLevel
+) -> None:
+    """BEGIN goes with what makes the session like new only at the session's own level."""
+    following = served.finish()
+    served.life.begin(following, isolation)
+    found = served.driver.connection.execute("show transaction_isolation").fetchone()
+    assert found == (isolation,)
+    assert served.shown() == (False, False)
+    assert served.marker == following.seq
+
+
+def test_a_handler_that_passes_on_asks_beside_its_server(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """What both prepare on the one connection has one numbering."""
+    qm.declare(RAW)
+    later = onceq.Queue("later", bytes, bytes)
+    qm.declare(later)
+
+    def handle(body: bytes, context: onceq.Context) -> bytes:
+        onceq.enqueue(context.connection, later, body, repository=repository)
+        if body == b"2":
+            context.connection.execute("deallocate all")
+        return body
+
+    with serving(conninfo, repository, RAW.handled_by(handle)), qm.clerk("till", RAW) as clerk:
+        replies = [clerk.transceive(str(n), b"%d" % n, timeout_s=30) for n in range(5)]
+    assert [reply.outcome for reply in replies] == [onceq.RequestOutcome.DONE] * 5
+    assert [reply.attempts for reply in replies] == [1] * 5
+    assert qm.show("later").depth == 5

@@ -14,7 +14,7 @@ from psycopg import generators
 
 from onceq.engine.bind.cursors import UNREADABLE, OwnCursor, leniently
 from onceq.engine.perform.one_way import OneWay
-from onceq.engine.perform.prepared import Prepared, packed
+from onceq.engine.perform.prepared import packed, prepared_on
 from onceq.engine.sessions.silence import OwnConnection
 from onceq.errors import HandlerMisuse, IllegalState
 
@@ -41,8 +41,7 @@ class Asking:
         self._connection = connection
         self._cursor = OwnCursor(connection)
         self._own = connection if isinstance(connection, OwnConnection) else None
-        self._prepared = None if self._own is None else Prepared(self._cursor)
-        self._wants_seed = serves
+        self._prepared = prepared_on(self._cursor)
         self._serves = serves
         self._one_way: OneWay | None = None
         self.is_committing = False
@@ -81,13 +80,14 @@ class Asking:
 
     def _look_for_what_is_gone(self) -> None:
         """Forgets what a handler had psycopg deallocate; lets psycopg look out for the next."""
-        if self._own is not None and self._prepared is not None and self._own.has_forgotten:
+        if self._own is None or self._prepared is None:
+            return
+        if self._own.has_forgotten:
             self._own.has_forgotten = False
             self._prepared.forget()
-            self._wants_seed = self._serves
-        if self._wants_seed:
+        if self._serves and self._prepared.lacks_seed:
             self._cursor.execute(SEED, prepare=True)
-            self._wants_seed = False
+            self._prepared.lacks_seed = False
 
     def commit(self, text: bytes) -> list[PGresult]:
         """Commits by this text, unless that was sent; returns the results of its statements."""

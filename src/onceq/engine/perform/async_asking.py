@@ -13,7 +13,7 @@ from psycopg import generators
 
 from onceq.engine.bind.cursors import UNREADABLE, AsyncOwnCursor, leniently
 from onceq.engine.perform.one_way import OneWay
-from onceq.engine.perform.prepared import Prepared, packed
+from onceq.engine.perform.prepared import packed, prepared_on
 from onceq.engine.sessions.silence import AsyncOwnConnection
 from onceq.errors import HandlerMisuse, IllegalState
 
@@ -40,8 +40,7 @@ class AsyncAsking:
         self._connection = connection
         self._cursor = AsyncOwnCursor(connection)
         self._own = connection if isinstance(connection, AsyncOwnConnection) else None
-        self._prepared = None if self._own is None else Prepared(self._cursor)
-        self._wants_seed = serves
+        self._prepared = prepared_on(self._cursor)
         self._serves = serves
         self._one_way: OneWay | None = None
         self.is_committing = False
@@ -80,13 +79,14 @@ class AsyncAsking:
 
     async def _look_for_what_is_gone(self) -> None:
         """Forgets what a handler had psycopg deallocate; lets psycopg look out for the next."""
-        if self._own is not None and self._prepared is not None and self._own.has_forgotten:
+        if self._own is None or self._prepared is None:
+            return
+        if self._own.has_forgotten:
             self._own.has_forgotten = False
             self._prepared.forget()
-            self._wants_seed = self._serves
-        if self._wants_seed:
+        if self._serves and self._prepared.lacks_seed:
             await self._cursor.execute(SEED, prepare=True)
-            self._wants_seed = False
+            self._prepared.lacks_seed = False
 
     async def commit(self, text: bytes) -> list[PGresult]:
         """Commits by this text, unless that was sent; returns the results of its statements."""

@@ -238,6 +238,8 @@ class AsyncPostgresDriver(ops.RunsAsync):
             return False
         self._parts.begin()
         text = session.begin_text(op, self._repository)
+        if self._is_unclean and op.isolation != session.ISOLATION:
+            await self._clean(b"")  # what comes before BEGIN in one text has its level
         await (self._clean(text) if self._is_unclean else self._execute(text))
         return True
 

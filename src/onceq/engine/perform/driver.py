@@ -239,6 +239,8 @@ class PostgresDriver(ops.Runs):
             return False
         self._parts.begin()
         text = session.begin_text(op, self._repository)
+        if self._is_unclean and op.isolation != session.ISOLATION:
+            self._clean(b"")  # what comes before BEGIN in one text has its level
         (self._clean(text) if self._is_unclean else self._execute(text))
         return True
 

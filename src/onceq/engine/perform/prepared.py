@@ -17,6 +17,7 @@ from psycopg.errors import error_from_result
 
 from onceq.engine.bind.cursors import UNREADABLE, leniently
 from onceq.engine.perform.one_way import MARK
+from onceq.engine.sessions.silence import AsyncOwnConnection, OwnConnection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -75,9 +76,12 @@ Values: TypeAlias = list[bytes | None]
 
 
 class Prepared:
-    """The statements that are prepared on one connection, and their answers."""
+    """The statements that are prepared on one connection, and their answers.
 
-    __slots__ = ("_connection", "_names", "_numbers", "_pgconn", "_values")
+    lacks_seed: psycopg has prepared nothing there, so that it does not see what deallocates all.
+    """
+
+    __slots__ = ("_connection", "_names", "_numbers", "_pgconn", "_values", "lacks_seed")
 
     def __init__(self, cursor: OwnCursor | AsyncOwnCursor) -> None:
         self._connection = cursor.connection
@@ -85,6 +89,7 @@ class Prepared:
         self._values = Transformer(cursor)
         self._names: dict[bytes, bytes] = {}
         self._numbers = itertools.count()
+        self.lacks_seed = True
 
     def ask(self, text: bytes, values: Values) -> PQGen[list[Row]]:
         """Executes a statement; returns its rows. psycopg.Error."""
@@ -113,6 +118,7 @@ class Prepared:
     def forget(self) -> None:
         """Notes that all that was prepared was deallocated."""
         self._names.clear()
+        self.lacks_seed = True
 
     def committed(self) -> PQGen[list[PGresult]]:
         """Returns the results of the COMMIT that was sent with the statement before."""
@@ -154,6 +160,19 @@ class Prepared:
             return self._values.load_rows(0, results[0].ntuples, tuple)
         except UNREADABLE:  # it was claimed: it must not be lost
             return leniently(results[0], self._connection)
+
+
+def prepared_on(cursor: OwnCursor | AsyncOwnCursor) -> Prepared | None:
+    """Returns what is prepared on a connection of ours, for all who ask there; None: a caller's.
+
+    A handler that passes on its own connection asks there beside the server.
+    """
+    own = cursor.connection
+    if not isinstance(own, OwnConnection | AsyncOwnConnection):
+        return None
+    if own.prepared is None:
+        own.prepared = Prepared(cursor)
+    return own.prepared  # type: ignore[no-any-return] # set here
 
 
 def _has_failed(results: Sequence[PGresult]) -> bool:

@@ -48,6 +48,8 @@ DEAD_LINK = {
 }
 """When a link is silently dead, these end its session and locks in the database after 30 s at most.
 None of them bounds a statement; on a Unix socket they do nothing."""
+ISOLATION = "read committed"
+"""The default level of our sessions' transactions."""
 CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset all"
 """A handler's SET, temporary tables, LISTEN and open cursors would outlive its commit."""
 
@@ -75,7 +77,7 @@ def settings(
     limits = ("idle_in_transaction_session_timeout", "idle_session_timeout", TIMEOUT_OF_17)
     return {
         "synchronous_commit": "on",
-        "default_transaction_isolation": "read committed",
+        "default_transaction_isolation": ISOLATION,
         **UNLIMITED,
         **DEAD_LINK,
         HOST: host_key(),

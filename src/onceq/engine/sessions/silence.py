@@ -68,11 +68,12 @@ class OwnConnection(psycopg.Connection[Any]):
     """A connection of ours. patience: that of the call under way; None if it waits for ever.
 
     has_forgotten: psycopg has deallocated all that was prepared, as it does after a ROLLBACK, a
-    DROP and the like, if it had prepared anything.
+    DROP and the like, if it had prepared anything. prepared: what the drivers have there.
     """
 
     patience: Patience | None = None
     has_forgotten = False
+    prepared: Any = None
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         self.has_forgotten = self.has_forgotten or name is None
@@ -94,6 +95,7 @@ class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
 
     patience: Patience | None = None
     has_forgotten = False
+    prepared: Any = None
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
         self.has_forgotten = self.has_forgotten or name is None
