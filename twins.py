@@ -18,6 +18,7 @@ PAIRS = {
     "engine/connect/async_connection.py": "engine/connect/connection.py",
     "engine/connect/async_links.py": "engine/connect/links.py",
     "engine/connect/async_ledger.py": "engine/connect/ledger.py",
+    "engine/desk/async_seat.py": "engine/desk/seat.py",
     "engine/perform/async_asking.py": "engine/perform/asking.py",
     "engine/perform/async_driver.py": "engine/perform/driver.py",
     "clerk/async_clerk.py": "clerk/clerk.py",

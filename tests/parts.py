@@ -80,7 +80,7 @@ def serving(
 @contextlib.contextmanager
 def driving(conninfo: str, repository: str, *, lean: bool = False) -> Generator[PostgresDriver]:
     """A session of its own, on which a test performs single Ops. lean: one like a clerk's."""
-    connection, _ = open_session(conninfo, session.settings(lean=lean))
+    connection, _ = open_session(conninfo, session.settings(also=session.LEAN if lean else None))
     try:
         yield PostgresDriver(connection, repository)
     finally:

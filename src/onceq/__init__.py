@@ -7,8 +7,10 @@ This module is the public Python API, together with `onceq.errors`, `onceq.files
 from onceq.api import AsyncQueueManager, QueueManager, open, open_async  # noqa: A004 # onceq.open reads well
 from onceq.clerk import (
     AsyncClerk,
+    AsyncClerks,
     AsyncLedgerClerk,
     Clerk,
+    Clerks,
     Device,
     LedgerClerk,
     Processed,
@@ -63,6 +65,7 @@ __all__ = [
     "Abort",
     "AlterQueue",
     "AsyncClerk",
+    "AsyncClerks",
     "AsyncContext",
     "AsyncLedgerClerk",
     "AsyncQueueManager",
@@ -70,6 +73,7 @@ __all__ = [
     "Cancelled",
     "CannotTell",
     "Clerk",
+    "Clerks",
     "ClientState",
     "Context",
     "Device",

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from onceq.clerk.async_clerk import AsyncClerk, AsyncLedgerClerk
 from onceq.clerk.clerk import Clerk, LedgerClerk
+from onceq.clerk.desk import AsyncClerks, Clerks, whose
 from onceq.clerk.ledger import Ledger
 from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.kind import check_ledger
@@ -21,11 +22,12 @@ from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
 from onceq.engine.embedded.locate import Located, locate
 from onceq.engine.schema.migrate import apply_with
+from onceq.engine.sessions.session import LEAN
 from onceq.engine.wake.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
-from onceq.model.names import check_repository, shown
+from onceq.model.names import check_repository
 from onceq.model.queue import Queue
 
 T = TypeVar("T")
@@ -62,14 +64,21 @@ class QueueManager(QueueOperations):
         options: thread, window and keep, described in ClerkOptions. ledger: the client's own
         record; with it the client has one request at a time (C4), and no window and keep.
         """
-        whose = _whose(registrant)
-        link = Link(self.located, self.repository, wakes=Wakes(), whose=whose, lean=True)
+        name = whose(registrant)
+        link = Link(self.located, self.repository, wakes=Wakes(), whose=name, also=LEAN)
         if ledger is None:
             return Clerk(link, registrant, queue, **options)
-        check_ledger(whose, ledger)
+        check_ledger(name, ledger)
         with_ledger = LedgerLink(link, ledger)
         made: LedgerClerk[T, R, C] = LedgerClerk(with_ledger, registrant, queue, **options)
         return made
+
+    def clerks(self, *, connections: int = 2) -> Clerks:
+        """Returns a desk, whose clerks share so many connections: for a web application.
+
+        `with qm.clerks() as clerks:` connects it, and `clerks.clerk(...)` is then as `clerk` here.
+        """
+        return Clerks(self.located, self.repository, connections)
 
 
 class AsyncQueueManager(AsyncQueueOperations):
@@ -92,21 +101,20 @@ class AsyncQueueManager(AsyncQueueOperations):
         **options: Unpack[ClerkOptions],
     ) -> AsyncClerk[T, R]:
         """See QueueManager.clerk; `async with` connects it."""
-        whose = _whose(registrant)
-        link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=whose, lean=True)
+        name = whose(registrant)
+        link = AsyncLink(self.located, self.repository, wakes=Wakes(), whose=name, also=LEAN)
         if ledger is None:
             return AsyncClerk(link, registrant, queue, **options)
-        check_ledger(whose, ledger)
+        check_ledger(name, ledger)
         with_ledger = AsyncLedgerLink(link, ledger)
         made: AsyncLedgerClerk[T, R, C] = AsyncLedgerClerk(
             with_ledger, registrant, queue, **options
         )
         return made
 
-
-def _whose(registrant: str) -> str:
-    """Returns whose connection it is, for error messages about it."""
-    return f"the clerk of client {shown(registrant)}"
+    def clerks(self, *, connections: int = 2) -> AsyncClerks:
+        """See QueueManager.clerks; `async with` connects it."""
+        return AsyncClerks(self.located, self.repository, connections)
 
 
 def _prepare(url: str | None, repository: str) -> Located:

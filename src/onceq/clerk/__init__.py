@@ -2,14 +2,17 @@
 
 from onceq.clerk.async_clerk import AsyncClerk, AsyncLedgerClerk
 from onceq.clerk.clerk import Clerk, LedgerClerk
+from onceq.clerk.desk import AsyncClerks, Clerks
 from onceq.clerk.device import Device
 from onceq.clerk.policy import Processed, ReplyPolicy, Settled
 from onceq.clerk.session import Reply
 
 __all__ = [
     "AsyncClerk",
+    "AsyncClerks",
     "AsyncLedgerClerk",
     "Clerk",
+    "Clerks",
     "Device",
     "LedgerClerk",
     "Processed",

@@ -20,6 +20,7 @@ from onceq.clerk.session import ClerkOptions, Reply, session_of
 from onceq.clerk.shown import Shown
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.unwrap import AsyncCallers
+from onceq.engine.desk.async_seat import AsyncSeat
 from onceq.engine.perform.async_driver import AsyncPostgresDriver
 from onceq.engine.sessions.session import in_transaction, is_broken
 from onceq.engine.sessions.silence import Patience, waiting, within
@@ -45,7 +46,7 @@ class AsyncRunning(Shown[T, R]):
 
     def __init__(
         self,
-        link: AsyncLink | AsyncLedgerLink,
+        link: AsyncLink | AsyncSeat | AsyncLedgerLink,
         name: str,
         queue: Queue[T, R],
         **options: Unpack[ClerkOptions],

@@ -21,6 +21,7 @@ from onceq.clerk.session import ClerkOptions, Reply, session_of
 from onceq.clerk.shown import Shown
 from onceq.engine.connect.connection import Link
 from onceq.engine.connect.unwrap import Callers
+from onceq.engine.desk.seat import Seat
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.engine.sessions.session import in_transaction, is_broken
 from onceq.engine.sessions.silence import Patience, waiting, within
@@ -46,7 +47,7 @@ class Running(Shown[T, R]):
 
     def __init__(
         self,
-        link: Link | LedgerLink,
+        link: Link | Seat | LedgerLink,
         name: str,
         queue: Queue[T, R],
         **options: Unpack[ClerkOptions],

@@ -19,7 +19,7 @@ from onceq.engine.bind.decoding import (
     rates,
 )
 from onceq.engine.bind.statement import NOTHING, bind
-from onceq.model import admin_ops, ops
+from onceq.model import admin_ops, desk_ops, ops
 from onceq.model.end_user import end_user_of
 from onceq.model.ops.base import kinds_of
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.bind.decoding import Row
     from onceq.engine.bind.statement import Binding, Special
+    from onceq.model.element import Element
 
 WITHOUT_SQL: Final = frozenset(
     {
@@ -75,6 +76,10 @@ def _sent_one(rows: Sequence[Row]) -> ops.Sent:
 def _bell_of_one(rows: Sequence[Row]) -> list[str]:
     bell = rows[0][0].split(" ", 2)[2]
     return [bell] if bell else []
+
+
+def _replies_by_place(rows: Sequence[Row]) -> dict[int, list[Element]]:
+    return {row[-1]: [] if row[0] is None else [element(row)] for row in rows}
 
 
 def _pair(rows: Sequence[Row]) -> tuple[Any, Any] | None:
@@ -200,6 +205,16 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
         "is_plain": lambda op: len(op.seqs) == 1 and op.must == 1 and op.n <= 1,
     },
     ops.AbortElement: {"function": "abort"},
+    desk_ops.SendEach: {
+        "decode": lambda rows: {row[0]: ops.Sent(eid=row[1], state="new") for row in rows},
+        "bells": _bells_in(2),
+    },
+    desk_ops.ReceiveEach: {
+        "sql": f"select {ELEMENT_COLUMNS}, place"
+        " from (select (x.reply).*, x.place from {schema}.receive_each({marks}) x) e",
+        "decode": _replies_by_place,
+    },
+    desk_ops.AcknowledgeEach: {"decode": dict},
     admin_ops.ListServers: {
         "sql": f"select {SERVER_COLUMNS} from {{schema}}.servers order by slot",
     },
@@ -220,7 +235,7 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
 
 BINDINGS: Final[dict[type[ops.Op[Any]], Binding]] = {
     kind: bind(kind, SPECIAL.get(kind, {}))
-    for module in (ops, admin_ops)
+    for module in (ops, admin_ops, desk_ops)
     for kind in kinds_of(module)
     if kind not in WITHOUT_SQL
 }

@@ -7,7 +7,7 @@ Used by clerks, queue managers and servers. A link never retries an operation: i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from onceq.engine.connect.opening import Handling, open_verified
@@ -32,8 +32,8 @@ class Link:
     """A connection to a repository, and its driver.
 
     wakes: of a session that waits on it and is rung; None: none does. handling: what the handlers
-    need that run on it; None: none do. lean: a clerk's, on which nothing else runs. whose: what an
-    error calls it.
+    need that run on it; None: none do. also: settings of its session (`session.settings`). whose:
+    what an error calls it.
     """
 
     def __init__(
@@ -44,14 +44,14 @@ class Link:
         wakes: Wakes | None = None,
         handling: Handling[Handler] | None = None,
         whose: str = "this link",
-        lean: bool = False,
+        also: Mapping[str, str] | None = None,
     ) -> None:
         self._located = located
         self._repository = repository
         self._wakes = wakes
         self._handling = handling
         self._whose = whose
-        self._is_lean = lean
+        self._also = also
         self._patience: silence.Patience | None = None
         self._wire: Wire | None = None
         self._driver: PostgresDriver | None = None
@@ -85,7 +85,7 @@ class Link:
             connection, again = open_verified(
                 conninfo,
                 self._repository,
-                session.settings(limit_s=limit_s, bell=wire.bell_text, lean=self._is_lean),
+                session.settings(limit_s=limit_s, bell=wire.bell_text, also=self._also),
                 self._patience,
             )
         except BaseException:

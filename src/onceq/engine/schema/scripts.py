@@ -46,6 +46,7 @@ FUNCTION_FILES = (
     "takeover",
     "survey",
     "plain",
+    "desk",
     "registration",
     "client",
     "spark",

@@ -64,15 +64,22 @@ LEAN = {
 last tells them (`send_one`). Only where nothing else runs: others' statements need other plans."""
 
 
+SHARED = {**LEAN, "lock_timeout": "20ms"}
+"""Of a desk's session: an Op that meets a lock is tried again later, and blocks nobody."""
+
+
 def settings(
-    *, limit_s: int | None = None, bell: str | None = None, lean: bool = False
+    *,
+    limit_s: int | None = None,
+    bell: str | None = None,
+    also: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Returns the settings of a session of ours, by name.
 
     Roles and databases may have other defaults for commits and isolation levels. limit_s: the
     longest execution, which bounds a stopped or vanished server; None if no handlers run. bell:
-    where this session is rung when it sleeps; all sessions say which host they are on. lean: only
-    the Ops of a clerk run there.
+    where this session is rung when it sleeps; all sessions say which host they are on. also: LEAN
+    if only the Ops of clerks run there, and SHARED if it is a desk's.
     """
     limits = ("idle_in_transaction_session_timeout", "idle_session_timeout", TIMEOUT_OF_17)
     return {
@@ -81,7 +88,7 @@ def settings(
         **UNLIMITED,
         **DEAD_LINK,
         HOST: host_key(),
-        **(LEAN if lean else {}),
+        **(also or {}),
         **({} if bell is None else {BELL: bell}),
         **({} if limit_s is None else dict.fromkeys(limits, f"{limit_s}s")),
     }

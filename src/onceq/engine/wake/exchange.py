@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterable
 
 from onceq.engine.wake.bell import Bell, Ringer
+from onceq.engine.wake.desk_bell import DeskBell
 from onceq.engine.wake.listening import Listener
 from onceq.engine.wake.waiting import Wakes
 from onceq.engine.wake.watch import Watch
@@ -24,13 +25,17 @@ _exchanges: dict[tuple[int, str], Exchange] = {}
 class Wire:
     """What one session has of its exchange. bell: its own, or None if it is never rung.
 
-    watch: that of the sessions that sleep together with it.
+    watch: that of the sessions that sleep together with it. desk: the bell of a desk, which has a
+    wire and no session.
     """
 
-    def __init__(self, exchange: Exchange, bell: Bell | None, watch: Watch) -> None:
+    def __init__(
+        self, exchange: Exchange, bell: Bell | None, watch: Watch, desk: DeskBell | None = None
+    ) -> None:
         self._exchange = exchange
         self.bell = bell
         self.watch = watch
+        self.desk = desk
 
     @property
     def bell_text(self) -> str | None:
@@ -44,8 +49,9 @@ class Wire:
     def close(self) -> None:
         """Gives the wire up; the last one to do so closes the exchange. Call it once."""
         self._exchange.leave(self)
-        if self.bell is not None:
-            self.bell.close()
+        for bell in (self.bell, self.desk):
+            if bell is not None:
+                bell.close()
 
 
 class Exchange:
@@ -57,6 +63,7 @@ class Exchange:
         self.ringer = Ringer()
         self._wires: set[Wire] = set()
         self._bells: dict[int, Bell] = {}
+        self._desks: dict[int, DeskBell] = {}
         self._listener: Listener | None = None
 
     def join(self, wakes: Wakes | None, watch: Watch) -> Wire:
@@ -68,12 +75,22 @@ class Exchange:
         self._wires.add(wire)
         return wire
 
+    def join_desk(self) -> Wire:
+        """Returns the wire of a desk; call it under the lock of all exchanges."""
+        bell = DeskBell(self.channel, self.listen)
+        self._desks[bell.port] = bell
+        wire = Wire(self, None, Watch(), bell)
+        self._wires.add(wire)
+        return wire
+
     def leave(self, wire: Wire) -> None:
         """Takes a wire back, and closes if it was the last."""
         with _changing:
             self._wires.remove(wire)
             if wire.bell is not None:
                 del self._bells[wire.bell.port]
+            if wire.desk is not None:
+                del self._desks[wire.desk.port]
             if self._wires:
                 return
             del _exchanges[self.key]
@@ -95,11 +112,13 @@ class Exchange:
         listener = self._listener
         return listener is not None and listener.is_listening.is_set()
 
-    def _ring(self, port: int) -> None:
-        """Rings this process's bell with this port, if there is one."""
-        bell = self._bells.get(port)
+    def _ring(self, port: int, token: str | None) -> None:
+        """Rings this process's bell with this port, if there is one; token: a desk's clerk's."""
+        bell, desk = self._bells.get(port), self._desks.get(port)
         if bell is not None:
             self.ringer.ring([bell.text])
+        elif desk is not None:
+            self.ringer.ring([desk.text(token)])
 
 
 def join(conninfo: str, wakes: Wakes | None, watch: Watch | None = None) -> Wire:
@@ -107,12 +126,22 @@ def join(conninfo: str, wakes: Wakes | None, watch: Watch | None = None) -> Wire
 
     watch: that of the sessions that sleep together with it; None: it sleeps alone.
     """
-    key = (os.getpid(), conninfo)
     with _changing:
-        exchange = _exchanges.get(key)
-        if exchange is None:
-            exchange = _exchanges[key] = Exchange(conninfo)
-        return exchange.join(wakes, watch or Watch())
+        return _exchange(conninfo).join(wakes, watch or Watch())
+
+
+def join_desk(conninfo: str) -> Wire:
+    """Returns the wire of a desk of this process to a database."""
+    with _changing:
+        return _exchange(conninfo).join_desk()
+
+
+def _exchange(conninfo: str) -> Exchange:
+    key = (os.getpid(), conninfo)
+    exchange = _exchanges.get(key)
+    if exchange is None:
+        exchange = _exchanges[key] = Exchange(conninfo)
+    return exchange
 
 
 def count() -> int:

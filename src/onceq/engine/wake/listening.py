@@ -11,13 +11,15 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import psycopg
 
 from onceq import telemetry
 
 log = logging.getLogger(__name__)
+
+Ring: TypeAlias = Callable[[int, str | None], None]
 
 RETRY_FIRST_S = 0.05
 RETRY_LONGEST_S = 5.0
@@ -26,9 +28,9 @@ END_S = 1.0
 
 
 class Listener:
-    """Listens on a channel until closed, and calls ring(port) for each notification."""
+    """Listens on a channel until closed, and calls ring(port, token or None) for what comes."""
 
-    def __init__(self, conninfo: str, channel: str, ring: Callable[[int], None]) -> None:
+    def __init__(self, conninfo: str, channel: str, ring: Ring) -> None:
         self._conninfo = conninfo
         self._channel = channel
         self._ring = ring
@@ -75,5 +77,6 @@ class Listener:
         while ending not in dict(poll.poll()):  # until `close`
             connection.pgconn.consume_input()
             while (found := connection.pgconn.notifies()) is not None:
-                if found.extra.isdigit():
-                    self._ring(int(found.extra))
+                port, _, token = found.extra.decode().partition(" ")
+                if port.isdigit():
+                    self._ring(int(port), token or None)

@@ -44,12 +44,14 @@ class Connection:
 class Connect(Op[Connection], changes="a client's new life begins, and fences the former"):
     """Begins a new life of a registrant and fences the former one.
 
-    keep: how many replies stay after they are acknowledged; None leaves them.
+    keep: how many replies stay after they are acknowledged; None leaves them. bell: where this life
+    is rung; None: where its session is.
     """
 
     name: str
     thread: str = ""
     keep: Integer | None = None
+    bell: str | None = None
 
 
 class Disconnect(Op[bool], changes="a client's session ends, and a tombstone stays"):

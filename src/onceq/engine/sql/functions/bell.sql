@@ -53,6 +53,12 @@ language sql volatile as $$
     select pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)::text
 $$;
 
+-- Says, as long as this session lasts, that there is a desk: its clerks sleep without a lock of their own.
+create or replace function onceq.keep_desk() returns text
+language sql volatile as $$
+    select pg_advisory_lock_shared('onceq.registrant_pkey'::regclass::oid::integer, 0)::text
+$$;
+
 -- Ends that; to be called only if it is registered so.
 create or replace function onceq.clerk_wakes(p_registrant integer) returns boolean
 language sql volatile as $$
@@ -161,15 +167,16 @@ begin
 end $$;
 
 -- A bell is "host port channel token". On this session's host it is returned, for a datagram to ring it
--- after the commit; elsewhere, or if somebody else commits, the channel is notified.
+-- after the commit; elsewhere, or if somebody else commits, the channel is notified of the port; a desk's of the token, too.
 create or replace function onceq.call(p_bell text, p_own_transaction boolean) returns text
 language plpgsql volatile as $$
 begin
     if p_own_transaction
-            and split_part(p_bell, ' ', 1) = current_setting('onceq_setting.host', true) then
-        return p_bell;
+            and split_part(ltrim(p_bell, '!'), ' ', 1) = current_setting('onceq_setting.host', true) then
+        return ltrim(p_bell, '!');
     end if;
-    perform pg_notify(split_part(p_bell, ' ', 3), split_part(p_bell, ' ', 2));
+    perform pg_notify(split_part(p_bell, ' ', 3), split_part(p_bell, ' ', 2)
+        || case when p_bell like '!%' then ' ' || split_part(p_bell, ' ', 4) else '' end);
     return null;
 end $$;
 
@@ -181,11 +188,13 @@ begin
         where registrant_id = p_registrant and bell is not null;
 end $$;
 
--- The bell of a registrant's clerk, to be rung as that of server_bell; null if it does not sleep.
+-- The bell of a registrant's clerk, to be rung as that of server_bell; null if it does not sleep. One that begins
+-- with ! is a desk's, whose clerks sleep without a lock: it is always rung.
 create or replace function onceq.clerk_bell(p_registrant integer, p_bell text, p_own_transaction boolean)
 returns text
 language sql volatile as $$
-    select case when pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
+    select case when p_bell like '!%' then onceq.call(p_bell, p_own_transaction)
+        when pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
         then case when pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, p_registrant)
              then null end
         else onceq.call(p_bell, p_own_transaction) end

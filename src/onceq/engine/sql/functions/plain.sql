@@ -87,8 +87,10 @@ begin
                 x.ack_rid, reply_id, x.eid::text, moment, x.aborts, x.life, p_content_type,
                 case when x.properties is not null then onceq.end_user_of(x.properties) end, '', coalesce(p_reply, ''));
         if not (pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, x.registrant_id)
-                and pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, x.registrant_id)) then
-            select onceq.call(r.bell, true) into bell from onceq.registrant r
+                and pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, x.registrant_id)
+                and pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, 0 /* a desk */)
+                and pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, 0 /* a desk */)) then
+            select onceq.clerk_bell(r.registrant_id, r.bell, true) into bell from onceq.registrant r
                 where r.registrant_id = x.registrant_id and r.bell is not null;
         end if;
     end if;

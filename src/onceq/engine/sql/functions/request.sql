@@ -21,9 +21,9 @@ end $$;
 
 -- Begins a new life of a registrant (finding 1: the exclusive lock waits for ghosts of the
 -- former life) and returns where that life had stopped. p_keep: how many of the last kept
--- replies stay; null leaves them.
+-- replies stay; null leaves them. p_bell: of this life; null: that of this session.
 create or replace function onceq.connect(
-    p_name text, p_thread text, p_keep integer,
+    p_name text, p_thread text, p_keep integer, p_bell text default null,
     out registrant_id integer, out epoch bigint, out reply_queue text, out was text,
     out s_rid text, out s_no bigint, out s_state text, out r_rid text, out ckpt bytea
 )
@@ -46,7 +46,7 @@ begin
             returning queue_id into who.reply_queue_id;
     end if;
     update onceq.registrant r set epoch = who.epoch + 1, state = 'connected',
-        reply_queue_id = who.reply_queue_id, bell = current_setting('onceq_setting.bell', true),
+        reply_queue_id = who.reply_queue_id, bell = coalesce(p_bell, current_setting('onceq_setting.bell', true)),
         connected_at = onceq.now()
         where r.registrant_id = connect.registrant_id;
     epoch := who.epoch + 1;

@@ -1,0 +1,131 @@
+"""Desk: an AsyncDesk for threads. Its event loop has a thread of its own, which does the work.
+
+A caller may be cut short at any instruction, by Ctrl-C in the main thread: it holds no lock that
+others need, and its Op is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import queue
+import threading
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+
+from onceq.engine.desk.async_desk import CLOSED, ENDED, AsyncDesk
+from onceq.engine.desk.sleeper import Sleeper
+from onceq.errors import CannotConnect, IllegalState, InDoubt
+
+if TYPE_CHECKING:
+    from onceq.engine.embedded.locate import Located
+    from onceq.model import ops
+
+T = TypeVar("T")
+Answers: TypeAlias = "queue.SimpleQueue[tuple[Any, BaseException | None]]"
+
+LOOK_S: Final = 1.0
+"""How often who waits for an answer looks whether the desk's thread still lives."""
+
+
+class Desk:
+    """A desk with so many connections, for any number of threads."""
+
+    def __init__(self, located: Located, repository: str, connections: int) -> None:
+        self._located = located
+        self.repository = repository
+        self._connections = connections
+        self._desk: AsyncDesk | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def connect(self, timeout_s: float | None = None) -> None:
+        """See AsyncDesk.connect."""
+        if self._thread is not None and self._thread.is_alive():
+            return
+        started: Answers = queue.SimpleQueue()
+        run = self._run(started, timeout_s)
+        self._thread = threading.Thread(
+            target=asyncio.run, args=(run,), name="onceq-desk", daemon=True
+        )
+        self._thread.start()
+        self._answer(started)
+
+    async def _run(self, started: Answers, timeout_s: float | None) -> None:
+        desk = AsyncDesk(self._located, self.repository, self._connections)
+        try:
+            await desk.connect(timeout_s)
+        except BaseException as error:  # noqa: BLE001 # raised by who started it
+            started.put((None, error))
+            return
+        ending = asyncio.Event()
+        self._desk, self._loop, self._end = desk, asyncio.get_running_loop(), ending.set
+        started.put((None, None))
+        try:
+            await ending.wait()
+        finally:
+            self._desk = self._loop = None
+            await desk.close()
+
+    def sleeper(self) -> Sleeper:
+        """Returns what a clerk waits with. CannotConnect: the desk is closed."""
+        desk = self._opened()[0]
+        return Sleeper(desk.bell)
+
+    def _opened(self) -> tuple[AsyncDesk, asyncio.AbstractEventLoop]:
+        if self._pid != os.getpid():
+            raise IllegalState("this desk is of the process that forked this one: make another")
+        desk, loop = self._desk, self._loop
+        if desk is None or loop is None:
+            raise CannotConnect(CLOSED)
+        return desk, loop
+
+    def ask(self, op: ops.Op[T], wait_s: float | None = None) -> T:
+        """See AsyncDesk.ask."""
+        desk, loop = self._opened()
+        answers: Answers = queue.SimpleQueue()
+        tasks: list[asyncio.Task[None]] = []
+
+        async def ask() -> None:
+            try:
+                answers.put((await desk.ask(op, wait_s), None))
+            except BaseException as error:
+                answers.put((None, error))
+                if not isinstance(error, Exception):
+                    raise
+
+        try:
+            loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(ask())))
+        except RuntimeError as error:
+            raise CannotConnect(CLOSED) from error
+        try:
+            return self._answer(answers)  # type: ignore[no-any-return] # typed by the Op
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # the loop is over, and the Op with it
+                loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+            raise
+
+    def _answer(self, answers: Answers) -> Any:
+        while True:
+            try:
+                answer, error = answers.get(timeout=LOOK_S)
+            except queue.Empty:
+                if self._thread is not None and self._thread.is_alive():
+                    continue
+                raise InDoubt(ENDED) from None
+            if isinstance(error, asyncio.CancelledError):
+                raise InDoubt(ENDED) from error
+            if error is not None:
+                raise error
+            return answer
+
+    def close(self) -> None:
+        """See AsyncDesk.close."""
+        loop, thread = self._loop, self._thread
+        if loop is not None and self._pid == os.getpid():
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(self._end)
+        if thread is not None and self._pid == os.getpid():
+            thread.join()
+        self._thread = None

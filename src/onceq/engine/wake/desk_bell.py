@@ -1,0 +1,88 @@
+"""The bell of a desk: one socket for all of its clerks, and a token for each (ADR 27).
+
+Used by the desk's event loop. As with any bell a ring is a hint: each clerk that waits also looks
+by itself. If more arrives than the socket holds, the rest is lost unseen, so then all look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+from collections.abc import Callable
+from typing import Final
+
+from onceq.engine.wake.bell import LOOPBACK, TOKEN_BYTES, host_key
+
+BUFFER_BYTES: Final = 1 << 20
+"""Asked of the system, which may give less."""
+MANY: Final = 100
+"""So many datagrams at once are taken for more than the socket could hold."""
+
+Ring = Callable[[], None]
+
+
+class DeskBell:
+    """The bell of a desk. rubbish: datagrams that were no rings.
+
+    on_long_wait: called when a clerk has waited long and nobody rang: datagrams may not get here.
+    """
+
+    def __init__(self, channel: str, on_long_wait: Callable[[], None]) -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        self._socket.bind((LOOPBACK, 0))
+        self._socket.setblocking(False)  # noqa: FBT003 # the socket's own way
+        self.port: int = self._socket.getsockname()[1]
+        self.on_long_wait = on_long_wait
+        self._address = f"{host_key()} {self.port} {channel}"
+        self._all = secrets.token_bytes(TOKEN_BYTES)
+        self._rings: dict[bytes, Ring] = {}
+        self.rubbish = 0
+
+    def fileno(self) -> int:
+        """Returns the file that becomes readable when something arrives."""
+        return self._socket.fileno()
+
+    def text(self, token: str | None = None) -> str:
+        """Returns where a clerk is rung, in the database's form; None: where all are."""
+        return f"{self._address} {self._all.hex() if token is None else token}"
+
+    def add(self, ring: Ring) -> bytes:
+        """Notes a clerk, to be rung by this call; returns its token."""
+        token = secrets.token_bytes(TOKEN_BYTES)
+        self._rings[token] = ring
+        return token
+
+    def remove(self, token: bytes) -> None:
+        """Forgets a clerk; idempotent."""
+        self._rings.pop(token, None)
+
+    def hear(self) -> bool:
+        """Reads at most MANY datagrams and rings those whom they name; True: all was rubbish."""
+        heard = good = 0
+        with contextlib.suppress(BlockingIOError):  # nothing is left
+            while heard < MANY:
+                token = self._socket.recv(TOKEN_BYTES + 1)
+                heard += 1
+                ring = self._rings.get(token)
+                if ring is not None:
+                    ring()
+                    good += 1
+                elif token == self._all:
+                    self.ring_all()
+                    good += 1
+                else:  # perhaps of a clerk that has left
+                    self.rubbish += 1
+        if good == MANY:
+            self.ring_all()
+        return heard > 0 and good == 0
+
+    def ring_all(self) -> None:
+        """Rings every clerk."""
+        for ring in list(self._rings.values()):
+            ring()
+
+    def close(self) -> None:
+        """Closes the socket; idempotent."""
+        self._socket.close()
