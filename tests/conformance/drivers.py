@@ -1,4 +1,4 @@
-"""The three drivers as conformance sees them: repositories whose time the tests move."""
+"""The drivers as conformance sees them: repositories whose time the tests move."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ import contextlib
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import psycopg
 
+from onceq.engine.desk.seated import seated_op
 from onceq.engine.perform import async_driver, driver
 from onceq.engine.perform.stop import Stop
 from onceq.engine.schema.migrate import apply_with
 from onceq.engine.sessions import session
+from onceq.model import ops
+from onceq.model.desk_ops import GROUPINGS, group_key
 from onceq.server.handlers import HandlerConnection
 from onceq.testing.repositories import EMPTY
 from proof.oracle.memory import MemoryDriver, memory_repository
@@ -20,7 +24,6 @@ from proof.oracle.memory import MemoryDriver, memory_repository
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from onceq.model import ops
     from onceq.model.element import Element
 
 T = TypeVar("T")
@@ -151,6 +154,39 @@ class SyncSession:
             pid = self.connection.info.backend_pid
             end_backend(self._place.conninfo, pid)
             self.connection.close()
+
+
+class DeskRepository(PostgresRepository):
+    """The same, each Op as it goes by a desk, in a group with one of nobody's."""
+
+    def make(self, handle: Any) -> Any:
+        return DeskSession(self, handle)
+
+
+class Grouping(ops.Runs):
+    """Performs an Op in a group, if it may go in one; alone, if it falls out of it."""
+
+    def __init__(self, driver: Any) -> None:
+        self._driver = driver
+
+    def perform(self, op: ops.Op[T]) -> T:
+        seated: Any = seated_op(op, "!nowhere 1 onceq_nobody 00")
+        if group_key(seated) is None:
+            return self._driver.perform(seated)  # type: ignore[no-any-return] # typed by the Op
+        nobody = ops.Identity(registrant_id=2**31 - 1, epoch=1)
+        stranger = msgspec.structs.replace(seated, who=nobody)
+        found = self._driver.perform(GROUPINGS[type(seated)].join([stranger, seated]))
+        assert 1 not in found
+        return found[2] if 2 in found else self._driver.perform(seated)
+
+    def _leave(self) -> None:
+        self._driver._leave()
+
+
+class DeskSession(SyncSession):
+    def __init__(self, place: PostgresRepository, handle: Any) -> None:
+        super().__init__(place, handle)
+        self.plain, self.driver = self.driver, Grouping(self.driver)  # type: ignore[assignment]
 
 
 class AsyncPostgresRepository(PostgresRepository):

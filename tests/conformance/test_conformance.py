@@ -11,6 +11,7 @@ from proof.conformance.ground import same
 from proof.conformance.suite import BEHAVIOURS, NotConformant, Repository
 from tests.conformance.drivers import (
     AsyncPostgresRepository,
+    DeskRepository,
     MemoryRepository,
     PostgresRepository,
 )
@@ -19,17 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-@pytest.fixture(scope="module", params=["sync", "async", "memory"])
+KINDS = {"sync": PostgresRepository, "async": AsyncPostgresRepository, "desk": DeskRepository}
+
+
+@pytest.fixture(scope="module", params=["sync", "async", "desk", "memory"])
 def kept(request: pytest.FixtureRequest, conninfo: str) -> Iterator[Any]:
     """One repository for each driver; it is emptied for each behaviour."""
     name = f"c_{uuid.uuid4().hex[:16]}"
     made: Any
-    if request.param == "memory":
-        made = MemoryRepository()
-    elif request.param == "sync":
-        made = PostgresRepository(conninfo, name)
-    else:
-        made = AsyncPostgresRepository(conninfo, name)
+    kind = KINDS.get(request.param)
+    made = MemoryRepository() if kind is None else kind(conninfo, name)
     yield made
     made.end()
 

@@ -12,9 +12,8 @@ import time
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
-import msgspec
-
 from onceq.engine.desk.desk import Desk
+from onceq.engine.desk.seated import seated_op
 from onceq.engine.desk.sleeper import Sleeper
 from onceq.engine.perform.differing import act
 from onceq.engine.wake.waiting import Pause
@@ -83,18 +82,8 @@ class Seat(ops.Runs):
         else:
             patience = self._patience
             wait_s = None if patience is None else max(0.0, patience.until - time.monotonic())
-            answer = self._desk.ask(self._seated(op), wait_s)
+            answer = self._desk.ask(seated_op(op, self._taken().text), wait_s)
         return answer  # type: ignore[no-any-return] # typed by the Op
-
-    def _seated(self, op: ops.Op[Any]) -> ops.Op[Any]:
-        """Returns an Op as it goes by a desk: nobody notes that its clerk sleeps."""
-        if isinstance(op, ops.Connect):
-            return msgspec.structs.replace(op, bell=self._taken().text)
-        if isinstance(op, ops.Send) and op.sleep:
-            return msgspec.structs.replace(op, sleep=False)
-        if isinstance(op, ops.Receive) and (op.sleep or op.asleep):
-            return msgspec.structs.replace(op, sleep=False, asleep=False)
-        return op
 
     def _wait(self, op: ops.Wait) -> bool:
         delay_s = self._pause.next(op, time.monotonic())

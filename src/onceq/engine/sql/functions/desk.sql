@@ -79,16 +79,16 @@ language plpgsql volatile
 set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off set enable_hashjoin = off
 set enable_mergejoin = off set plan_cache_mode = force_generic_plan as $$
 begin
-    return query select x.place, e from unnest(p_registrants, p_epochs, p_rids) with ordinality
+    return query select x.place, e.reply from unnest(p_registrants, p_epochs, p_rids) with ordinality
             x (id, epoch, rid, place)
         join onceq.registrant r on r.registrant_id = x.id and r.epoch = x.epoch
         left join lateral (
-            (select y.* from onceq.element y where x.rid = '' and y.queue_id = r.reply_queue_id
+            (select y as reply from onceq.element y where x.rid = '' and y.queue_id = r.reply_queue_id
                 and y.lane = 0 /* reply */ order by y.turn limit 1)
             union all
-            select y.* from onceq.element y where y.registrant_id = r.registrant_id
+            select y from onceq.element y where y.registrant_id = r.registrant_id
                 and y.rid = nullif(x.rid, '') collate "C" and y.role = 'reply') e on true
-        where e.seq is not null or not r.expires;
+        where (e.reply).seq is not null or not r.expires;
 end $$;
 
 -- Frees replies of each clerk, as `acknowledge` does for one, without checkpoints: each clerk one reply.
