@@ -10,6 +10,7 @@ import pytest
 
 import onceq
 from onceq.engine.desk import sleeper
+from onceq.engine.desk.async_desk import AsyncDesk
 from onceq.errors import (
     CannotConnect,
     DeadlineExceeded,
@@ -39,6 +40,21 @@ HOLD = "select pg_advisory_xact_lock('{}.registrant'::regclass::oid::integer, re
 
 def echo(body: bytes, _: onceq.Context) -> bytes:
     return body + b"!"
+
+
+@pytest.fixture(autouse=True)
+def failed_groups(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """A group that fails goes one by one, which nobody would see: none fails in these tests."""
+    failed: list[OnceqError] = []
+    fail = AsyncDesk._failed
+
+    def noted(self: Any, group: list[Any], error: OnceqError) -> None:
+        failed.extend([error] * (len(group) > 1))
+        fail(self, group, error)
+
+    monkeypatch.setattr(AsyncDesk, "_failed", noted)
+    yield
+    assert [one for one in failed if not isinstance(one, InDoubt | CannotConnect)] == []
 
 
 @pytest.fixture
