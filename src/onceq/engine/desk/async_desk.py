@@ -22,11 +22,8 @@ from onceq.engine.wake import exchange
 from onceq.engine.wake.bell import DEAF_S
 from onceq.errors import (
     CannotConnect,
-    ConnectionLost,
-    DeadlineExceeded,
     InDoubt,
     OnceqError,
-    Outcome,
 )
 from onceq.model import admin_ops, ops
 
@@ -47,8 +44,6 @@ AGAIN_LONGEST_S: Final = 0.5
 """When an Op that met a lock is tried again, at first and at last."""
 TRY_S: Final = 0.02
 """How long an Op waits for a lock on a connection (`session.SHARED`)."""
-TOLD: Final = (CannotConnect, ConnectionLost)
-"""Of a connection: each of the group is told. Any other error is of one of them, or of all."""
 
 
 class DeskLink(AsyncLink):
@@ -146,51 +141,36 @@ class AsyncDesk:
                     await self._perform(link, group)
         finally:
             self._free.append(link)
+            if self._line and self._wire is not None:  # a defect ended this task
+                self._begin()
 
     async def _perform(self, link: DeskLink, group: list[Asked[asyncio.Future[Any]]]) -> None:
-        op = joined(group)
-        if group[0].until is not None:
-            op = _briefly(op, group[0].until)
         try:
+            op = joined(group)
+            if group[0].until is not None:
+                op = _briefly(op, group[0].until)
             await link.reconnect()
             answer = await link.perform(op)
         except OnceqError as error:
             self._failed(group, error)
-        except BaseException:
+        except BaseException:  # a defect, or the end of the loop
             for asked in group:
                 _tell(asked, InDoubt(ENDED))
             raise
         else:
-            self._answered(group, answer)
-
-    def _answered(self, group: list[Asked[asyncio.Future[Any]]], answer: Any) -> None:
-        if len(group) == 1:
-            _tell(group[0], answer)
-            return
-        fallen = []
-        for place, asked in enumerate(group, 1):
-            if place in answer:
-                _tell(asked, answer[place])
-            else:
-                fallen.append(asked)
-        self._line.put_back(fallen)
+            for asked, told in self._line.answered(group, answer):
+                _tell(asked, told)
 
     def _failed(self, group: list[Asked[asyncio.Future[Any]]], error: OnceqError) -> None:
-        """Tells each what became of it; or lets each go alone, when nothing happened."""
-        is_of_all = error.outcome is Outcome.UNKNOWN or isinstance(error, TOLD)
-        if len(group) > 1 and not is_of_all:
-            self._line.put_back(group)
-        elif len(group) == 1 and isinstance(error, DeadlineExceeded) and _may_wait(group[0]):
-            self._later(group[0])
-        else:
-            for asked in group:
-                _tell(asked, error if len(group) == 1 else type(error)(str(error)))
+        """Tells each what became of it; who met a lock comes again, and holds no connection."""
+        for asked, told in self._line.failed(group, error, time.monotonic()):
+            _tell(asked, told)
+        while self._line.later:
+            self._later(self._line.later.pop())
 
     def _later(self, asked: Asked[asyncio.Future[Any]]) -> None:
-        """Puts an Op that met a lock back after a while, in which it holds no connection."""
         delay_s = min(AGAIN_S * 2**asked.tries, AGAIN_LONGEST_S)
         asked.tries = min(asked.tries + 1, 10)
-        asked.is_under_way = False
         asyncio.get_running_loop().call_later(delay_s, self._again, asked)
 
     def _again(self, asked: Asked[asyncio.Future[Any]]) -> None:
@@ -224,10 +204,6 @@ def _briefly(op: ops.Op[Any], until: float) -> ops.Op[Any]:
     """Returns an Op that waits for its lock by itself, with a short time."""
     left_s = max(0.0, until - time.monotonic())
     return msgspec.structs.replace(op, timeout_s=min(left_s, TRY_S))
-
-
-def _may_wait(asked: Asked[Any]) -> bool:
-    return asked.until is None or time.monotonic() < asked.until
 
 
 def _late(asked: Asked[Any], wait_s: float) -> OnceqError:

@@ -18,6 +18,8 @@ from onceq.engine.desk.sleeper import Sleeper
 from onceq.errors import CannotConnect, IllegalState, InDoubt
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from onceq.engine.embedded.locate import Located
     from onceq.model import ops
 
@@ -38,6 +40,7 @@ class Desk:
         self._desk: AsyncDesk | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._end: Callable[[], None] = lambda: None
         self._pid = os.getpid()
 
     def connect(self, timeout_s: float | None = None) -> None:

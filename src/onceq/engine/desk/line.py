@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from onceq.errors import CannotConnect, ConnectionLost, DeadlineExceeded, Outcome
 from onceq.model.desk_ops import GROUP_MAX, GROUPINGS, group_key
 
 if TYPE_CHECKING:
+    from onceq.errors import OnceqError
     from onceq.model.ops import Op
 
 A = TypeVar("A")
+
+OF_ALL: Final = (CannotConnect, ConnectionLost)
+"""Errors of a connection, and not of an Op."""
 
 
 class Asked(Generic[A]):
@@ -36,9 +41,13 @@ class Asked(Generic[A]):
 
 
 class Line(Generic[A]):
-    """Who waits, in the order of coming; of a kind together."""
+    """Who waits, in the order of coming; of a kind together.
+
+    later: who met a lock and is to be put back after a while.
+    """
 
     def __init__(self) -> None:
+        self.later: list[Asked[A]] = []
         self._numbers = itertools.count()
         self._waiting: dict[tuple[Any, ...] | None, deque[Asked[A]]] = {}
 
@@ -74,6 +83,35 @@ class Line(Generic[A]):
         if not line:
             del self._waiting[key]
         return group
+
+    def answered(self, group: list[Asked[A]], answer: Any) -> list[tuple[Asked[A], Any]]:
+        """Returns who is told what of a group's answer; whoever fell out is put back."""
+        if len(group) == 1:
+            return [(group[0], answer)]
+        places = list(enumerate(group, 1))
+        self.put_back([asked for place, asked in places if place not in answer])
+        return [(asked, answer[place]) for place, asked in places if place in answer]
+
+    def failed(
+        self, group: list[Asked[A]], error: OnceqError, now: float
+    ) -> list[tuple[Asked[A], OnceqError]]:
+        """Returns who is told what of an error; the others are put back, or are to come `later`.
+
+        What is unknown, and what is of the connection, is told to each. Else nothing happened, and
+        each of a group goes alone.
+        """
+        if len(group) == 1:
+            asked = group[0]
+            may_wait = asked.until is None or now < asked.until
+            if isinstance(error, DeadlineExceeded) and may_wait:
+                asked.is_under_way = False
+                self.later.append(asked)
+                return []
+            return [(asked, error)]
+        if error.outcome is Outcome.UNKNOWN or isinstance(error, OF_ALL):
+            return [(asked, type(error)(str(error))) for asked in group]
+        self.put_back(group)
+        return []
 
     def take_all(self) -> list[Asked[A]]:
         """Takes everybody who waits."""
