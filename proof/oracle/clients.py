@@ -338,7 +338,8 @@ def _expire_requests(state: State, tx: Transaction, registrant_id: int) -> None:
             expire(state, tx, row)
 
 
-def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]:
+def waiting_replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]:
+    """Returns the replies that a receive looks for."""
     if op.rid is not None:
         own = own_rows(state, tx, op.who.registrant_id) + kept_replies(
             state, tx, op.who.registrant_id
@@ -356,10 +357,10 @@ def _replies(state: State, tx: Transaction, op: ops.Receive) -> list[ElementRow]
 def receive(state: State, tx: Transaction, op: ops.Receive) -> list[Element]:
     """Answers Receive. An expired request gets its reply if there is no other reply."""
     check_epoch(state, tx, op.who)
-    replies = _replies(state, tx, op)
+    replies = waiting_replies(state, tx, op)
     if not replies:
         _expire_requests(state, tx, op.who.registrant_id)
-        replies = _replies(state, tx, op)
+        replies = waiting_replies(state, tx, op)
     for row in replies[: op.limit]:
         if op.ckpt is not None:
             record_receive(state, tx, op, Received(row.rid, row.eid, op.ckpt))

@@ -6,10 +6,11 @@ from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
-from onceq.model import admin_ops, ops
+from onceq.model import admin_ops, desk_ops, ops
 from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
     clients,
+    desks,
     executions,
     lookups,
     operators,
@@ -40,6 +41,7 @@ def settle(state: State, tx: Transaction, op: ops.Settle | ops.StopWaiting) -> b
 
 _ROOMS = (
     clients,
+    desks,
     executions,
     lookups,
     operators,
@@ -63,7 +65,7 @@ ANSWERS: dict[type[Any], Callable[[State, Transaction, Any], Any]] = {
     ops.StopWaiting: settle,
     **{
         kind: _NAMED[name_of(kind)]
-        for kind in (*kinds_of(ops), *kinds_of(admin_ops))
+        for kind in (*kinds_of(ops), *kinds_of(admin_ops), *kinds_of(desk_ops))
         if name_of(kind) in _NAMED
     },
 }

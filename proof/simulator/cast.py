@@ -16,6 +16,7 @@ from onceq.server.program import serve
 from proof.oracle.memory import MemoryDriver, memory_repository
 from proof.simulator.bulk import BulkLine, Shop, trade
 from proof.simulator.callers import Operator, Producer, Tagger, Taker, operate, produce, tag, take
+from proof.simulator.desk import SimulatedDesk
 from proof.simulator.disk import SimulatedDisk
 from proof.simulator.functions import Line, as_program
 from proof.simulator.participants import (
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from onceq.server.program import ServerSession
 
 ACTS = ("stop", "redrive", "redrive", "scratch", "kill", "look", "watch")
-EXTRAS = ("windowed", "shop", "producer", "tagger", "taker", "operator")
+EXTRAS = ("windowed", "shop", "producer", "tagger", "taker", "operator", "desk")
 """Who may take part besides clients, servers and a killer."""
 
 
@@ -65,7 +66,7 @@ class Actor:
 
     again: adds its next life, when its process died; None: it is a server's. awaited: the schedule
     is not over before it is. fences: its next life may begin while it lives. caller: the
-    connection of a caller's own. machine: its disk.
+    connection of a caller's own. machine: its disk. desk: of whose process it is.
     rung_at: the version of the repository that wakes it, which waits; 0: it is ready.
     wakes_at: when it looks again by itself, in seconds; None: a change alone wakes it.
     blocked_s: since when it waits for another's transaction.
@@ -81,6 +82,7 @@ class Actor:
     session: ServerSession | None = None
     caller: MemoryDriver | None = None
     machine: SimulatedDisk | None = None
+    desk: SimulatedDesk | None = None
     program: ops.Program[None] | None = None
     op: ops.Op[Any] | None = None
     rung_at: int = 0
@@ -154,10 +156,31 @@ class Cast:
 
     def _again(self, former: Actor) -> None:
         following = self._add(former.name, former.start, fences=former.fences)
-        following.machine = former.machine
+        following.machine, following.desk = former.machine, former.desk
 
     def _add_client(self, client: Client) -> None:
         self._add(client.name, lambda: ClientLife(self.world, client).run(), fences=True)
+
+    def _add_desk(self) -> None:
+        kinds = [self._chance.choice(KINDS) for _ in range(self._chance.randint(1, 3))]
+        self._open_desk(
+            [
+                Client(name, [(f"{name}{n}", kind) for n, kind in enumerate(kinds)])
+                for name in "ghijkl"[: self._chance.randint(2, 4)]
+            ]
+        )
+
+    def _open_desk(self, clients: list[Client]) -> None:
+        """Begins a process with a desk, and these clients at it."""
+        desk = SimulatedDesk(self.world)
+
+        def again() -> None:
+            self._open_desk([one for one in clients if one.name not in self.world.satisfied])
+
+        self._actors.append(Actor("desk", desk.run, self._driver(None), again=again, desk=desk))
+        for client in clients:
+            life = lambda client=client: desk.seated(ClientLife(self.world, client).run())  # noqa: E731 # a start
+            self._add(client.name, life, fences=True).desk = desk
 
     def _add_windowed(self) -> None:
         plan = [(f"w{n}", self._chance.choice(KINDS[:-1])) for n in range(5)]

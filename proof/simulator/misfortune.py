@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from onceq import errors
 from onceq.history import events as ev
-from onceq.model import ops
+from onceq.model import desk_ops, ops
 from onceq.model.element import Lane
 from proof.oracle import Blocked
 from proof.simulator import steps
@@ -23,6 +23,8 @@ from proof.simulator.cast import Actor, Cast, Variant
 from proof.simulator.participants import Death, PowerCut
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from proof.oracle import Session
     from proof.oracle.memory import MemoryDriver
 
@@ -66,6 +68,10 @@ CHANCES = {
         0.5,
     ),
     "AbortTaken": 0.9,
+    "Ask": 0.005,
+    "ReceiveEach": 0.4,
+    "SendEach": 0.4,
+    "AcknowledgeEach": 0.5,
 }
 """How likely a fault hits an Op that is performed often, or seldom."""
 INSIDE = (
@@ -81,8 +87,10 @@ INSIDE = (
 )
 """Ops of a transaction that others end: a ghost of one never commits."""
 STARTING = (ops.Begin, ops.Start, ops.Take)
+EACH = (desk_ops.SendEach, desk_ops.ReceiveEach, desk_ops.AcknowledgeEach)
 STEPS = frozenset(
     (
+        steps.Ask,
         steps.Caller,
         steps.CallerBegins,
         steps.CallerWrites,
@@ -157,6 +165,9 @@ class Misfortune(Cast):
         match op:
             case steps.Renew():
                 return self._renew(actor)
+            case steps.Ask():
+                assert actor.desk is not None  # noqa: S101 # whoever asks has a desk
+                return actor.desk.ask(op.op, op.seat)
             case steps.DiskStep():
                 assert actor.machine is not None  # noqa: S101 # whoever has a disk step has a disk
                 return actor.machine.perform(actor, op)
@@ -206,7 +217,16 @@ class Misfortune(Cast):
             self._epochs[answer[0].registrant_id] = answer[0].epoch
         elif getattr(inner, "who", None) is not None:
             self._judge_epoch(inner)
+        elif isinstance(inner, EACH):
+            self._judge_epochs(inner, answer)
         return answer
+
+    def _judge_epochs(self, op: Any, answer: Collection[int]) -> None:
+        """The same, of those who are in the answer to a group."""
+        for place in answer:
+            if op.epochs[place - 1] < self._epochs.get(op.registrants[place - 1], 0):
+                text = f"{type(op).__name__} of an old epoch took effect"
+                self.world.broken.append(("G6", op.rids[place - 1], text))
 
     def _judge_epoch(self, op: Any) -> None:
         """Notes that an Op of an epoch that is over has taken effect."""
@@ -226,6 +246,8 @@ class Misfortune(Cast):
         """Returns the faults that may hit an Op of a participant."""
         if isinstance(op, (ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive, steps.Renew)):
             return ()
+        if isinstance(op, steps.Ask):
+            return ("second life",)
         machine = ("power cut",) if actor.machine is not None else ()
         if isinstance(op, steps.DiskStep):
             return (*DEATHS, *machine)

@@ -131,11 +131,11 @@ class Simulation(Misfortune):
 
     def _step(self, actor: Actor) -> None:
         """Lets one participant perform one Op, or suffer a fault."""
-        if actor.program is None or actor.op is None:
+        if actor.program is None:
             self._advance(actor, next)
-            if actor.program is None or actor.op is None:
-                return
         op = actor.op
+        if op is None:
+            return
         fault = self._draw(actor, op)
         if fault is not None:
             self._told(actor, op, f"*** {fault}")
@@ -170,7 +170,13 @@ class Simulation(Misfortune):
         return self._perform(actor, op) if fault is None else self._suffer(actor, op, fault)
 
     def _block(self, actor: Actor, op: ops.Op[Any]) -> None:
-        """Lets an actor wait for another's transaction; a kill's wait has a deadline."""
+        """Lets an actor wait for another's transaction; a kill's wait has a deadline.
+
+        A desk does not wait: whoever meets a lock there comes again.
+        """
+        if actor.desk is not None:
+            self._resume(actor, op, errors.DeadlineExceeded("another's transaction has the lock"))
+            return
         now = self.world.clock.seconds
         actor.rung_at = self.oracle.version + 1
         if not isinstance(op, (ops.Kill, ops.CancelRequest)):
@@ -321,7 +327,9 @@ def _subject(event: ev.Event) -> str:
 def _dies_with(one: Actor, other: Actor, *, machine: bool) -> bool:
     if machine:
         return one.machine is other.machine
-    return one.process is not None and one.process is other.process
+    return (one.process is not None and one.process is other.process) or (
+        one.desk is not None and one.desk is other.desk
+    )
 
 
 def simulate(seed: int, variant: Variant | None = None) -> Result:

@@ -19,6 +19,13 @@ class Renew(Op[bool]):
     """Makes the connection anew when it is broken; whether it was."""
 
 
+class Ask(Op[Any]):
+    """Puts an Op of a client into the line of its desk. seat: where the answer arrives."""
+
+    op: Op[Any]
+    seat: Any
+
+
 class Caller(Op[T]):
     """Performs an Op on the caller's own connection, in the transaction that is open there."""
 

@@ -1,0 +1,96 @@
+"""A desk in a simulation: a process whose clients have one connection (ADR 27).
+
+The line and its groups are those that ship. The desk is one participant, which performs what its
+clients have asked; each client is another, which asks and waits. They live and die together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceq import errors
+from onceq.engine.desk.line import Asked, Line, joined
+from onceq.engine.desk.seated import seated_op
+from onceq.model import ops
+from proof.simulator import steps
+
+if TYPE_CHECKING:
+    from proof.simulator.participants import World
+
+BELL = "!here 1 onceq_desk 00"
+BUSY = 0.5
+"""How likely others come before the desk takes whoever waits."""
+LOCAL = (ops.Wait, ops.Act)
+"""What a client at a desk does itself."""
+
+
+class Seat:
+    """Where the answer to a client's Op arrives."""
+
+    def __init__(self) -> None:
+        self.answer: Any = None
+        self.has_answer = False
+
+    def give(self, answer: Any) -> None:
+        """Takes an answer, or an error."""
+        self.answer, self.has_answer = answer, True
+
+    def take(self) -> Any:
+        """Returns the answer that has arrived."""
+        self.has_answer = False
+        return self.answer
+
+
+class SimulatedDesk:
+    """One life of such a process."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.line: Line[Seat] = Line()
+
+    def run(self) -> ops.Program[None]:
+        """Performs what is asked, for as long as it lives."""
+        while True:
+            while not self.line or self._world.likely(BUSY):
+                yield ops.Wait(key="desk", first=True)
+                self.line.put_back(self.line.later)
+                self.line.later = []
+            group = self.line.take()
+            try:
+                answer = yield joined(group)
+            except errors.OnceqError as error:
+                told = self.line.failed(group, error, self._world.clock.seconds)
+                yield steps.Renew()
+            else:
+                told = self.line.answered(group, answer)
+            for asked, one in told:
+                asked.answer.give(one)
+
+    def ask(self, op: ops.Op[Any], seat: Seat) -> Asked[Seat]:
+        """Puts an Op of a client into the line."""
+        until = None
+        if isinstance(op, ops.CancelRequest):
+            until = self._world.clock.seconds + op.timeout_s
+        return self.line.add(seated_op(op, BELL), seat, until)
+
+    def seated(self, program: ops.Program[None]) -> ops.Program[None]:
+        """Returns a client's Program, whose Ops go by this desk."""
+        seat = Seat()
+        try:
+            op = next(program)
+            while True:
+                if isinstance(op, LOCAL):
+                    answer = yield op
+                else:
+                    yield steps.Ask(op=op, seat=seat)
+                    while not seat.has_answer:
+                        yield ops.Wait(key="answer", first=True)
+                    answer = seat.take()
+                if isinstance(answer, errors.OnceqError):
+                    op = program.throw(answer)
+                else:
+                    op = program.send(answer)
+        except StopIteration:
+            return
+        finally:
+            program.close()
