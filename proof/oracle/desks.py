@@ -85,6 +85,7 @@ def _plain_send(
         send_no=op.send_nos[at],
         ack=[op.acks[at]] if op.acks[at] else [],
         content_type=op.content_type,
+        keep=op.keeps[at],
     )
 
 
@@ -118,6 +119,7 @@ def acknowledge_each(state: State, tx: Transaction, op: desk_ops.AcknowledgeEach
                 ckpt=None,
                 s_rid=op.s_rids[place - 1] or None,
                 s_no=op.s_nos[place - 1],
+                keep=op.keeps[place - 1],
             ),
         )
         for place, who in held

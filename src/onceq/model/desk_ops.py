@@ -34,6 +34,7 @@ class SendEach(Op[dict[int, Sent]], changes="requests of many clerks go in toget
     send_nos: list[int]
     rids: list[str]
     acks: list[str]
+    keeps: list[Integer]
     properties: list[str]
     sha256s: list[bytes]
     bodies: list[bytes]
@@ -58,6 +59,7 @@ class AcknowledgeEach(Op[dict[int, int]], changes="replies of many clerks are fr
     rids: list[str]
     s_rids: list[str]
     s_nos: list[int]
+    keeps: list[Integer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +72,7 @@ class Grouping:
 
 def _send_key(op: ops.Send) -> tuple[Any, ...] | None:
     request = op.request
-    is_plain = op.own_transaction and op.keep == 0 and len(op.ack) <= 1
+    is_plain = op.own_transaction and len(op.ack) <= 1
     if not is_plain or request.not_before is not None or request.expires_at is not None:
         return None
     return (ops.Send, op.queue, request.priority, op.content_type)
@@ -86,6 +88,7 @@ def _send_each(each: Sequence[ops.Send]) -> SendEach:
         send_nos=[op.send_no for op in each],
         rids=[op.request.rid for op in each],
         acks=["".join(op.ack) for op in each],
+        keeps=[op.keep for op in each],
         properties=[_json(op.request.properties) for op in each],
         sha256s=[op.request.sha256 for op in each],
         bodies=[op.request.body for op in each],
@@ -110,8 +113,7 @@ def _receive_each(each: Sequence[ops.Receive]) -> ReceiveEach:
 
 
 def _acknowledge_key(op: ops.Acknowledge) -> tuple[Any, ...] | None:
-    is_plain = op.ckpt is None and len(op.rids) == 1 and op.keep == 0
-    return (ops.Acknowledge,) if is_plain else None
+    return (ops.Acknowledge,) if op.ckpt is None and len(op.rids) == 1 else None
 
 
 def _acknowledge_each(each: Sequence[ops.Acknowledge]) -> AcknowledgeEach:
@@ -121,6 +123,7 @@ def _acknowledge_each(each: Sequence[ops.Acknowledge]) -> AcknowledgeEach:
         rids=[op.rids[0] for op in each],
         s_rids=[op.s_rid or "" for op in each],
         s_nos=[op.s_no for op in each],
+        keeps=[op.keep for op in each],
     )
 
 

@@ -15,7 +15,7 @@ $$;
 -- reply that it acknowledges, no properties. The first row has the bell to ring.
 create or replace function onceq.send_each(
     p_queue text, p_priority smallint, p_content_type text, p_registrants integer[], p_epochs bigint[],
-    p_send_nos bigint[], p_rids text[], p_acks text[], p_properties text[], p_sha256s bytea[], p_bodies bytea[]
+    p_send_nos bigint[], p_rids text[], p_acks text[], p_keeps integer[], p_properties text[], p_sha256s bytea[], p_bodies bytea[]
 ) returns table (place bigint, eid uuid, bell text)
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
@@ -60,9 +60,12 @@ begin
                 where h.rid = e.rid and h.registrant_id = e.registrant_id) returning e.eid
         ) select array(select unnest(sent) except select g.eid from gone g) into sent;
     end if;
+    perform onceq.free_replies(x.id, array[x.ack], x.keep)
+        from unnest(p_registrants, p_acks, p_keeps) with ordinality x (id, ack, keep, place)
+        where x.ack <> '' and x.keep > 0 and ids[x.place] = any (sent);
     delete from onceq.element e
-        using unnest(p_registrants, p_acks) with ordinality x (id, ack, place)
-        where x.ack <> '' and ids[x.place] = any (sent) and e.registrant_id = x.id and e.rid = x.ack collate "C"
+        using unnest(p_registrants, p_acks, p_keeps) with ordinality x (id, ack, keep, place)
+        where x.ack <> '' and x.keep = 0 and ids[x.place] = any (sent) and e.registrant_id = x.id and e.rid = x.ack collate "C"
           and e.role = 'reply' and e.lane = 0 /* reply */;
     if cardinality(sent) > 0 then
         rung := onceq.queue_bell(home.queue_id, true);
@@ -93,7 +96,7 @@ end $$;
 
 -- Frees replies of each clerk, as `acknowledge` does for one, without checkpoints: each clerk one reply.
 create or replace function onceq.acknowledge_each(
-    p_registrants integer[], p_epochs bigint[], p_rids text[], p_s_rids text[], p_s_nos bigint[]
+    p_registrants integer[], p_epochs bigint[], p_rids text[], p_s_rids text[], p_s_nos bigint[], p_keeps integer[]
 ) returns table (place bigint, freed integer)
 language plpgsql volatile as $$
 declare held bigint[];
@@ -104,7 +107,7 @@ begin
             join onceq.registrant r on r.registrant_id = x.id and r.epoch = x.epoch
             where x.place = any (held) order by x.place loop
         freed := onceq.acknowledge(p_registrants[place], p_epochs[place], array[p_rids[place]], null,
-            nullif(p_s_rids[place], ''), p_s_nos[place], 0);
+            nullif(p_s_rids[place], ''), p_s_nos[place], p_keeps[place]);
         return next;
     end loop;
 end $$;
