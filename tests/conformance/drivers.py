@@ -296,3 +296,13 @@ class MemorySession:
 
     def stop(self) -> None:
         self._stopping = True
+
+
+class MemoryDeskRepository(MemoryRepository):
+    """The same, each Op as it goes by a desk."""
+
+    def session(self, handle: Any = None) -> Any:
+        made = MemorySession(self, handle)
+        grouping = Grouping(made.driver)
+        made.perform, made.run = grouping.perform, grouping.run
+        return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,24 +13,29 @@ from proof.conformance.suite import BEHAVIOURS, NotConformant, Repository
 from tests.conformance.drivers import (
     AsyncPostgresRepository,
     DeskRepository,
+    MemoryDeskRepository,
     MemoryRepository,
     PostgresRepository,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
-KINDS = {"sync": PostgresRepository, "async": AsyncPostgresRepository, "desk": DeskRepository}
+KINDS: dict[str, Callable[[str, str], Any]] = {
+    "sync": PostgresRepository,
+    "async": AsyncPostgresRepository,
+    "desk": DeskRepository,
+    "memory": lambda *_: MemoryRepository(),
+    "memory desk": lambda *_: MemoryDeskRepository(),
+}
 
 
-@pytest.fixture(scope="module", params=["sync", "async", "desk", "memory"])
+@pytest.fixture(scope="module", params=["sync", "async", "desk", "memory", "memory desk"])
 def kept(request: pytest.FixtureRequest, conninfo: str) -> Iterator[Any]:
     """One repository for each driver; it is emptied for each behaviour."""
     name = f"c_{uuid.uuid4().hex[:16]}"
-    made: Any
-    kind = KINDS.get(request.param)
-    made = MemoryRepository() if kind is None else kind(conninfo, name)
+    made = KINDS[request.param](conninfo, name)
     yield made
     made.end()
 
