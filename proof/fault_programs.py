@@ -29,7 +29,7 @@ from onceq.engine.schema.migrate import apply_with
 from onceq.files import CollectOrder, SubmitOrder, collect, submit
 from onceq.history.events import Recorder
 from onceq.testing.device import Device
-from proof import fault_calls, fault_ledgers
+from proof import fault_calls, fault_desk, fault_ledgers
 from proof.fault_handlers import AsyncLedgerHandler, LateHandler
 from proof.harness.ledger import EFFECTS, Order, Receipt
 from proof.harness.orders import RecordedClerk
@@ -171,6 +171,12 @@ def one_way(errand: Errand) -> None:
         clerk.satisfied()
         if not clerk.clerk.was_disconnected:
             clerk.disconnect()
+
+
+def at_a_desk(errand: Errand) -> None:
+    """Clients that share one connection."""
+    with errand.open() as qm:
+        fault_desk.at_a_desk(qm, QUEUE, errand.place)
 
 
 def _note_looked(errand: Errand, last: int) -> None:
@@ -369,6 +375,7 @@ PROGRAMS: Final[dict[str, Callable[[Errand], None]]] = {
     "one_at_a_time_async": _awaited(one_at_a_time),
     "many_at_a_time": many_at_a_time,
     "many_at_a_time_async": _awaited(many_at_a_time),
+    "at_a_desk": at_a_desk,
     "one_way": one_way,
     "one_way_async": _awaited(one_way),
     "ordering": ordering,

@@ -52,6 +52,7 @@ class Scene:
     dead, and another can finish what it holds before it goes on.
     in_handler: (point, time) of those met within the handler: an exception there is an abort.
     is_twin: another scene is the same on the sync driver, or with another ledger.
+    goes_on: an exception at a point is told to whoever asked, and the process goes on.
     leaves_alerts: datagrams that no server serves stay queued, and its check looks at them.
     over_a_wire: False if there is no connection to lose. abort_limit: of the requests; None
     if queues differ.
@@ -64,6 +65,7 @@ class Scene:
     over_a_wire: bool = True
     leaves_alerts: bool = False
     is_twin: bool = False
+    goes_on: bool = False
     revocable: frozenset[str] = frozenset()
     in_handler: frozenset[tuple[str, int]] = frozenset()
     abort_limit: int | None = QUEUE.settings.abort_limit
@@ -165,6 +167,7 @@ def _embedded(left: Left) -> Iterator[str]:
 
 CLERK: Final = _around("Connect", "Send", "Receive", "Act", "CancelRequest", "Disconnect")
 WINDOW: Final = _around("SendMany", "AlertLate", "Acknowledge")
+DESK: Final = _around("SendEach", "AcknowledgeEach")
 LEDGER: Final = _around(
     *("TakeLedger", "WriteLedger", "BeginLedger", "CommitLedger", "RollbackLedger")
 )
@@ -296,6 +299,13 @@ SCENES: Final[dict[str, Scene]] = {
         abort_limit=None,
         leaves_alerts=True,
         check=_deaths,
+    ),
+    "clients at a desk": Scene(
+        program="at_a_desk",
+        beside=("serving",),
+        endless=("serving",),
+        goes_on=True,
+        points=DESK,
     ),
     "a queue manager": Scene(
         program="asking_the_queue_manager",

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from onceq.model import admin_ops, archive_ops, ledger_ops, ops
+from onceq.model import admin_ops, archive_ops, desk_ops, ledger_ops, ops
 
 VARIABLE: Final = "ONCEQ_FAULT_POINT"
 """Environment variable: `POINT OCCURRENCE WHAT DIRECTORY`, as for `arm`."""
@@ -40,7 +40,7 @@ WATCHED: Final = {"_commit": "Commit", "_start_part": "Part"}
 OPS: Final = {
     **{
         one.__name__: one.changes
-        for module in (ops, admin_ops, archive_ops, ledger_ops)
+        for module in (ops, admin_ops, archive_ops, desk_ops, ledger_ops)
         for one in vars(module).values()
         if isinstance(one, type) and issubclass(one, ops.Op) and one is not ops.Op and one.changes
     },
