@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -35,6 +36,7 @@ Crowd = list[onceq.AsyncClerk[bytes, bytes]]
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, body_bytes_max=1000)
 CROWD = 12
+LIMIT_S = 60.0
 HOLD = "select pg_advisory_xact_lock('{}.registrant'::regclass::oid::integer, registrant_id)"
 
 
@@ -54,7 +56,8 @@ def failed_groups(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
 
     monkeypatch.setattr(AsyncDesk, "_failed", noted)
     yield
-    assert [one for one in failed if not isinstance(one, InDoubt | CannotConnect)] == []
+    expected = (InDoubt, CannotConnect, DeadlineExceeded)
+    assert [one for one in failed if not isinstance(one, expected)] == []
 
 
 @pytest.fixture
@@ -70,6 +73,7 @@ async def crowded(
     """Connected clerks of one desk. What they are asked at one time is in one group."""
     where = url or qm.located.conninfo
     async with (
+        asyncio.timeout(LIMIT_S),
         onceq.open_async(where, repository=qm.repository) as manager,
         manager.clerks(connections=connections) as clerks,
     ):
@@ -153,6 +157,68 @@ def test_who_does_not_fit_falls_out_alone(conninfo: str, declared: onceq.QueueMa
                 f"select count(*) from {declared.repository}.element where role = 'reply'",
             )
             assert left == [(3,)]
+
+    asyncio.run(run())
+
+
+def test_a_fenced_life_gets_no_reply(declared: onceq.QueueManager) -> None:
+    async def run() -> None:
+        async with crowded(declared) as crowd:
+            await each([one.send("1", b"x") for one in crowd])
+            with serving(declared.located.conninfo, declared.repository, RAW.handled_by(echo)):
+                await each([one.receive(timeout_s=30) for one in crowd[1:]])
+            with declared.clerk("c00", RAW):
+                found = await each([crowd[0].receive(timeout_s=30), crowd[1].rereceive()])
+            assert kinds(found) == ["Fenced", "in"]
+
+    asyncio.run(run())
+
+
+def test_who_waits_for_what_expires_is_told_so(declared: onceq.QueueManager) -> None:
+    """Nobody serves: the look of a receive makes the reply, and a group leaves that out."""
+
+    async def run() -> None:
+        async with crowded(declared) as crowd:
+            soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.3)
+            await crowd[0].send("1", b"x", expires_at=soon)
+            await crowd[1].send("1", b"x")
+            found: list[Any] = await each([one.receive(timeout_s=3) for one in crowd[:2]])
+            assert found[0].outcome is onceq.RequestOutcome.EXPIRED
+            assert type(found[1]) is ReceiveTimeout
+
+    asyncio.run(run())
+
+
+def test_a_group_that_fails_goes_one_by_one(conninfo: str, declared: onceq.QueueManager) -> None:
+    async def run() -> None:
+        async with crowded(declared) as crowd:
+            with plain(conninfo) as holder:
+                holder.execute("begin")
+                holder.execute(f"lock table {declared.repository}.element".encode())
+                late = [asyncio.create_task(one.send("1", b"x")) for one in crowd]
+                await asyncio.sleep(0.2)
+                assert not any(one.done() for one in late)
+                holder.execute("rollback")
+            assert [one.state for one in await asyncio.gather(*late)] == ["new"] * CROWD
+            assert declared.show("raw").depth == CROWD
+
+    asyncio.run(run())
+
+
+def test_no_session_notes_that_a_clerk_sleeps(conninfo: str, declared: onceq.QueueManager) -> None:
+    """Its clerks are always rung; what a session of theirs would note, nobody would take back."""
+
+    async def run() -> None:
+        async with crowded(declared) as crowd:
+            await each([one.send("1", b"x") for one in crowd])
+            found = await each([one.receive(timeout_s=0.05) for one in crowd[:3]])
+            assert kinds(found) == ["ReceiveTimeout"] * 3
+            asleep = rows(
+                conninfo,
+                "select objid from pg_locks where locktype = 'advisory' and objsubid = 2 and"
+                f" classid = '{declared.repository}.registrant_pkey'::regclass",
+            )
+            assert set(asleep) == {(0,)}
 
     asyncio.run(run())
 

@@ -81,6 +81,16 @@ def test_who_falls_out_goes_next_and_alone() -> None:
     assert not line
 
 
+def test_who_has_no_answer_goes_next_and_alone() -> None:
+    line: Line[None] = Line()
+    for n in range(3):
+        line.add(send(n), None)
+    group = line.take()
+    told = line.answered(group, {1: "a", 3: "c"})
+    assert [(asked.number, answer) for asked, answer in told] == [(0, "a"), (2, "c")]
+    assert numbers(line.take()) == [1]
+
+
 def test_who_waits_no_longer_is_left_out() -> None:
     line: Line[None] = Line()
     asked = [line.add(send(n), None) for n in range(3)]
