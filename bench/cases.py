@@ -91,6 +91,18 @@ CASES = (
         against=(Against("raw", 0.75, "safe"), Against("rabbitmq"), Against("pgqueuer")),
         step=4,
     ),
+    *(
+        Case(
+            name=f"desk-{clients}",
+            question=f"enqueue with all its checks, {clients} clients at a desk",
+            ask={"do": "enqueue", "clients": clients},
+            ours="onceq_desk",
+            against=(Against("raw", target, "safe"), Against("nats", setting="safe")),
+            first=20 * clients,
+            step=clients,
+        )
+        for clients, target in ((1, None), (16, 1.2), (64, 2.5))
+    ),
     Case(
         name="batch-1000",
         question="enqueue, 1000 in a transaction",
@@ -205,6 +217,32 @@ CASES = (
         first=640,
         step=64,
         tail=3.0,
+    ),
+    *(
+        Case(
+            name=f"ask-desk-{clients}",
+            question=f"request and reply, {clients} clients at a desk, two servers",
+            ask={"do": "request_reply", "clients": clients, "servers": 2},
+            ours="onceq_desk",
+            against=(Against("notify_build", target, "safe"),),
+            first=20 * clients,
+            step=clients,
+            tail=2.0,
+        )
+        for clients, target in ((16, 2.5), (64, 12.0))
+    ),
+    *(
+        Case(
+            name=f"crowd-{clients:,}",
+            question=f"request and reply, {clients:,} clients at a desk, by 64; two servers",
+            ask={"do": "request_reply", "clients": clients, "servers": 2},
+            ours="onceq_desk",
+            against=(Against("onceq_desk", 0.8, "safe", {"clients": 64}),),
+            first=clients,
+            step=clients,
+            most=2 * clients,
+        )
+        for clients in (1_000, 10_000)
     ),
 )
 

@@ -172,6 +172,7 @@ class Named:
 OWN = {
     "onceq": "onceq_worker",
     "onceq_clerk": "onceq_clerk",
+    "onceq_desk": "onceq_desk",
     "onceq_volatile": "onceq_volatile",
     "raw": "raw",
     "notify_build": "notify_build",
