@@ -119,7 +119,7 @@ class _Conductor:
             through[whom] = f"{direct} host={directory} port=5432"
             self._faults.behind[f"cutter-{whom}"] = []
         counts = {"server": plan.servers, "batch": plan.batches}
-        counts |= {"clerk": plan.clerks, "stream": plan.streams, "notes": 1}
+        counts |= {"clerk": plan.clerks, "stream": plan.streams, "desk": plan.desks, "notes": 1}
         for kind, count in counts.items():
             whom = "server" if kind in SERVERS else "client"
             for number in range(count):

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from proof.torture.plan import Planned
     from proof.torture.spark import SparkServer
 
-CLIENTS: Final = ("clerk", "stream", "notes")
+CLIENTS: Final = ("clerk", "stream", "desk", "notes")
 SERVERS: Final = ("server", "batch")
 NOBODY: Final = "nobody was there"
 UNANSWERED: Final = f"it had been struck {STRIKES_MAX} times since its last answer"

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 import msgspec
 
 from onceq.engine.sessions import silence
-from proof.torture import clients, cutter, notes, servers
+from proof.torture import clients, cutter, desk, notes, servers
 from proof.torture.life import SILENCE_S, Life
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 PROGRAMS: Final[dict[str, Callable[[Life], None]]] = {
     "clerk": clients.clerk_client,
     "stream": clients.stream_client,
+    "desk": desk.desk_clients,
     "notes": notes.note_sender,
     "server": servers.single_server,
     "batch": servers.batch_server,

@@ -169,7 +169,8 @@ class Plan:
 
     seconds: of faults; the end takes longer. place: a directory, made if need be. url: of a scratch
     database, None: a PostgreSQL of its own. spark: the command that serves with Spark, None: none.
-    broken: one of CONTROLS, which a run must find. clerks, streams, servers, batches: processes.
+    broken: one of CONTROLS, which a run must find. clerks, streams, servers, batches: processes;
+    desks: those with several clients each.
     looks_s: how often it is looked whether something is wrong already.
     """
 
@@ -181,6 +182,7 @@ class Plan:
     broken: str | None = None
     clerks: int = 12
     streams: int = 6
+    desks: int = 2
     servers: int = 5
     batches: int = 6
     looks_s: float = 5.0
