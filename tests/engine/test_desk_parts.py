@@ -26,7 +26,7 @@ RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 
 
 def send(n: int, **fields: Any) -> ops.Send:
-    given = {"queue": "raw", "send_no": n, "ack": [], **fields}
+    given: dict[str, Any] = {"queue": "raw", "send_no": n, "ack": [], **fields}
     return ops.Send(
         who=ops.Identity(registrant_id=n, epoch=1),
         request=ops.Request(rid=str(n), body=b""),
