@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from proof.simulator.participants import World
 
 BELL = "!here 1 onceq_desk 00"
-BUSY = 0.5
+BUSY = 0.75
 """How likely others come before the desk takes whoever waits."""
 LOCAL = (ops.Wait, ops.Act)
 """What a client at a desk does itself."""
