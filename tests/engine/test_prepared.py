@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 BIG = 2**62
+WAITING = b"select pg_advisory_lock(7, 7)"
 VALUES: dict[str, list[Any]] = {
     "text": ["", "a", "\u00e4\U0001f600", "x" * 100_000],
     "bytea": [b"", b"\0\xff", b"x" * 100_000],
@@ -223,3 +225,20 @@ def test_what_is_deallocated_unseen_is_rejected(
     assert executions == [1, 1, 1]
     attempts = rows(conninfo, f"select charge, code from {repository}.attempt")
     assert attempts == [("reject", "HandlerMisuse")]
+
+
+def test_a_session_that_is_ended_in_its_finish_says_why(
+    conninfo: str, prepared: tuple[psycopg.Connection[Any], Prepared]
+) -> None:
+    """The COMMIT that comes after must not hide it: an operator sees only this."""
+    connection, statements = prepared
+    pid = connection.info.backend_pid
+    with ThreadPoolExecutor(1) as thread, plain(conninfo) as holder:
+        holder.execute(WAITING)
+        connection.pgconn.exec_(b"begin")
+        asked = thread.submit(connection.wait, statements.ask_and_commit(WAITING, []))
+        waits = "select exists (select from pg_locks where pid = %s and not granted)"
+        wait_until(lambda: holder.execute(waits, (pid,)).fetchone() == (True,))
+        holder.execute("select pg_terminate_backend(%s)", (pid,))
+        with pytest.raises(psycopg.errors.AdminShutdown, match="administrator command"):
+            asked.result(30)

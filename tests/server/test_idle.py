@@ -206,8 +206,9 @@ def test_what_a_killed_process_had_begun_is_taken_over_without_polling(
     assert made["Claim"] <= 4
 
 
+@pytest.mark.parametrize("n", [1, 2], ids=["plain", "general"])
 def test_what_comes_while_it_falls_asleep_is_seen_by_its_second_look(
-    qm: onceq.QueueManager, conninfo: str, repository: str
+    qm: onceq.QueueManager, conninfo: str, repository: str, n: int
 ) -> None:
     """Whoever sent it found nobody asleep, and rang nobody."""
     qm.declare(RAW)
@@ -218,7 +219,7 @@ def test_what_comes_while_it_falls_asleep_is_seen_by_its_second_look(
         claim = ops.Claim(
             incarnation=life.incarnation,
             queue_id=queue_id,
-            n=1,
+            n=n,
             turn=1,
             alone=True,
             slot=life.slot,

@@ -111,7 +111,7 @@ class Prepared:
         yield from generators.send(self._pgconn)
         results = yield from generators.fetch_many(self._pgconn)
         if _has_failed(results):
-            yield from self.committed()  # it was skipped
+            yield from self._end(results, self.committed())  # it was skipped
         self._is_forgotten(results)
         return self._rows(results)
 
@@ -123,9 +123,18 @@ class Prepared:
     def committed(self) -> PQGen[list[PGresult]]:
         """Returns the results of the COMMIT that was sent with the statement before."""
         results = yield from generators.fetch_many(self._pgconn)
-        yield from generators.fetch_many(self._pgconn)  # the end of the pipeline
+        yield from self._end(results, generators.fetch_many(self._pgconn))
         self._pgconn.exit_pipeline_mode()
         return list(results)
+
+    def _end(self, results: Sequence[PGresult], rest: PQGen[object]) -> PQGen[None]:
+        """Reads the rest of a pipeline. If the session is over, a result that failed says why."""
+        try:
+            yield from rest
+        except psycopg.OperationalError as error:
+            if _has_failed(results):
+                raise error_from_result(results[0]) from error
+            raise
 
     def _prepare(self, text: bytes) -> PQGen[None]:
         if text in self._names:
