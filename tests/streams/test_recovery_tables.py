@@ -20,6 +20,7 @@ from onceq.streams.model.choice import (
     choose,
     epoch_at,
     holders,
+    in_vain,
     kept_below,
     merged,
     rolled_back,
@@ -239,3 +240,10 @@ def test_after_two_rollbacks_the_first_number_counts(
     """
     firsts = ((1, 0), (2, 5), (3, 7))
     assert rolled_back(firsts, epoch=epoch, begin=begin, end=end) == first
+
+
+def test_what_was_told_as_lost_was_not_seen_in_vain() -> None:
+    assert in_vain(3, 6, []) == (3, 6)
+    assert in_vain(3, 6, [(0, 4)]) == (4, 6)
+    assert in_vain(3, 6, [(4, 5)]) == (3, 6), "the outermost ones that it saw"
+    assert in_vain(3, 6, [(1, 4), (4, 9)]) is None

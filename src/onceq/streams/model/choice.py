@@ -248,10 +248,23 @@ def acknowledged_below(of_stores: Iterable[Mapping[str, int]], stable: int) -> i
 
 
 def rolled_back(firsts: Firsts, *, epoch: int, begin: int, end: int) -> int | None:
-    """Return the first number that a life of a receiver saw in vain; None: it saw none in vain.
+    """Return the number to which a life of a receiver goes back; None: it goes on.
 
-    It has seen the numbers from `begin` to before `end`, by the information of `epoch`. Each later
-    epoch cut what was before it at its first number: with two of them, the lesser one counts.
+    It stands at `end`, began at `begin`, and is informed of `epoch`. Each later epoch cut what was
+    before it at its first number: with two of them, the lesser one counts.
     """
     first = max(min((first for later, first in firsts if later > epoch), default=end), begin)
     return first if first < end else None
+
+
+def in_vain(first: int, end: int, losses: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return from which number to before which one a life saw messages in vain; None: it saw none.
+
+    It goes back from `end` to `first`. losses: ranges that it was told as lost, and so did not see.
+    """
+    ranges = sorted(losses)
+    for begin, below in ranges:
+        first = below if begin <= first < below else first
+    for begin, below in reversed(ranges):
+        end = begin if begin < end <= below else end
+    return (first, end) if first < end else None
