@@ -15,9 +15,10 @@ import pytest
 
 from onceq.streams.model import choice
 from onceq.streams.model.low import Consensus
-from onceq.streams.model.quorum import listed
+from onceq.streams.model.quorum import StoreList, listed
 from proof.streams_model import receivers, sources
 from proof.streams_model.receivers import Reader
+from proof.streams_model.rules import VARIANT_BY_NAME, Rules
 from proof.streams_model.sources import Sender
 from proof.streams_model.world import World
 
@@ -54,8 +55,8 @@ class Chosen(random.Random):
 class Schedule:
     """A world in which nothing happens by chance."""
 
-    def __init__(self, text: str) -> None:
-        self.world = World(0)
+    def __init__(self, text: str, rules: Rules | None = None) -> None:
+        self.world = World(0, rules)
         self.chance = Chosen()
         self.world.chance = self.chance
         self.own = listed(text)
@@ -67,9 +68,9 @@ class Schedule:
         self.disks = self.world.disks
         self.lives = 0
 
-    def life(self) -> Life:
+    def life(self, wanted: StoreList | None = None) -> Life:
         self.lives += 1
-        sender = Sender(world=self.world, life=self.lives, own=self.own)
+        sender = Sender(world=self.world, life=self.lives, own=self.own, wanted=wanted)
         return sender, sender.run()
 
     def looked(self, life: Life, later: int = 0) -> None:
@@ -108,8 +109,8 @@ class Schedule:
         self.chance.pick = None
 
     def down(self, stores: str) -> None:
-        for store in self.own.stores:
-            self.disks[store].up = store not in stores
+        for store, disk in self.disks.items():
+            disk.up = store not in stores
 
     def first(self) -> None:
         """Create the stream: number 0 is at all stores."""
@@ -207,6 +208,31 @@ def test_without_the_rule_something_stable_is_lost(
     module = choice if rule == "are_stable" else sources
     monkeypatch.setattr(module, rule, _nothing if rule == "outdated" else _always)
     it = SCHEDULES[rule]()
+    assert "I4" in it.world.promises.broken
+
+
+def _stable_by_the_new_list(rules: Rules) -> Schedule:
+    """A change of lists begins, and a recovery by the old list alone goes on without it."""
+    it = Schedule("A B C", rules)
+    it.first()
+    it.down("B")
+    changing = it.life(listed("A B D"))
+    assert it.completed(changing)
+    it.send(changing, "AD")
+    it.down("AD")
+    assert it.completed(it.life())
+    return it
+
+
+def test_while_a_change_is_joint_the_new_list_does_not_make_stable() -> None:
+    it = _stable_by_the_new_list(Rules())
+    assert len(it.world.promises.stable) == 1
+    it.end()
+
+
+def test_a_number_that_is_stable_by_the_new_list_alone_is_lost() -> None:
+    it = _stable_by_the_new_list(VARIANT_BY_NAME["both-lists-stable"].rules)
+    assert len(it.world.promises.stable) == 2
     assert "I4" in it.world.promises.broken
 
 
