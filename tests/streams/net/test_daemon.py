@@ -257,3 +257,21 @@ def test_nobody_is_listened_to_from_elsewhere_without_tls() -> None:
             Daemon(MemoryStore(), Address(host=host, port=7401))
     for host in ("127.0.0.1", "127.3.4.5", "::1", "localhost"):
         Daemon(MemoryStore(), Address(host=host, port=7401))
+
+
+def test_both_ends_send_at_once_and_notice_that_the_other_is_gone() -> None:
+    async def run() -> None:
+        async with serving(MemoryStore()) as (daemon, at):
+            source = await begun(at)
+            for one in (source.link, *daemon._links.values()):
+                assert one._transport is not None
+                found = one._transport.get_extra_info("socket")
+                assert found.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_USER_TIMEOUT)
+                read = [found.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+                assert read == [3, 3, 10_000]
+            source.link.close()
+            await soon(lambda: daemon.serving.links == 0)
+
+    asyncio.run(run())

@@ -94,6 +94,7 @@ def check(store: DiskStore) -> None:
 
 def reclaim(store: DiskStore) -> None:
     while store.reclaiming.step():
+        store.reclaim()  # nothing of that step: it is not synced
         store.log.commit()
         store.log.prepare()
         store.reclaim()
