@@ -147,3 +147,17 @@ def test_an_admission_that_cannot_be_is_refused(log: Log, bridge: Bridge) -> Non
     ask = asks.Admit(stream=1, life=9, log=log, bridge=bridge)
     with pytest.raises(FrameRefused, match="do not fit"):
         asks.ask_of(asks.packed(ask))
+
+
+def test_names_and_lists_are_no_longer_than_they_may_be() -> None:
+    longest = asks.Look(topic="t" * asks.NAME_MAX, session=1)
+    assert asks.ask_of(asks.packed(longest)) == longest
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(asks.Look(topic="t" * 256, session=1)))
+    many = replace(ABC, groups=(tuple(f"store{n}" for n in range(65)),))
+    for own in (many, replace(ABC, groups=(("s" * 256,),))):
+        with pytest.raises(FrameRefused, match="longer than"):
+            asks.ask_of(asks.packed(asks.Fence(stream=1, epoch=1, life=1, own=own)))
+        bridge = replace(BRIDGE, lists=(own,))
+        with pytest.raises(FrameRefused, match="longer than"):
+            asks.ask_of(asks.packed(asks.Admit(stream=1, life=1, log=LOG, bridge=bridge)))

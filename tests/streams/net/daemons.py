@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onceq.streams.store.store import Store
 
 LOCAL = Address(host="127.0.0.1", port=0)
-WITHIN_S = 20.0
+WITHIN_S = 60.0
 
 
 class Server:

@@ -153,6 +153,7 @@ def test_marks_are_read_as_they_were_written_and_every_flipped_bit_shows() -> No
 sizes = st.lists(st.integers(1, 900), min_size=1, max_size=40)
 
 
+@settings(deadline=None)
 @given(
     sizes=sizes, harmed=st.sets(st.integers(0, 12_000), max_size=3), window=st.integers(30, 3_000)
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from onceq.streams.model import asks, frames
 from onceq.streams.model.ops import AskStores
-from onceq.streams.store import acts, ranging, serving
+from onceq.streams.store import acts, catalogue, ranging, serving
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.limits import Limits
@@ -164,3 +164,20 @@ def test_a_store_that_keeps_nothing_says_so_to_who_reads(tmp_path: Path) -> None
     assert served.heard() == [asks.Noted(epoch=1)]
     assert served.told(asks.Read(stream=S, epoch=1, begin=0, end=9)) == asks.Noted(epoch=1)
     served.store.close()  # type: ignore[attr-defined] # a store on a disk
+
+
+def test_streams_and_receivers_are_no_more_than_it_can_tell(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "STREAMS_MAX", 1)
+    monkeypatch.setattr(catalogue, "RECEIVERS_MAX", 1)
+    served.begin()
+    another = asks.Fence(stream=S + 1, epoch=1, life=5, own=ABC)
+    assert served.told(another) == asks.Full(end=0)
+    assert isinstance(served.told(fence(2, life=6)), asks.Found), "one that is known"
+    assert isinstance(served.told(admission(2, 6, firsts=((1, 0),))), asks.Holding)
+    first = asks.Register(stream=S, epoch=2, topic="bars", session=3)
+    second = asks.Register(stream=S, epoch=2, topic="bars", session=4)
+    assert isinstance(served.told(first), asks.Registered)
+    assert served.told(second) == asks.Full(end=0, blocking=0)
+    assert isinstance(served.told(first), asks.Registered)

@@ -15,9 +15,12 @@ import msgspec
 
 from onceq.streams.errors import FrameRefused
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised
-from onceq.streams.model.quorum import StoreList
+from onceq.streams.model.quorum import STORES_MAX, StoreList
 
+NAME_MAX: Final = 255
 Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
+"""A topic, or an address."""
 
 
 class Tagged(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -27,7 +30,7 @@ class Tagged(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=
 class Look(Tagged, frozen=True):
     """What do you have of the stream of this topic and session? Changes nothing."""
 
-    topic: str
+    topic: Name
     session: Natural
 
 
@@ -41,7 +44,7 @@ class Fence(Tagged, frozen=True):
     epoch: Natural
     life: Natural
     own: StoreList
-    topic: str = ""
+    topic: Name = ""
     session: Natural = 0
 
 
@@ -56,8 +59,8 @@ class Admit(Tagged, frozen=True):
     life: Natural
     log: Log
     bridge: Bridge
-    donors: tuple[str, ...] = ()
-    address: str = ""
+    donors: tuple[Name, ...] = ()
+    address: Name = ""
     accept_loss: bool = False
 
 
@@ -86,7 +89,7 @@ class Register(Tagged, frozen=True):
 
     stream: Natural
     epoch: Natural
-    topic: str
+    topic: Name
     session: Natural
     regid: Natural = 0
     below: Natural = 0
@@ -117,7 +120,7 @@ class Positions(Tagged, frozen=True):
 class Learn(Tagged, frozen=True):
     """What must a receiver know of the stream of this topic and session? A store tells it too."""
 
-    topic: str
+    topic: Name
     session: Natural
 
 
@@ -255,6 +258,10 @@ def ask_of(data: bytes | memoryview) -> Ask:
     ask: Ask = _decoded(_ASKS, data)
     if isinstance(ask, Admit) and not _is_sound(ask):
         raise FrameRefused("an admission whose log and bridge record do not fit")
+    lists = ask.bridge.lists if isinstance(ask, Admit) else ()
+    for one in (ask.own,) if isinstance(ask, Fence) else lists:
+        if len(one.stores) > STORES_MAX or any(len(store) > NAME_MAX for store in one.stores):
+            raise FrameRefused("a list of stores that is longer than one may be")
     return ask
 
 

@@ -10,7 +10,7 @@ appended before a promise is synced with it, so that the answer to a fence has i
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from onceq.streams.model import asks, choice, frames, states
 from onceq.streams.model.choice import Promised, Stage, kept_below
 from onceq.streams.model.states import Deed, Memory, Standing
-from onceq.streams.store import records
+from onceq.streams.store import limits, records
 from onceq.streams.store.records import Held, Receiver, Record, Snapshot
 
 
@@ -49,6 +49,10 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Decided: TypeAlias = Step | Needs
+
+STREAMS_MAX: Final = 10_000
+RECEIVERS_MAX: Final = 4_096
+"""Of one stream. With more of either, what a store knows would not fit into its answers."""
 
 
 class Catalogue:
@@ -93,6 +97,8 @@ class Catalogue:
     def fence(self, ask: asks.Fence) -> Step:
         """Promise an epoch to a life, or say what was promised."""
         held = self.of(ask.stream)
+        if held.promised == 0 and len(self.streams) >= STREAMS_MAX:
+            return Step(answer=asks.Full(end=0))
         deed = states.FENCE.get(_standing(held, ask.epoch, ask.life), Deed.REFUSE)
         if deed is Deed.REFUSE:
             return Step(answer=asks.Refused(promised=held.promised))
@@ -187,6 +193,8 @@ class Catalogue:
         if ask.epoch == 0 or serving(held) != ask.epoch:
             return Step(answer=asks.NotAdmitted())
         known = next((one for one in held.receivers if _is_asked(one, ask)), None)
+        if known is None and len(held.receivers) >= RECEIVERS_MAX:
+            return Step(answer=asks.Full(end=held.end, blocking=limits.slowest(held)[1]))
         regid = ask.regid or (self._regid + 1 if known is None else known.regid)
         below = max(ask.below, held.positions.get(records.key_of(regid, ask.session), 0))
         note = records.Registered(
