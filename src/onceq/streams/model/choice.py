@@ -84,7 +84,8 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
 
     bridge: None if it never was admitted. hints: lists of former promises, if it holds nothing.
     stable: everything below is stable, for all it knows. whole: the log has no damage between that
-    and its end. positions: what each registered receiver has acknowledged, exclusive.
+    and its end. positions: what each registered receiver has acknowledged, exclusive. passed: of a
+    store that keeps no messages: the number behind those that it saw; it holds nothing.
     """
 
     bridge: Bridge | None = None
@@ -94,6 +95,7 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     stable: int = 0
     whole: bool = True
     positions: Mapping[str, int] = {}
+    passed: int | None = None
 
     @property
     def admitted(self) -> int:
