@@ -78,7 +78,7 @@ def write(one: Shown, parts: Sequence[Part], size: Size) -> None:
         together, judged=judging.judged(parts, together.shown, size), older=older
     )
     record.write(together, path)
-    page.path_of(size).write_text(page.text(together))
+    page.write(together)
 
 
 def status(parts: Sequence[Part], size: Size) -> list[tuple[str, str, str]]:

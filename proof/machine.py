@@ -12,7 +12,7 @@ from onceq.engine.embedded.binaries import find_binaries
 from onceq.version import __version__
 
 ROOT = Path(__file__).resolve().parents[1]
-WRITTEN = (":!proof/recorded*.json", ":!docs/maintainers/proof*.md")
+WRITTEN = (":!proof/recorded*.json", ":!docs/maintainers/proof*.md", ":!README.md")
 
 
 def _said(*command: str) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from proof.judging import tally
 from proof.part import Size
@@ -13,7 +14,11 @@ if TYPE_CHECKING:
 
     from proof.record import Record, Shown
 
-DOCS = Path(__file__).resolve().parents[1] / "docs" / "maintainers"
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs" / "maintainers"
+README = ROOT / "README.md"
+SCOREBOARD: Final = re.compile(r"^\| system, setting (?:.|\n)*?(?=\n\n|\n*\Z)", re.MULTILINE)
+"""The table that the README shows as the page has it."""
 COMMANDS = {
     Size.PROOF: "WRITE=1 make proof",
     Size.LONG: "SIZE=long WRITE=1 make proof",
@@ -34,6 +39,16 @@ def path_of(size: Size) -> Path:
 def text(record: Record) -> str:
     """Return the page."""
     return "\n".join(_blocks(record))
+
+
+def write(record: Record) -> None:
+    """Write the page, and its scoreboard into the README, which shows that of the proof's size."""
+    made = text(record)
+    path_of(record.size).write_text(made, encoding="utf-8")
+    board = SCOREBOARD.search(made)
+    if record.size is Size.PROOF and board is not None:
+        readme = SCOREBOARD.sub(lambda _: board[0], README.read_text(encoding="utf-8"))
+        README.write_text(readme, encoding="utf-8")
 
 
 def _blocks(record: Record) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from onceq.streams.model.choice import Insufficient, Log, Promised, holders, merged, newest
+from onceq.streams.model.quorum import are_stable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +37,7 @@ def chosen(
     holding = holders(answers)
     lists = record.governs if rules.every_list_recovered else record.lists[-1:]
     counted = set(holding) if rules.holders_only else set(answers)
-    enough = all(
+    enough = are_stable(lists, answers.keys()) and all(
         one.recovers(counted) if rules.recover_sets else one.is_stable(counted) for one in lists
     )
     whole = [one for one in holding.values() if one.whole and one.bridge is not None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.streams.model import low
-from onceq.streams.model.choice import newest, rolled_back
+from onceq.streams.model.choice import in_vain, newest, rolled_back
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 from proof.streams_model.disks import RUINED, Disk, Told
 
@@ -26,7 +26,7 @@ class Reader:
     """A life of a receiver. told: the last registration information that it accepted.
 
     begin: where it began. seen: the contents of this life, by number. sure: below it, all is known
-    to be stable.
+    to be stable. losses: the ranges that it was told as lost.
     """
 
     world: World
@@ -40,6 +40,7 @@ class Reader:
     sure: int = 0
     seen: dict[int, int] = field(default_factory=dict[int, int])
     gone: dict[str, int] = field(default_factory=dict[str, int])
+    losses: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     _lists: tuple[StoreList, ...] = ()
 
     def run(self) -> Steps:
@@ -132,10 +133,16 @@ class Reader:
         return True
 
     def _roll_back(self, first: int) -> None:
-        """Be told that what was seen from a number on was in vain."""
-        self.world.did["receivers rolled back"] += 1
-        if self.is_stable_only:
-            self.world.promises.breach("I5", f"{self.name} saw {first} in vain, as stable")
+        """Go back to a number, and be told what was seen in vain, if anything was."""
+        told = in_vain(first, self.next, self.losses)
+        seen = [number for number in self.seen if number >= first]
+        if told != ((min(seen), max(seen) + 1) if seen else None):
+            self.world.promises.breach("I5", f"{self.name} saw {seen} in vain, was told of {told}")
+        if told is not None:
+            self.world.did["receivers rolled back"] += 1
+            if self.is_stable_only:
+                self.world.promises.breach("I5", f"{self.name} saw {told} in vain, as stable")
+        self.losses = [(begin, min(below, first)) for begin, below in self.losses if begin < first]
         self.seen = {number: one for number, one in self.seen.items() if number < first}
         self.next = first
         self.sure = min(self.sure, first)
@@ -184,6 +191,7 @@ class Reader:
             self.world.promises.advance(self.name, self.seen)
             self.world.did["losses told to receivers"] += 1
             self.world.promises.lose(self.name, self.next, below)
+            self.losses.append((self.next, below))
             self.next = below
 
     def _take(self, content: int, *, stable_below: int) -> None:

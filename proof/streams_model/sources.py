@@ -10,6 +10,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from onceq.streams.model.choice import (
     Bridge,
     Insufficient,
@@ -18,6 +20,11 @@ from onceq.streams.model.choice import (
     Stage,
     chained,
     choose,
+    fillings,
+    holders,
+    may_fill,
+    merged,
+    outdated,
     seen,
 )
 from onceq.streams.model.quorum import are_stable
@@ -42,7 +49,7 @@ class Sender:
 
     epoch: 0 until it is complete for the first time. contents: of the numbers from `base` on.
     ends: of the logs of the stores that are admitted in the epoch; stages: the last bridge record
-    that each has. needed: the lists by which a number is stable.
+    that each has. needed: the lists by which a number is stable. known: fillings, as stores told.
     """
 
     world: World
@@ -63,6 +70,7 @@ class Sender:
     recovered: list[int] = field(default_factory=list[int])
     is_sending: bool = False
     anew: str = ""
+    known: dict[str, int] = field(default_factory=dict[str, int])
     _looked: dict[str, Promised] = field(default_factory=dict[str, Promised])
 
     @property
@@ -132,6 +140,7 @@ class Sender:
     def _fence(self, epoch: int) -> Generator[None, None, dict[str, Promised] | None]:
         """Ask for the promise of every store of every list seen; None if one promised more."""
         promised: dict[str, Promised] = {}
+        self.known = {}
         extra = () if self.wanted is None else (self.wanted,)
         for _ in range(TRIES):
             lists = (*seen(self.own, promised.values()), *self.needed, *extra)
@@ -145,6 +154,9 @@ class Sender:
                 answer, _ = asked
                 if answer is None:
                     return None
+                for late in outdated(self.known, answer):
+                    promised.pop(late, None)
+                self.known = merged((self.known, dict(answer.fillings)))
                 promised[store] = answer
             if self.world.chance.random() < self.world.hurry:
                 break
@@ -171,7 +183,7 @@ class Sender:
         stores = sorted({store for one in self.bridge.lists for store in one.stores})
         for _ in range(TRIES):
             for store in stores:
-                if self.stages.get(store) is not self.bridge.stage:
+                if self.stages.get(store) is not self.bridge.stage and not self._must_wait(store):
                     yield
                     self._ask_to_admit(store)
             if self._are_noted_by_enough():
@@ -191,9 +203,19 @@ class Sender:
             stage = Stage.SETTLING
         elif (wanted := self._addable(lists[0], promised)) is not None:
             stage, lists = Stage.JOINT, (lists[0], wanted)
+        unsure = {store for one in lists for store in one.stores} - holders(promised).keys()
         return Bridge(
-            epoch=epoch, stage=stage, lists=lists, firsts=chained(log.firsts, epoch, log.end)
+            epoch=epoch,
+            stage=stage,
+            lists=lists,
+            firsts=chained(log.firsts, epoch, log.end),
+            fillings=fillings(self.known, epoch, unsure if log.admitted else ()),
         )
+
+    def _must_wait(self, store: str) -> bool:
+        """Whether a store that may have forgotten cannot be asked to be admitted yet."""
+        is_unsure = (store, self.bridge.epoch) in self.bridge.fillings
+        return is_unsure and not may_fill(self.log, self.bridge, self.stages.keys())
 
     def _addable(self, old: StoreList, promised: dict[str, Promised]) -> StoreList | None:
         """Return the list to change to, if all stores that it adds have promised."""
@@ -285,7 +307,7 @@ class Sender:
                 self._forward(store)
             else:
                 self._ask_to_admit(store)
-        else:
+        elif not self._must_wait(store):
             self._admit_late(store)
         self._advance()
         self._look_around()
@@ -375,9 +397,4 @@ def replace_stage(
     bridge: Bridge, stage: Stage, lists: tuple[StoreList, ...] | None = None
 ) -> Bridge:
     """Return a bridge record in a later stage."""
-    return Bridge(
-        epoch=bridge.epoch,
-        stage=stage,
-        lists=bridge.lists if lists is None else lists,
-        firsts=bridge.firsts,
-    )
+    return structs.replace(bridge, stage=stage, lists=lists or bridge.lists)

@@ -5,7 +5,8 @@ Used by the judge. The conductor and the cutters have written down what they did
 database each abort. An execution that was not the last is excused by its own handler's failure, by
 another's lock, or by a fault that struck its process, its session or the whole database while it
 was under way; a charge by the handler's failure, or by the death of the process that was executing
-just that element. Nothing else excuses, and nothing is allowed for.
+just that element, or that had begun it again, unseen, after a first execution that came to nothing.
+Nothing else excuses, and nothing is allowed for.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from proof.harness.ledger import ask
 from proof.torture.life import ABORT_LIMIT, LIMIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from onceq.history.events import Event
@@ -104,7 +105,10 @@ class Strikes:
 
 @dataclass(slots=True)
 class Run:
-    """An execution. name: whose. raised: its handler did; met: another's lock, or its limit."""
+    """An execution. name: whose. raised: its handler did; met: another's lock, or its limit.
+
+    aborted: its handler saw that it came to nothing, whatever the reason.
+    """
 
     at: int
     rid: str
@@ -113,33 +117,36 @@ class Run:
     backend: int
     raised: bool = False
     met: bool = False
+    aborted: bool = False
 
 
 class Evidence:
     """Takes all events on a first pass, and again on a second one; then says what is wrong.
 
-    falls: charges for falls of the database that coincided, each with its evidence (ADR 18).
+    aborts: those that the database knows of, in their order. unrecorded: the eids of which nobody
+    records executions. falls: charges for falls of the database that coincided, each with its
+    evidence (ADR 18).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, aborts: Sequence[Abort], unrecorded: frozenset[str]) -> None:
         self.falls = 0
+        self._aborts = [one for one in aborts if one.eid not in unrecorded]
+        self._charged = {one.eid for one in self._aborts if one.code == DIED}
         self._strikes = Strikes()
         self._times: Counter[str] = Counter()
         self._raised: Counter[str] = Counter()
         self._killed: dict[str, int] = {}
-        self._deaths: dict[int, str] = {}
+        self._deaths: dict[int, int] = {}
         self._sessions: defaultdict[int, dict[int, str]] = defaultdict(dict)
         self._pids: dict[str, int] = {}
         self._open: dict[tuple[int, int], str] = {}
         self._runs: defaultdict[str, list[Run]] = defaultdict(list)
-        self._standing: Counter[tuple[str, int]] = Counter()
 
     def take(self, event: Event) -> None:
         """Takes an event, on the first pass; those of a process in their order."""
         match event:
             case Executed():
                 self._times[event.eid] += 1
-                self._standing[event.eid, event.pid] += 1
                 self._sessions[event.pid][event.backend] = event.eid
                 self._open[event.pid, event.backend] = event.eid
                 self._pids[event.actor] = event.pid
@@ -147,14 +154,12 @@ class Evidence:
                 self._close(event.pid, event.eid)
             case Aborted():
                 self._raised[event.eid] += not event.excused
-                pid = self._pids.get(event.actor, 0)
-                self._standing[event.eid, pid] -= 1
-                self._close(pid, event.eid)
+                self._close(self._pids.get(event.actor, 0), event.eid)
             case Fault():
                 for whom in event.struck:
                     self._strikes.add(whom, event.at, event.until)
             case Ended():
-                self._deaths[event.pid] = event.how
+                self._deaths.update({event.pid: event.at} if event.how else {})
             case KillBegun():
                 self._killed[event.eid] = event.at
             case _:
@@ -168,10 +173,11 @@ class Evidence:
     def again(self, event: Event) -> None:
         """Takes an event, on the second pass: the executions that need evidence."""
         if isinstance(event, Executed):
-            if self._times[event.eid] > 1 or event.eid in self._killed:
+            eid = event.eid
+            if self._times[eid] > 1 or eid in self._killed or eid in self._charged:
                 name = event.actor.rpartition(" ")[2]
                 run = Run(event.at, event.rid, name, event.pid, event.backend)
-                self._runs[event.eid].append(run)
+                self._runs[eid].append(run)
         elif isinstance(event, Aborted) and event.eid in self._runs:
             run = self._runs[event.eid][-1]  # of the same process, whose events come in their order
             lasted_s = (event.at - run.at) / 1e9
@@ -179,9 +185,10 @@ class Evidence:
                 event.code in LIMITS and lasted_s > LIMIT_S * 0.9
             )  # it began before its handler
             run.raised, run.met = not event.excused, event.code in CONFLICTS or is_over
+            run.aborted = True
 
-    def wrong(self, aborts: Iterable[Abort], unrecorded: frozenset[str]) -> Iterator[str]:
-        """Yields what nothing excuses. unrecorded: the eids of which nobody records executions."""
+    def wrong(self) -> Iterator[str]:
+        """Yields what nothing excuses."""
         self._add_kills()
         self._strikes.sort()
         for runs in self._runs.values():
@@ -190,7 +197,7 @@ class Evidence:
                 if not self._is_excused(run, runs[index + 1].at):
                     text = "was executed again, and nothing had struck its execution"
                     yield f"G7 {run.rid}: {text} by {run.name} (session {run.backend})"
-        yield from self._charged(aborts, unrecorded)
+        yield from self._wrongly_charged()
 
     def _add_kills(self) -> None:
         """Who kills a request of a batch undoes the whole."""
@@ -200,23 +207,27 @@ class Evidence:
                     self._strikes.add(f"backend {run.backend}", at, at + KILLING_NS)
 
     def _is_excused(self, run: Run, again_at: int) -> bool:
-        if run.raised or run.met:
+        if run.raised or run.met or self._was_cut(run, again_at):
             return True
+        return self._strikes.hit(run.name, run.at - BEFORE_NS, again_at)
+
+    def _was_cut(self, run: Run, before: int) -> bool:
+        """Returns whether the session of an execution was ended, be it with the database."""
         over_at = run.at + round(0.9 * LIMIT_S * 1e9)  # it began before its handler
-        if self._strikes.hit(limited(run.pid), over_at, again_at):
+        if self._strikes.hit(limited(run.pid), over_at, before):
             return True
         sessions = [run.backend] if run.backend else [*self._sessions[run.pid]]
-        whom = [run.name, ALL, *(f"backend {one}" for one in sessions)]
-        return any(self._strikes.hit(one, run.at - BEFORE_NS, again_at) for one in whom)
+        whom = [ALL, *(f"backend {one}" for one in sessions)]
+        return any(self._strikes.hit(one, run.at - BEFORE_NS, before) for one in whom)
 
-    def _charged(self, aborts: Iterable[Abort], unrecorded: frozenset[str]) -> Iterator[str]:
+    def _wrongly_charged(self) -> Iterator[str]:
         """Yields the charges for which there is no evidence."""
         charged_by: defaultdict[int, set[str]] = defaultdict(set)
         raised = self._raised.copy()
         in_row: Counter[str] = Counter()
-        for one in aborts:
+        for one in self._aborts:
             falls, in_row[one.eid] = in_row[one.eid], (in_row[one.eid] + 1) * (one.code == FELL)
-            if one.charge not in _CHARGES or one.eid in unrecorded:
+            if one.charge not in _CHARGES:
                 continue
             if one.code == DIED:
                 charged_by[one.pid].add(one.eid)
@@ -230,16 +241,23 @@ class Evidence:
 
     def _died(self, one: Abort, charged: set[str]) -> Iterator[str]:
         """Yields what is wrong with the charge of a death. charged: all for the same one."""
-        sessions = self._sessions.get(one.pid, {})
-        if not self._deaths.get(one.pid):
+        sessions, at = self._sessions.get(one.pid, {}), self._deaths.get(one.pid)
+        if at is None:
             yield f"G7 {one.eid}: was charged for the death of {one.pid}, which nobody had killed"
         elif len(charged) > 1:
             yield f"G7 {one.eid}: was charged for the death of {one.pid}, as another was"
         elif one.eid in sessions.values():
             return
-        elif self._standing[one.eid, one.pid] > 0:  # not what began again, seen by nobody
+        elif any(self._stood(run, at) for run in self._runs.get(one.eid, ()) if run.pid == one.pid):
             text = "which ran another by then"
             yield f"G7 {one.eid}: was charged for the death of {one.pid}, {text}"
         elif sessions and all((one.pid, backend) in self._open for backend in sessions):
             text = "which was busy with others"
             yield f"G7 {one.eid}: was charged for the death of {one.pid}, {text}"
+
+    def _stood(self, run: Run, at: int) -> bool:
+        """Returns whether an execution had not come to nothing when its process died.
+
+        If it had, the process may have begun it again, seen by nobody.
+        """
+        return not run.aborted and not self._was_cut(run, at)

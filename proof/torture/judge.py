@@ -66,8 +66,10 @@ def judge(place: Path, final: StoredFinal) -> Judgement:
     began = time.monotonic()
     checked = check_files(events, final)
     took_s = time.monotonic() - began
+    aborts = load_aborts(place)
+    unrecorded = frozenset(one.eid for one in final.places() if one.registrant == SPARK_CLIENT)
     resolution, marks, said = Resolution(), Marks(), _Said()
-    evidence, waits = Evidence(), Waits()
+    evidence, waits = Evidence(aborts, unrecorded), Waits()
     for event in _all(events):
         for one in (resolution, marks, said, evidence, waits):
             one.take(event)
@@ -78,10 +80,8 @@ def judge(place: Path, final: StoredFinal) -> Judgement:
     violations = [str(one) for one in checked.violations]
     violations += [f"G6 doubt: {text}" for text in doubts.wrong]
     violations += marks.late()
-    aborts = load_aborts(place)
     violations += waits.late(frozenset(one.eid for one in aborts if one.charge == "suspect"))
-    unrecorded = {one.eid for one in final.places() if one.registrant == SPARK_CLIENT}
-    violations += evidence.wrong(aborts, frozenset(unrecorded))
+    violations += evidence.wrong()
     violations += _booked_twice(final)
     violations += said.datagrams(final)
     violations += said.printed(place / "lines")

@@ -17,7 +17,7 @@ SECOND = 1_000_000_000
 WHERE: dict[str, Any] = {"actor": "server server-0", "pid": 7, "backend": 70}
 ELSEWHERE: dict[str, Any] = {"actor": "server server-1", "pid": 8, "backend": 80}
 DEATH = Abort(eid="e", charge="charge", code="server_died", pid=7)
-KILLED = Ended(target="server-0", pid=7, how="killed")
+KILLED = Ended(at=15 * SECOND, target="server-0", pid=7, how="killed")
 
 
 def executed(at_s: float, eid: str = "e", **where: Any) -> Executed:
@@ -42,12 +42,12 @@ def fault(at_s: float, *struck: str, lasts_s: float = 0) -> Fault:
 def wrong(
     *events: Event, aborts: tuple[Abort, ...] = (), spark: frozenset[str] = frozenset()
 ) -> list[str]:
-    evidence = Evidence()
+    evidence = Evidence(aborts, spark)
     for event in events:
         evidence.take(event)
     for event in events:
         evidence.again(event)
-    return list(evidence.wrong(aborts, spark))
+    return list(evidence.wrong())
 
 
 TWICE = (executed(10), executed(20, **ELSEWHERE))
@@ -155,6 +155,20 @@ def test_what_raised_and_was_begun_again_by_the_same_process_may_be_charged_for_
     assert wrong(*raised, *other, KILLED, aborts=aborts) == []
     found = wrong(*raised, executed(11, "other"), KILLED, aborts=aborts)
     assert [one.rpartition(", ")[2] for one in found] == ["which was busy with others"]
+
+
+@pytest.mark.parametrize("cut", [fault(11, "backend 70"), fault(11, ALL), fault(13, limited(7))])
+def test_what_was_cut_and_was_begun_again_by_the_same_process_may_be_charged_for_its_death(
+    cut: Fault,
+) -> None:
+    batch = (executed(10), returned("e"), executed(10.1, "last"), returned("last"))
+    next_life = (executed(14, "other", **dict(WHERE, backend=71)), returned("other"))
+    events = (*batch, *next_life)
+    kill = fault(15, "server-0")
+    assert wrong(*events, cut, kill, KILLED, aborts=(DEATH,)) == []
+    for too_late in (kill, fault(16, "backend 70"), fault(11, "backend 71")):
+        found = wrong(*events, too_late, kill, KILLED, aborts=(DEATH,))
+        assert [one.rpartition(", ")[2] for one in found] == ["which ran another by then"]
 
 
 def test_a_handler_is_charged_as_often_as_it_raised() -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from onceq.model.queue import QueueSettings
+from proof import page
+from proof.part import Size
 from tests.tidy.source_tree import ROOT, files
 
 DOCUMENTS = sorted(path for path in files() if path.suffix == ".md")
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]+))?\)")
 CODE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
-SPAN = re.DOTALL | re.MULTILINE
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 SOURCES = ROOT / "docs" / "maintainers" / "sources.md"
 STATUSES = {"yes", "part", "planned"}
@@ -122,12 +123,11 @@ def test_the_readme_is_short_and_names_the_first_commands() -> None:
 
 
 def test_the_scoreboard_of_the_readme_is_that_of_the_record() -> None:
-    """Whoever records the scoreboard anew copies the table from the page into the README."""
-    tables = [
-        found[0]
-        for path in (ROOT / "README.md", ROOT / "docs" / "maintainers" / "proof.md")
-        for found in [re.search(r"^\| system, setting .*?\n\n", path.read_text("utf-8"), SPAN)]
-        if found is not None
+    """The proof writes both when it records the scoreboard."""
+    found = [
+        page.SCOREBOARD.search(path.read_text(encoding="utf-8"))
+        for path in (page.README, page.path_of(Size.PROOF))
     ]
-    assert len(tables) == 2
+    tables = [None if table is None else table[0] for table in found]
+    assert tables[0] is not None
     assert tables[0] == tables[1]

@@ -40,6 +40,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sources, "ROOT", tmp_path)
     monkeypatch.setattr(record, "FOLDER", tmp_path)
     monkeypatch.setattr(page, "DOCS", tmp_path)
+    monkeypatch.setattr(page, "README", tmp_path / "README.md")
     monkeypatch.setattr(machine, "why_not_recorded", lambda: None)
     return tmp_path
 
@@ -79,6 +80,17 @@ def test_a_record_is_older_when_a_source_that_the_part_covers_has_changed(
     assert (root / "proof.md").read_text().count(", **changed since**.") == 1
     keeping.write(keeping.shown_of(ended(parts[0]), ABOUT), parts, Size.PROOF)
     assert show_status(parts, Size.PROOF) == 0
+
+
+def test_the_readme_shows_the_scoreboard_that_was_recorded_last(root: Path) -> None:
+    tables = [f"| system, setting | kills |\n| --- | --- |\n| onceq | {n} |" for n in (1, 2)]
+    readme = root / "README.md"
+    readme.write_text(f"Before.\n\n{tables[0]}\n\nAfter.\n")
+    part = covering(0)
+    kept = keeping.Keeping(Nobody(), [part], Size.PROOF, ABOUT)
+    kept.ended(replace(ended(part), outcome=Outcome(page=f"{tables[1]}\n")))
+    assert readme.read_text() == f"Before.\n\n{tables[1]}\n\nAfter.\n"
+    assert tables[1] in (root / "proof.md").read_text()
 
 
 def test_what_is_current_is_left_out_of_what_is_older(root: Path) -> None:

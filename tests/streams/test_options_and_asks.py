@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.errors import InvalidValue
 from onceq.streams.errors import FrameRefused
@@ -71,7 +72,9 @@ HAS = Promised(bridge=BRIDGE, hints=(ABC,), end=12, stable=9, whole=False, posit
             log=Log(admitted=1, end=9, lists=(ABC,), firsts=((1, 0),), positions={"7": 3}),
             bridge=BRIDGE,
             donors=("a", "b"),
+            address="127.0.0.1:7500",
         ),
+        asks.Learn(topic="bars", session=0x7E1),
         asks.Fetch(stream=1, begin=3, end=9),
         asks.Read(stream=1, epoch=2, begin=3, end=9),
         asks.Register(stream=1, epoch=2, topic="bars", session=5),
@@ -91,11 +94,15 @@ def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
         asks.Forgot(),
         asks.NotAdmitted(),
         asks.Holding(epoch=2, end=12),
+        asks.Noted(epoch=2),
+        asks.Information(
+            stream=1, epoch=2, firsts=((1, 0), (2, 9)), lists=(ABC,), address="", stable=9
+        ),
         asks.Conflict(number=5),
         asks.Lacking(begin=3, end=9),
         asks.Full(end=12, blocking=7),
         asks.Registered(epoch=2, regid=7, old=True, below=3),
-        asks.Range(begin=3, end=9, missing=(4,)),
+        asks.Range(begin=3, end=9, frames=2, missing=True),
     ],
 )
 def test_an_answer_arrives_as_it_was_sent(answer: asks.Answer) -> None:
@@ -112,3 +119,45 @@ def test_rubbish_is_no_ask_and_no_answer(data: bytes) -> None:
 def test_an_answer_is_no_ask() -> None:
     with pytest.raises(FrameRefused):
         asks.ask_of(asks.packed(asks.Forgot()))
+
+
+def test_no_number_of_an_ask_is_less_than_nothing() -> None:
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(asks.Fetch(stream=-1, begin=0, end=3)))
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(asks.Read(stream=1, epoch=1, begin=-3, end=3)))
+
+
+LOG = Log(admitted=1, end=9, lists=(ABC,), firsts=((1, 0),), positions={})
+
+
+@pytest.mark.parametrize(
+    ("log", "bridge"),
+    [
+        (LOG, replace(BRIDGE, firsts=())),
+        (LOG, replace(BRIDGE, firsts=((2, 9), (1, 0)))),
+        (LOG, replace(BRIDGE, epoch=3)),
+        (LOG, replace(BRIDGE, lists=())),
+        (replace(LOG, end=8), BRIDGE),
+        (replace(LOG, firsts=()), BRIDGE),
+    ],
+    ids=["no-epochs", "descending", "other-epoch", "no-list", "other-end", "no-epochs-of-log"],
+)
+def test_an_admission_that_cannot_be_is_refused(log: Log, bridge: Bridge) -> None:
+    ask = asks.Admit(stream=1, life=9, log=log, bridge=bridge)
+    with pytest.raises(FrameRefused, match="do not fit"):
+        asks.ask_of(asks.packed(ask))
+
+
+def test_names_and_lists_are_no_longer_than_they_may_be() -> None:
+    longest = asks.Look(topic="t" * asks.NAME_MAX, session=1)
+    assert asks.ask_of(asks.packed(longest)) == longest
+    with pytest.raises(FrameRefused):
+        asks.ask_of(asks.packed(asks.Look(topic="t" * 256, session=1)))
+    many = replace(ABC, groups=(tuple(f"store{n}" for n in range(65)),))
+    for own in (many, replace(ABC, groups=(("s" * 256,),))):
+        with pytest.raises(FrameRefused, match="longer than"):
+            asks.ask_of(asks.packed(asks.Fence(stream=1, epoch=1, life=1, own=own)))
+        bridge = replace(BRIDGE, lists=(own,))
+        with pytest.raises(FrameRefused, match="longer than"):
+            asks.ask_of(asks.packed(asks.Admit(stream=1, life=1, log=LOG, bridge=bridge)))

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from onceq.streams.model import states
 from onceq.streams.model.choice import (
@@ -19,9 +20,13 @@ from onceq.streams.model.choice import (
     chained,
     choose,
     epoch_at,
+    fillings,
     holders,
+    in_vain,
     kept_below,
+    may_fill,
     merged,
+    outdated,
     rolled_back,
     seen,
 )
@@ -123,6 +128,31 @@ def test_a_store_that_holds_nothing_says_nothing() -> None:
     assert choose(ABC, {"a": has(1, 9), "b": NEW, "c": NEW}) == Insufficient(
         forgot=frozenset("bc"), silent=frozenset()
     )
+
+
+def test_those_that_promised_are_a_stable_set_though_fewer_hold_the_stream() -> None:
+    abcd = listed("a b c d")
+    of_four = Promised(bridge=bridge(1, abcd), end=9)
+    assert isinstance(choose(abcd, {"a": of_four, "b": of_four}), Insufficient)
+    assert isinstance(choose(abcd, {"a": of_four, "b": of_four, "c": NEW}), Log)
+
+
+def test_who_answered_before_it_was_filled_is_asked_anew() -> None:
+    told = Promised(bridge=structs.replace(bridge(4), fillings=(("a", 3), ("b", 4))), end=9)
+    assert outdated({}, told) == {"a", "b"}
+    assert outdated({"a": 3, "b": 2}, told) == {"b"}
+    assert outdated({"a": 3, "b": 5}, told) == set()
+    assert outdated({}, NEW) == set()
+    assert fillings({"b": 4, "a": 3}, 5, ["c", "a"]) == (("a", 5), ("b", 4), ("c", 5))
+
+
+def test_who_may_have_forgotten_is_filled_when_a_recover_set_of_others_is_admitted() -> None:
+    log = Log(admitted=2, end=6, lists=(ABC,), firsts=((1, 0), (2, 3)), positions={})
+    of_c = structs.replace(bridge(4), fillings=(("a", 3), ("c", 4)))
+    assert may_fill(log, of_c, {"a", "b"})
+    assert not may_fill(log, of_c, {"a", "c"}), "it does not count for itself"
+    new = Log(admitted=0, end=0, lists=(ABC,), firsts=(), positions={})
+    assert may_fill(new, bridge(4), set())
 
 
 def test_a_new_stream_needs_every_store_of_every_list_seen() -> None:
@@ -239,3 +269,10 @@ def test_after_two_rollbacks_the_first_number_counts(
     """
     firsts = ((1, 0), (2, 5), (3, 7))
     assert rolled_back(firsts, epoch=epoch, begin=begin, end=end) == first
+
+
+def test_what_was_told_as_lost_was_not_seen_in_vain() -> None:
+    assert in_vain(3, 6, []) == (3, 6)
+    assert in_vain(3, 6, [(0, 4)]) == (4, 6)
+    assert in_vain(3, 6, [(4, 5)]) == (3, 6), "the outermost ones that it saw"
+    assert in_vain(3, 6, [(1, 4), (4, 9)]) is None

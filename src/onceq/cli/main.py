@@ -20,6 +20,7 @@ from onceq.cli import (
     requests,
     restoring,
     serving,
+    stores,
 )
 from onceq.cli.command import Invocation, command
 from onceq.cli.doctor import doctor
@@ -54,6 +55,7 @@ def make_app() -> typer.Typer:
     app.add_typer(requests.request_app, name="request")
     app.add_typer(requests.error_app, name="error")
     app.add_typer(history.app, name="history")
+    app.add_typer(stores.make_app(), name="store")
     command(app, "redrive")(requests.redrive)
     command(app, "kill")(requests.kill)
     command(app, "doctor")(doctor)

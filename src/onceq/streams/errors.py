@@ -1,12 +1,26 @@
 """The errors of streams, as a part of the tree of `onceq.errors`. Nothing else raises them."""
 
+import enum
+
 from onceq.errors import OperatingError
 
-__all__ = ["FrameRefused", "StoreFull", "StoreRefused"]
+__all__ = ["FrameRefused", "StoreFull", "StoreRefused", "WhyRefused"]
+
+
+class WhyRefused(enum.StrEnum):
+    """Why bytes are no frame, or no ask: what a store counts of the connections that it closed."""
+
+    RUBBISH = "rubbish"
+    OVERSIZE = "oversize"
+    OTHER_VERSION = "other version"
 
 
 class FrameRefused(OperatingError):
     """Bytes are no frame of a stream: cut short, changed, too long, or of another version."""
+
+    def __init__(self, text: str, why: WhyRefused = WhyRefused.RUBBISH) -> None:
+        super().__init__(text)
+        self.why = why
 
 
 class StoreFull(OperatingError):

@@ -16,8 +16,6 @@ from onceq.streams.store import records
 from onceq.streams.store.catalogue import Needs, Step
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
-from onceq.streams.store.log.entries import Geometry
-from onceq.streams.store.log.index import MARK_BYTES, Index
 from tests.streams.store.logs import Ailing
 
 if TYPE_CHECKING:
@@ -351,26 +349,3 @@ def test_a_directory_is_one_stores_and_in_use_by_one_process(home: Path) -> None
     identity.write_text("{")
     with pytest.raises(StoreRefused, match="cannot be read"):
         DiskStore(home, chance)
-
-
-def test_an_index_has_a_run_for_each_segment_and_cut_and_marks_between() -> None:
-    geometry = Geometry(segment_bytes=1 << 20)
-    index = Index(geometry)
-    at = geometry.first(0) + 64
-    for number in range(40):
-        index.add(1, number, at + number * 40_000)
-    assert [number for number, _ in index.places()[1].runs] == [0, 27]
-    found = index.find(1, 20)
-    assert found is not None
-    assert (found.number, found.until) == (20, 27), "a mark in 64 KiB: every second frame"
-    assert 40_000 < MARK_BYTES < 80_000
-    index.admit(1, 30)
-    index.add(1, 30, geometry.first(2) + 64)
-    assert index.find(1, 35) == index.find(1, 30)
-    index.trim(1, 29)
-    assert [number for number, _ in index.places()[1].runs] == [27, 30]
-    assert index.segments() == {1, 2}
-    assert index.find(1, 20) is None
-    assert index.find(2, 0) is None
-    again = Index(geometry, index.places())
-    assert again.find(1, 31) == index.find(1, 31)

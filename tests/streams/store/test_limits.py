@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -58,6 +58,7 @@ def weight(frames: int, size: int, since_s: float = 1.0) -> Weight:
 sizes = st.lists(st.tuples(st.integers(1, 5), st.integers(1, 40 * KB)), min_size=1, max_size=60)
 
 
+@settings(deadline=None)
 @given(sizes=sizes, size=st.integers(0, 2_000 * KB), kept=st.integers(0, 60))
 def test_a_weight_is_right_but_for_a_step(
     sizes: list[tuple[int, int]], size: int, kept: int

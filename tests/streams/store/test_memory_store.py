@@ -148,7 +148,11 @@ class Follower:
         return self.store.catalogue.snapshot(), list(self.store.read(S, range(1_000)))
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(steps=STEPS, limits=st.sampled_from(LIMITS))
 def test_a_store_in_memory_does_as_one_on_a_disk(
     tmp_path: Path, steps: Sequence[tuple[str, int, int]], limits: Limits | None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
 from onceq.streams.model.ops import FetchRange
 from onceq.streams.model.quorum import listed
 from onceq.streams.store.catalogue import Needs
-from onceq.streams.store.program import TRIES, Perform, admit
+from onceq.streams.store.program import TRIES, Keep, Perform, admit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,13 +51,19 @@ def run(
     program = admit(ASK)
     performed: list[tuple[bytes, ...]] = []
     asked: list[str] = []
+    kept: list[bytes] = []
     answer: Any = None
     try:
         op = next(program)
         while True:
             match op:
-                case Perform(copies=copies):
-                    performed.append(copies)
+                case Keep(copies=copies):
+                    kept += copies
+                    answer = None
+                case Perform(copied=copied):
+                    assert copied is None or kept
+                    performed.append(tuple(kept))
+                    kept = []
                     lacks = Needs(begin=begin, end=6, firsts=FIRSTS)
                     answer = HOLDING if len(performed) > needed else lacks
                 case FetchRange(store=store, ask=ask):
@@ -125,3 +133,15 @@ def test_it_does_not_try_for_ever() -> None:
     answer, performed, _ = run(2, {"a": WHOLE}, needed=99)
     assert answer == asks.Lacking(begin=2, end=6)
     assert len(performed) == TRIES
+
+
+def test_copies_that_cannot_be_kept_end_it() -> None:
+    program = admit(ASK)
+    next(program)
+    fetch = program.send(Needs(begin=2, end=6, firsts=FIRSTS))
+    assert isinstance(fetch, FetchRange)
+    keep = program.send(tuple(WHOLE[n] for n in range(2, 4)))
+    assert keep == Keep(stream=7, copies=(WHOLE[2], WHOLE[3])), "a range at a time"
+    with pytest.raises(StopIteration) as stop:
+        program.send(asks.Full(end=2))
+    assert stop.value.value == asks.Full(end=2)

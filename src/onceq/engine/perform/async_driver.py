@@ -226,7 +226,8 @@ class AsyncPostgresDriver(ops.RunsAsync):
         self._to_ring.update(row.bells(rows))
         self._ring()
         self._warning.check()
-        return row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
+        sent: ops.Sent = row.decode(rows)
+        return sent
 
     async def _claim(self, op: ops.Claim) -> list[Element]:
         may = await async_await_claim(self._way, self._stop)
@@ -290,7 +291,8 @@ class AsyncPostgresDriver(ops.RunsAsync):
                 raise session.failure(error, self.connection, committing=committing) from error
             self._to_ring.update(row.bells(rows))
             await self._commit(ops.Commit())
-        return row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
+        finished: ops.Finished = row.decode(rows)
+        return finished
 
     async def _commit(self, _: ops.Commit) -> None:
         is_alone = self._asking.is_committing

@@ -227,7 +227,8 @@ class PostgresDriver(ops.Runs):
         self._to_ring.update(row.bells(rows))
         self._ring()
         self._warning.check()
-        return row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
+        sent: ops.Sent = row.decode(rows)
+        return sent
 
     def _claim(self, op: ops.Claim) -> list[Element]:
         may = await_claim(self._way, self._stop)
@@ -291,7 +292,8 @@ class PostgresDriver(ops.Runs):
                 raise session.failure(error, self.connection, committing=committing) from error
             self._to_ring.update(row.bells(rows))
             self._commit(ops.Commit())
-        return row.decode(rows)  # type: ignore[no-any-return] # typed by the Op
+        finished: ops.Finished = row.decode(rows)
+        return finished
 
     def _commit(self, _: ops.Commit) -> None:
         is_alone = self._asking.is_committing

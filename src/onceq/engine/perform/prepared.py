@@ -181,7 +181,8 @@ def prepared_on(cursor: OwnCursor | AsyncOwnCursor) -> Prepared | None:
         return None
     if own.prepared is None:
         own.prepared = Prepared(cursor)
-    return own.prepared  # type: ignore[no-any-return] # set here
+    found: Prepared = own.prepared
+    return found
 
 
 def _has_failed(results: Sequence[PGresult]) -> bool:

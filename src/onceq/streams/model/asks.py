@@ -8,13 +8,19 @@ Source: streams.md 5; spec M1, M3 to M8, M34.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from itertools import pairwise
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model.choice import Bridge, Log, Promised
-from onceq.streams.model.quorum import StoreList
+from onceq.streams.model.choice import Bridge, Firsts, Log, Promised
+from onceq.streams.model.quorum import STORES_MAX, StoreList
+
+NAME_MAX: Final = 255
+Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
+"""A topic, or an address."""
 
 
 class Tagged(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
@@ -24,30 +30,37 @@ class Tagged(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=
 class Look(Tagged, frozen=True):
     """What do you have of the stream of this topic and session? Changes nothing."""
 
-    topic: str
-    session: int
+    topic: Name
+    session: Natural
 
 
 class Fence(Tagged, frozen=True):
-    """Promise this epoch to this life of a source, and heed no former one. own: its list."""
+    """Promise this epoch to this life of a source, and heed no former one. own: its list.
 
-    stream: int
-    epoch: int
-    life: int
+    topic, session: by which the stream is looked for.
+    """
+
+    stream: Natural
+    epoch: Natural
+    life: Natural
     own: StoreList
+    topic: Name = ""
+    session: Natural = 0
 
 
 class Admit(Tagged, frozen=True):
     """Take the chosen log, cut what else you have, and note the bridge record.
 
-    donors: addresses of stores that had all of the chosen log: to be asked first.
+    donors: addresses of stores that had all of the chosen log: to be asked first. address: the
+    source's.
     """
 
-    stream: int
-    life: int
+    stream: Natural
+    life: Natural
     log: Log
     bridge: Bridge
-    donors: tuple[str, ...] = ()
+    donors: tuple[Name, ...] = ()
+    address: Name = ""
     accept_loss: bool = False
 
 
@@ -57,73 +70,95 @@ class Fetch(Tagged, frozen=True):
     Who asks takes only what is of the epoch that the chosen log has at that number.
     """
 
-    stream: int
-    begin: int
-    end: int
+    stream: Natural
+    begin: Natural
+    end: Natural
 
 
 class Read(Tagged, frozen=True):
     """Give me what is stable, or what there is if I have seen its epoch."""
 
-    stream: int
-    epoch: int
-    begin: int
-    end: int
+    stream: Natural
+    epoch: Natural
+    begin: Natural
+    end: Natural
 
 
 class Register(Tagged, frozen=True):
     """Note this receiver, in this epoch. regid: 0: find or make one for topic and session."""
 
-    stream: int
-    epoch: int
-    topic: str
-    session: int
-    regid: int = 0
-    below: int = 0
+    stream: Natural
+    epoch: Natural
+    topic: Name
+    session: Natural
+    regid: Natural = 0
+    below: Natural = 0
 
 
 class Acknowledge(Tagged, frozen=True):
     """This receiver has processed everything below."""
 
-    stream: int
-    regid: int
-    below: int
+    stream: Natural
+    regid: Natural
+    below: Natural
 
 
 class Deregister(Tagged, frozen=True):
     """Forget this receiver; what it did not acknowledge may be trimmed."""
 
-    stream: int
-    regid: int
+    stream: Natural
+    regid: Natural
 
 
 class Positions(Tagged, frozen=True):
     """What have the receivers acknowledged that are registered with you? Another store asks."""
 
-    stream: int
-    epoch: int
+    stream: Natural
+    epoch: Natural
+
+
+class Learn(Tagged, frozen=True):
+    """What must a receiver know of the stream of this topic and session? A store tells it too."""
+
+    topic: Name
+    session: Natural
+
+
+class Information(Tagged, frozen=True):
+    """What a receiver must know of a stream: the registration information (UM: SRI).
+
+    epoch: 0: the store is between a promise and an admission. firsts: every epoch's first number.
+    lists: of the bridge record. address: the source's. stable: everything below is, as is known.
+    """
+
+    stream: Natural
+    epoch: Natural
+    firsts: Firsts
+    lists: tuple[StoreList, ...]
+    address: str
+    stable: Natural
 
 
 class Known(Tagged, frozen=True):
     """The positions of the receivers that are registered here, in this epoch, by their keys."""
 
-    epoch: int
+    epoch: Natural
     positions: Mapping[str, int]
 
 
 class Found(Tagged, frozen=True):
     """What a store has. promised: the greatest epoch that it promised, to `life`."""
 
-    stream: int = 0
-    promised: int = 0
-    life: int = 0
+    stream: Natural = 0
+    promised: Natural = 0
+    life: Natural = 0
     has: Promised = Promised()
 
 
 class Refused(Tagged, frozen=True):
     """A greater epoch was promised, or this one to another life."""
 
-    promised: int
+    promised: Natural
 
 
 class Forgot(Tagged, frozen=True):
@@ -137,61 +172,70 @@ class NotAdmitted(Tagged, frozen=True):
 class Holding(Tagged, frozen=True):
     """The store is in the epoch, and has everything below `end`, synced."""
 
-    epoch: int
-    end: int
+    epoch: Natural
+    end: Natural
+
+
+class Noted(Tagged, frozen=True):
+    """The store is in the epoch, and keeps no messages: it counts for no stability."""
+
+    epoch: Natural
 
 
 class Conflict(Tagged, frozen=True):
     """The store has this number with another content; it keeps what it has."""
 
-    number: int
+    number: Natural
 
 
 class Lacking(Tagged, frozen=True):
     """The store could not copy what it lacks: nobody gave it. begin, end: what it lacks."""
 
-    begin: int
-    end: int
+    begin: Natural
+    end: Natural
 
 
 class Full(Tagged, frozen=True):
     """The store has no room. blocking: the registration that keeps the oldest numbers; 0: none."""
 
-    end: int
-    blocking: int = 0
+    end: Natural
+    blocking: Natural = 0
 
 
 class Registered(Tagged, frozen=True):
     """The receiver is noted. old: it was known; below: what it has acknowledged here."""
 
-    epoch: int
-    regid: int
+    epoch: Natural
+    regid: Natural
     old: bool
-    below: int
+    below: Natural
 
 
 class Range(Tagged, frozen=True):
     """What follows, as frames: numbers from `begin` to before `end`.
 
-    begin: greater than was asked for if what lies before was trimmed. missing: numbers that are
-    damaged here.
+    begin: greater than was asked for if what lies before was trimmed. frames: how many follow; the
+    first may begin before. missing: the number behind them is damaged here.
     """
 
-    begin: int
-    end: int
-    missing: tuple[int, ...] = ()
+    begin: Natural
+    end: Natural
+    frames: Natural = 0
+    missing: bool = False
 
 
 Ask: TypeAlias = (
-    Look | Fence | Admit | Fetch | Read | Register | Acknowledge | Deregister | Positions
+    Look | Learn | Fence | Admit | Fetch | Read | Register | Acknowledge | Deregister | Positions
 )
 Answer: TypeAlias = (
     Found
+    | Information
     | Known
     | Refused
     | Forgot
     | NotAdmitted
     | Holding
+    | Noted
     | Conflict
     | Lacking
     | Full
@@ -211,7 +255,23 @@ def packed(one: Ask | Answer) -> bytes:
 
 def ask_of(data: bytes | memoryview) -> Ask:
     """Return the ask that these bytes are. Raises FrameRefused."""
-    return _decoded(_ASKS, data)  # type: ignore[no-any-return] # the decoder's own type
+    ask: Ask = _decoded(_ASKS, data)
+    if isinstance(ask, Admit) and not _is_sound(ask):
+        raise FrameRefused("an admission whose log and bridge record do not fit")
+    lists = ask.bridge.lists if isinstance(ask, Admit) else ()
+    for one in (ask.own,) if isinstance(ask, Fence) else lists:
+        if len(one.stores) > STORES_MAX or any(len(store) > NAME_MAX for store in one.stores):
+            raise FrameRefused("a list of stores that is longer than one may be")
+    return ask
+
+
+def _is_sound(ask: Admit) -> bool:
+    """Whether what an admission says of a log can be."""
+    firsts = ask.bridge.firsts
+    ascends = all(one[0] < other[0] and one[1] <= other[1] for one, other in pairwise(firsts))
+    ends_here = bool(firsts) and firsts[-1] == (ask.bridge.epoch, ask.log.end)
+    has_lists = 1 <= len(ask.bridge.lists) <= 2 and all(one.stores for one in ask.bridge.lists)
+    return ascends and ends_here and has_lists and (bool(ask.log.firsts) or ask.log.end == 0)
 
 
 def answer_of(data: bytes | memoryview) -> Answer:

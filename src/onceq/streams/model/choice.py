@@ -2,7 +2,8 @@
 
 A source that recovers has fenced stores; their answers are `Promised`. `choose` takes the log with
 the greatest (epoch of admission, end) among the stores that hold the stream, if these are a recover
-set of every list that governs. Four rules, each of which a broken variant of the model lacks:
+set of every list that governs. Five rules; a broken variant of the model lacks each of the first
+four, and `tests/streams/test_schedules_by_hand.py` what the fifth is made of:
 
 1. Only what was answered after the promise counts.
 2. A store that holds nothing says nothing about the past; nor does one that was only asked to
@@ -10,6 +11,11 @@ set of every list that governs. Four rules, each of which a broken variant of th
    had is less than what is chosen.
 3. The lists that govern are those of the greatest admission, in the last stage that any answer has.
 4. If no store holds the stream, it is new, and *every* store of every list seen has said so.
+5. A store that forgot may have promised more than what it promises now, and nobody else may know.
+   So those that promised must be a stable set of every list; it is admitted last, when a recover
+   set of others has been (`may_fill`); and these note that (`Fillings`). A stable set and a recover
+   set without it have a store in common that is another: either it refuses the lesser epoch, or a
+   life with the greater one learns there that the promise is forgotten, and asks anew (`outdated`).
 
 Source: streams.md 5.
 """
@@ -18,13 +24,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from onceq.streams.model.quorum import StoreList, are_recovered
+from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 
 Firsts = tuple[tuple[int, int], ...]
 """The epochs of a log, ascending, each with its first number."""
+Fillings = tuple[tuple[str, int], ...]
+"""Stores, each with the last epoch whose source did not know that the store held the stream."""
 
 
 class Stage(enum.IntEnum):
@@ -45,12 +54,14 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
     """The bridge record: that a store was admitted to a stream in an epoch.
 
     lists: the one in use, or the old one and the new one. firsts: of the log, up to this epoch's.
+    fillings: up to this epoch's.
     """
 
     epoch: int
     stage: Stage
     lists: tuple[StoreList, ...]
     firsts: Firsts
+    fillings: Fillings = ()
 
     @property
     def first(self) -> int:
@@ -73,7 +84,8 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
 
     bridge: None if it never was admitted. hints: lists of former promises, if it holds nothing.
     stable: everything below is stable, for all it knows. whole: the log has no damage between that
-    and its end. positions: what each registered receiver has acknowledged, exclusive.
+    and its end. positions: what each registered receiver has acknowledged, exclusive. passed: of a
+    store that keeps no messages: the number behind those that it saw; it holds nothing.
     """
 
     bridge: Bridge | None = None
@@ -83,6 +95,7 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     stable: int = 0
     whole: bool = True
     positions: Mapping[str, int] = {}
+    passed: int | None = None
 
     @property
     def admitted(self) -> int:
@@ -93,6 +106,11 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     def holds(self) -> bool:
         """Whether it was admitted to more than the creation of a stream."""
         return self.bridge is not None and self.bridge.stage is not Stage.CREATING
+
+    @property
+    def fillings(self) -> Fillings:
+        """The fillings that it tells."""
+        return () if self.bridge is None else self.bridge.fillings
 
 
 class Log(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,7 +184,12 @@ def choose(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficien
         for store, one in holding.items()
         if best is not None and (one.admitted, one.end) <= (best.admitted, best.end)
     }
-    if best is None or best.bridge is None or not are_recovered(record.governs, counted):
+    if (
+        best is None
+        or best.bridge is None
+        or not are_recovered(record.governs, counted)
+        or not are_stable(record.governs, answers.keys())
+    ):
         return _insufficient(record.governs, answers, counted)
     return Log(
         admitted=best.admitted,
@@ -191,6 +214,29 @@ def _insufficient(
     return Insufficient(
         forgot=frozenset(answers.keys() & stores) - counted, silent=stores - answers.keys()
     )
+
+
+def outdated(known: Mapping[str, int], answer: Promised) -> set[str]:
+    """Return the stores that must be asked anew, if they answered before this answer was given.
+
+    They were filled since, for all that is known, and may have forgotten what they promised.
+    known: the fillings that former answers told, all that this recovery ever had.
+    """
+    return {store for store, epoch in answer.fillings if epoch > known.get(store, 0)}
+
+
+def fillings(known: Mapping[str, int], epoch: int, unsure: Iterable[str]) -> Fillings:
+    """Return the fillings up to an epoch. unsure: stores that are not known to hold the stream."""
+    return tuple(sorted({**known, **dict.fromkeys(unsure, epoch)}.items()))
+
+
+def may_fill(log: Log, bridge: Bridge, admitted: AbstractSet[str]) -> bool:
+    """Whether stores that are not known to hold the stream may be asked to be admitted now.
+
+    admitted: the stores that are. If the stream is new, all are asked at once.
+    """
+    unsure = {store for store, epoch in bridge.fillings if epoch == bridge.epoch}
+    return log.admitted == 0 or are_recovered(log.lists, admitted - unsure)
 
 
 def chained(firsts: Firsts, epoch: int, end: int) -> Firsts:
@@ -248,10 +294,23 @@ def acknowledged_below(of_stores: Iterable[Mapping[str, int]], stable: int) -> i
 
 
 def rolled_back(firsts: Firsts, *, epoch: int, begin: int, end: int) -> int | None:
-    """Return the first number that a life of a receiver saw in vain; None: it saw none in vain.
+    """Return the number to which a life of a receiver goes back; None: it goes on.
 
-    It has seen the numbers from `begin` to before `end`, by the information of `epoch`. Each later
-    epoch cut what was before it at its first number: with two of them, the lesser one counts.
+    It stands at `end`, began at `begin`, and is informed of `epoch`. Each later epoch cut what was
+    before it at its first number: with two of them, the lesser one counts.
     """
     first = max(min((first for later, first in firsts if later > epoch), default=end), begin)
     return first if first < end else None
+
+
+def in_vain(first: int, end: int, losses: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+    """Return from which number to before which one a life saw messages in vain; None: it saw none.
+
+    It goes back from `end` to `first`. losses: ranges that it was told as lost, and so did not see.
+    """
+    ranges = sorted(losses)
+    for begin, below in ranges:
+        first = below if begin <= first < below else first
+    for begin, below in reversed(ranges):
+        end = begin if begin < end <= below else end
+    return (first, end) if first < end else None

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from typing import Final, TypeAlias, cast
 from zlib import crc32
 
 import msgspec
 
 from onceq.errors import TooLarge
-from onceq.streams.errors import FrameRefused
+from onceq.streams.errors import FrameRefused, WhyRefused
 
 HEADER: Final = struct.Struct("<HBBHHIIQQQI")
 HEADER_BYTES: Final = HEADER.size
@@ -122,9 +122,15 @@ def length_of(header: bytes | memoryview) -> int:
     if magic != MAGIC:
         raise FrameRefused("these bytes are no frame: is something else connected?")
     if version != VERSION:
-        raise FrameRefused(f"a frame of version {version}; this onceq reads version {VERSION}")
+        raise FrameRefused(
+            f"a frame of version {version}; this onceq reads version {VERSION}",
+            WhyRefused.OTHER_VERSION,
+        )
     if HEADER_BYTES + length > FRAME_BYTES_MAX:
-        raise FrameRefused(f"a frame of {length} bytes; at most {FRAME_BYTES_MAX} are accepted")
+        raise FrameRefused(
+            f"a frame of {length} bytes; at most {FRAME_BYTES_MAX} are accepted",
+            WhyRefused.OVERSIZE,
+        )
     return HEADER_BYTES + length
 
 
@@ -163,15 +169,23 @@ class Splitter:
 
         It never holds more than one frame and the piece that was fed.
         """
+        self.add(data)
+        yield from self.complete()
+
+    def add(self, data: bytes) -> None:
+        """Take a piece."""
         self._held += data
+
+    def complete(self) -> Generator[bytes]:
+        """Yield the frames that are complete; closed before its end, it leaves the rest."""
         at = 0
         try:
             while len(self._held) - at >= HEADER_BYTES:
                 end = at + length_of(memoryview(self._held)[at : at + HEADER_BYTES].tobytes())
                 if end > len(self._held):
                     return
-                yield bytes(memoryview(self._held)[at:end])
-                at = end
+                found, at = bytes(memoryview(self._held)[at:end]), end
+                yield found
         finally:
             del self._held[:at]
 

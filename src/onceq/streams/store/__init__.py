@@ -1,1 +1,1 @@
-"""Stores: who keeps streams. So far without a network: `disk_store` is where to begin."""
+"""Stores: who keeps streams. `disk_store` is a store, `serving` and `daemon` let others use it."""

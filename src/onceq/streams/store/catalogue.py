@@ -10,15 +10,15 @@ appended before a promise is synced with it, so that the answer to a fence has i
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from onceq.streams.model import asks, choice, frames, states
-from onceq.streams.model.choice import Promised, Stage, kept_below, merged
+from onceq.streams.model.choice import Promised, Stage, kept_below
 from onceq.streams.model.states import Deed, Memory, Standing
-from onceq.streams.store import records
+from onceq.streams.store import limits, records
 from onceq.streams.store.records import Held, Receiver, Record, Snapshot
 
 
@@ -49,6 +49,10 @@ class Taken(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Decided: TypeAlias = Step | Needs
+
+STREAMS_MAX: Final = 10_000
+RECEIVERS_MAX: Final = 4_096
+"""Of one stream. With more of either, what a store knows would not fit into its answers."""
 
 
 class Catalogue:
@@ -93,13 +97,22 @@ class Catalogue:
     def fence(self, ask: asks.Fence) -> Step:
         """Promise an epoch to a life, or say what was promised."""
         held = self.of(ask.stream)
+        if held.promised == 0 and len(self.streams) >= STREAMS_MAX:
+            return Step(answer=asks.Full(end=0))
         deed = states.FENCE.get(_standing(held, ask.epoch, ask.life), Deed.REFUSE)
         if deed is Deed.REFUSE:
             return Step(answer=asks.Refused(promised=held.promised))
         made: tuple[Record, ...] = ()
         if deed is Deed.PROMISE:
             made = (
-                records.Promised(stream=ask.stream, epoch=ask.epoch, life=ask.life, own=ask.own),
+                records.Promised(
+                    stream=ask.stream,
+                    epoch=ask.epoch,
+                    life=ask.life,
+                    own=ask.own,
+                    topic=ask.topic,
+                    session=ask.session,
+                ),
             )
         answer = asks.Found(
             stream=ask.stream, promised=ask.epoch, life=ask.life, has=self.found(ask.stream)
@@ -147,6 +160,7 @@ class Catalogue:
             begin=begin,
             end=end,
             positions=ask.log.positions,
+            address=ask.address,
         )
         return Step(records=(note,), answer=asks.Holding(epoch=ask.bridge.epoch, end=end))
 
@@ -179,6 +193,8 @@ class Catalogue:
         if ask.epoch == 0 or serving(held) != ask.epoch:
             return Step(answer=asks.NotAdmitted())
         known = next((one for one in held.receivers if _is_asked(one, ask)), None)
+        if known is None and len(held.receivers) >= RECEIVERS_MAX:
+            return Step(answer=asks.Full(end=held.end, blocking=limits.slowest(held)[1]))
         regid = ask.regid or (self._regid + 1 if known is None else known.regid)
         below = max(ask.below, held.positions.get(records.key_of(regid, ask.session), 0))
         note = records.Registered(
@@ -192,11 +208,57 @@ class Catalogue:
         """Note what a receiver has processed: at most what is stable."""
         held = self.of(ask.stream)
         epoch = serving(held)
-        if epoch == 0 or _receiver(held, ask.regid) is None:
+        if epoch == 0 or records.receiver(held, ask.regid) is None:
             return Step(answer=asks.NotAdmitted())
         below = min(ask.below, held.stable)
         note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
         return Step(records=(note,), answer=asks.Holding(epoch=epoch, end=below))
+
+    def deregister(self, ask: asks.Deregister) -> Step:
+        """Forget a receiver; one that is not known is forgotten already."""
+        held = self.of(ask.stream)
+        epoch = serving(held)
+        if epoch == 0:
+            return Step(answer=asks.NotAdmitted())
+        made: tuple[Record, ...] = ()
+        if records.receiver(held, ask.regid) is not None:
+            made = (records.Deregistered(stream=ask.stream, regid=ask.regid),)
+        return Step(records=made, answer=asks.Holding(epoch=epoch, end=held.end))
+
+    def look(self, ask: asks.Look) -> asks.Answer:
+        """Tell what there is of the stream of a topic and session."""
+        held = self._called(ask.topic, ask.session)
+        if held is None:
+            return asks.Found()
+        return asks.Found(
+            stream=held.stream,
+            promised=held.promised,
+            life=held.life,
+            has=self.found(held.stream),
+        )
+
+    def learn(self, ask: asks.Learn) -> asks.Answer:
+        """Tell what a receiver must know of the stream of a topic and session."""
+        held = self._called(ask.topic, ask.session)
+        if held is None or held.bridge is None:
+            return asks.Forgot()
+        return asks.Information(
+            stream=held.stream,
+            epoch=serving(held),
+            firsts=held.bridge.firsts,
+            lists=held.bridge.lists,
+            address=held.address,
+            stable=held.stable,
+        )
+
+    def _called(self, topic: str, session: int) -> Held | None:
+        """Return the last stream that was called by a topic and session."""
+        found = [
+            one
+            for one in self.streams.values()
+            if topic and (one.topic, one.session) == (topic, session)
+        ]
+        return max(found, key=lambda one: one.local, default=None)
 
     def positions(self, ask: asks.Positions) -> asks.Answer:
         """Tell another store of the same epoch what receivers have acknowledged."""
@@ -216,26 +278,9 @@ class Catalogue:
 
     def apply(self, record: Record) -> None:
         """Change what is known by a record."""
-        held = self.of(record.stream)
-        match record:
-            case records.Promised():
-                hints = held.hints
-                if held.bridge is None:
-                    hints = tuple(dict.fromkeys((*hints, record.own)))
-                held = replace(held, promised=record.epoch, life=record.life, hints=hints)
-            case records.Admitted():
-                held = _after_admission(held, record)
-            case records.Registered():
-                held = _with_receiver(held, record)
-                self._regid = max(self._regid, record.regid)
-            case records.Acknowledged():
-                held = _with_position(held, record.regid, record.below)
-            case records.Deregistered():
-                held = _without(held, record.regid)
-            case records.Trimmed():
-                begin = max(held.begin, min(record.below, held.end))
-                held = replace(held, begin=begin, damaged=_from(held.damaged, begin))
-        self._keep(held)
+        if isinstance(record, records.Registered):
+            self._regid = max(self._regid, record.regid)
+        self._keep(records.after(self.of(record.stream), record))
 
     def apply_frame(self, frame: frames.Frame) -> None:
         """Change what is known by a frame that was appended, or that only says what is stable."""
@@ -281,56 +326,7 @@ def serving(held: Held) -> int:
     return admitted if admitted == held.promised else 0
 
 
-def _receiver(held: Held, regid: int) -> Receiver | None:
-    return next((one for one in held.receivers if one.regid == regid), None)
-
-
-def _with_position(held: Held, regid: int, below: int) -> Held:
-    receiver = _receiver(held, regid)
-    if receiver is None:
-        return held
-    return replace(held, positions=merged((held.positions, {receiver.key: below})))
-
-
-def _without(held: Held, regid: int) -> Held:
-    gone = _receiver(held, regid)
-    if gone is None:
-        return held
-    left = {key: below for key, below in held.positions.items() if key != gone.key}
-    return replace(held, positions=left, receivers=tuple(r for r in held.receivers if r != gone))
-
-
 def _is_asked(receiver: Receiver, ask: asks.Register) -> bool:
     if ask.regid:
         return receiver.regid == ask.regid
     return (receiver.topic, receiver.session) == (ask.topic, ask.session)
-
-
-def _after_admission(held: Held, record: records.Admitted) -> Held:
-    """Return what is known after an admission: the log was cut, and copies came."""
-    damaged = tuple(number for number in held.damaged if number < record.kept)
-    return replace(
-        held,
-        promised=record.bridge.epoch,
-        life=record.life,
-        bridge=record.bridge,
-        begin=record.begin,
-        end=record.end,
-        stable=min(held.stable, record.end),
-        damaged=_from(damaged, record.begin),
-        positions=merged((held.positions, record.positions)),
-    )
-
-
-def _with_receiver(held: Held, record: records.Registered) -> Held:
-    noted = Receiver(regid=record.regid, topic=record.topic, session=record.session)
-    others = tuple(one for one in held.receivers if one.regid != record.regid)
-    return replace(
-        held,
-        receivers=(*others, noted),
-        positions=merged((held.positions, {noted.key: record.below})),
-    )
-
-
-def _from(numbers: tuple[int, ...], begin: int) -> tuple[int, ...]:
-    return tuple(number for number in numbers if number >= begin)

@@ -20,14 +20,17 @@ Chance: TypeAlias = Callable[[int], bytes]
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose a directory is. segment_bytes: of its log, for ever."""
+    """Whose a directory is. segment_bytes: of its log, for ever. keeps: whether messages, too."""
 
     version: int
     store: str
     segment_bytes: int
+    keeps: bool = True
 
 
-def initialize(directory: Path, chance: Chance, *, segment_bytes: int) -> Identity:
+def initialize(
+    directory: Path, chance: Chance, *, segment_bytes: int, keeps: bool = True
+) -> Identity:
     """Make an empty directory a new store's. chance: gives so many random bytes.
 
     Raises StoreRefused if it is not empty.
@@ -35,7 +38,9 @@ def initialize(directory: Path, chance: Chance, *, segment_bytes: int) -> Identi
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if any(directory.iterdir()):
         raise StoreRefused(f"{directory} is not empty: a new store begins in an empty directory")
-    made = Identity(version=VERSION, store=chance(16).hex(), segment_bytes=segment_bytes)
+    made = Identity(
+        version=VERSION, store=chance(16).hex(), segment_bytes=segment_bytes, keeps=keeps
+    )
     path = directory / IDENTITY
     path.write_bytes(msgspec.json.encode(made))
     with path.open("rb") as file:

@@ -13,14 +13,16 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
+from onceq.streams.errors import StoreRefused
 from onceq.streams.model import frames
 from onceq.streams.model.choice import epoch_at
 from onceq.streams.store import limits, records
-from onceq.streams.store.catalogue import Catalogue
 from onceq.streams.store.directory import Chance, identified, locked
+from onceq.streams.store.log.committer import mark
 from onceq.streams.store.log.entries import (
     FRAMES,
     HEAD_BYTES,
@@ -30,16 +32,21 @@ from onceq.streams.store.log.entries import (
     Geometry,
     Unproven,
     decode_head,
-    scan,
+    size_of,
 )
 from onceq.streams.store.log.finding import Finder
 from onceq.streams.store.log.index import Index, Places
+from onceq.streams.store.log.index_files import IndexFiles
 from onceq.streams.store.log.reading import Last, last
-from onceq.streams.store.log.scrub import harmed
+from onceq.streams.store.log.scrub import Survey
 from onceq.streams.store.log.segments import Files
 from onceq.streams.store.log.writing import Log
+from onceq.streams.store.reclaiming import Reclaiming
 from onceq.streams.store.store import Store
 from onceq.streams.store.weights import Weighed, Weights
+
+RECLAIM_EVERY: Final = 10
+"""How often a store is tended before it looks again for segments to free."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,14 +74,20 @@ class DiskStore(Store):
     ) -> None:
         super().__init__(may_keep, clock)
         identity = identified(directory)
+        if identity.keeps is not self.keeps:
+            raise StoreRefused(f"{directory} is the directory of another kind of store")
         self._lock = locked(directory)
         self.files = Files(directory) if files is None else files
         self.geometry = Geometry(segment_bytes=identity.segment_bytes)
-        self._finder = Finder(self.files, self.geometry)
+        self.marks = IndexFiles(self.files, self.geometry)
+        self.finder = Finder(self.files, self.geometry, self.marks)
         store = bytes.fromhex(identity.store)
         found = last(self.files, self.geometry, store)
         self.forgot = found is not None and found.forgot
         self.index = Index(self.geometry)
+        self.reclaiming = Reclaiming(self)
+        self._marked = self._tended = 0
+        self._is_copying = False
         self._unknown: set[int] = set()
         again = self._replay(found)
         self.log = Log(
@@ -85,13 +98,21 @@ class DiskStore(Store):
             salt=lambda: int.from_bytes(chance(4), "little"),
             snapshot=self._snapshot,
         )
+        self.log.sealed = self.marks.write
         self.log.prepare()
         for entry in again:
             self._append_again(entry)
         self.log.commit()
         freed = self.reclaim()
         if found is not None and not self.forgot and found.number not in freed:
-            self.files.cut(found.number, self.geometry.offset(found.read.end))
+            self._seal(found)
+
+    def _seal(self, found: Last) -> None:
+        """Cut the segment that was the last one, and write its marks."""
+        self.files.cut(found.number, self.geometry.offset(found.read.end))
+        head = decode_head(self.files.read_at(found.number, 0, HEAD_BYTES))
+        if head is not None:
+            self.marks.write(head)
 
     def _replay(self, found: Last | None) -> Sequence[Entry]:
         """Apply what is synced; return what must be written again first."""
@@ -99,7 +120,7 @@ class DiskStore(Store):
             return ()
         first, *rest = found.read.entries
         known = msgspec.msgpack.decode(first.payload, type=Snapshot)
-        self.catalogue = Catalogue(known.known)
+        self.catalogue = self._catalogue(known.known)
         self.index = Index(self.geometry, known.places)
         self.weights = Weights(known.weights, self._clock())
         unsynced = [one for one in rest if one.end > found.read.synced]
@@ -108,12 +129,26 @@ class DiskStore(Store):
         if self._unknown:
             self._forget()
             return ()
+        self.note_lacking(found.number)
         return unsynced
+
+    def note_lacking(self, last_segment: int) -> None:
+        """Note as damaged what is nowhere: it was damaged, or its segment is not there.
+
+        last_segment: that may not be there yet.
+        """
+        needed = {number for number in self.index.alive() if number < last_segment}
+        for segment in needed - {*self.files.numbers()}:
+            for local, runs in self.index.in_segment(segment).items():
+                self.index.drop(local, runs)
+        for held in tuple(self.catalogue.streams.values()):
+            for numbers in self.index.lacking(held.local, range(held.begin, held.end)):
+                self.catalogue.damage(held.stream, numbers)
 
     def _forget(self) -> None:
         """Know nothing any more: what was damaged may have been more than what is left says."""
         self.forgot = True
-        self.catalogue = Catalogue()
+        self.catalogue = self._catalogue()
         self.index = Index(self.geometry)
         self.weights = Weights()
 
@@ -124,40 +159,50 @@ class DiskStore(Store):
             self._note(records.record_of(entry.kind, entry.payload))
 
     def _apply_frame(self, entry: Entry) -> None:
-        """Apply a frame. One that is damaged is known to be one: the next says which numbers."""
+        """Apply a frame. One that is damaged is known to be one: the next says which numbers.
+
+        Those of a copy, and of what was written again, are known from elsewhere.
+        """
         if not entry.is_whole:
-            self._unknown.add(entry.stream)
+            if entry.kind is EntryKind.FRAME:
+                self._unknown.add(entry.stream)
             return
         frame = frames.decode(entry.payload)
-        if entry.kind is EntryKind.COPY:
-            self._copied(entry.stream, frame, entry.payload, entry.position)
-            return
         held = self.catalogue.of(frame.stream)
         is_moved = entry.kind is EntryKind.RELOCATED
-        if entry.stream in self._unknown and frame.number + is_moved > held.end:
+        is_known = entry.kind is EntryKind.COPY or frame.number + is_moved <= held.end
+        if entry.stream in self._unknown and not is_known:
             self._unknown.remove(entry.stream)
             known_below = frame.end if is_moved else frame.number
             self.catalogue.damage(frame.stream, range(held.end, known_below))
+        self._place(entry.kind, entry.stream, frame, entry.position)
         if is_moved:
-            self.index.move(entry.stream, frame.number, entry.position)
             self.catalogue.repair(frame.stream, range(frame.number, frame.end))
-            return
-        self._appended(entry.stream, frame, entry.payload, entry.position)
-        self.catalogue.apply_frame(frame)
+        elif entry.kind is EntryKind.FRAME:
+            self.catalogue.apply_frame(frame)
 
-    def _appended(self, local: int, frame: frames.Frame, data: bytes, position: int) -> None:
-        self.index.add(local, frame.number, position)
-        self.weights.of(local).add(range(frame.number, frame.end), len(data), self._clock())
-
-    def _copied(self, local: int, frame: frames.Frame, data: bytes, position: int) -> None:
-        self.index.copy(local, frame.number, position)
-        self.weights.copy(local, range(frame.number, frame.end), len(data))
+    def _place(self, kind: EntryKind, local: int, frame: frames.Frame, position: int) -> None:
+        """Note where a frame is, and how many bytes the stream has with it."""
+        numbers = range(frame.number, frame.end)
+        data_bytes = frames.HEADER_BYTES + len(frame.body)
+        size = HEADER_BYTES + data_bytes
+        match kind:
+            case EntryKind.COPY:
+                self.index.copy(local, numbers, position, size)
+                self.weights.copy(local, numbers, data_bytes)
+            case EntryKind.RELOCATED:
+                self.index.move(local, numbers, position, size)
+            case _:
+                self.index.add(local, numbers, position, size)
+                self.weights.of(local).add(numbers, data_bytes, self._clock())
+        self.marks.note(local, kind, frame.number, position)
 
     def _note(self, record: records.Record) -> None:
         local = self.catalogue.of(record.stream).local
         match record:
             case records.Admitted():
                 self.index.admit(local, record.kept)
+                self.index.trim(local, record.begin)
                 self.weights.admit(local, record.kept, self._clock())
             case records.Trimmed():
                 self.index.trim(local, record.below)
@@ -168,7 +213,7 @@ class DiskStore(Store):
 
     def _append_again(self, entry: Entry) -> None:
         position = self.log.append_again(entry.kind, entry.stream, entry.payload)
-        begun = position - HEADER_BYTES - len(entry.payload)
+        begun = position - size_of(entry.payload)
         self._apply(msgspec.structs.replace(entry, position=begun))
 
     def _snapshot(self) -> bytes:
@@ -184,6 +229,20 @@ class DiskStore(Store):
         """The position of all that was appended."""
         return self.log.end
 
+    @property
+    def synced(self) -> int:
+        """The position of all that is on the disk."""
+        return self.log.synced
+
+    def tend(self) -> None:
+        """Free segments, copy forward what is left in one, and say how far the log is synced."""
+        if self.log.has_room(0, EntryKind.MARK):
+            self._marked = mark(self.log, self._marked)
+        self._tended += 1
+        if self._is_copying or self._tended % RECLAIM_EVERY == 0:
+            self.reclaiming.free()
+            self._is_copying = self.reclaiming.step() > 0
+
     def _put(self, record: records.Record) -> int:
         local = self.catalogue.of(record.stream).local
         kind = records.KINDS[type(record)]
@@ -192,30 +251,37 @@ class DiskStore(Store):
         return position
 
     def _append(self, local: int, frame: frames.Frame, data: bytes) -> int:
-        position = self.log.append(EntryKind.FRAME, local, data)
-        self._appended(local, frame, data, position - HEADER_BYTES - len(data))
-        return position
+        return self._append_as(EntryKind.FRAME, local, frame, data)
 
     def _append_copy(self, local: int, frame: frames.Frame, data: bytes) -> int:
-        position = self.log.append(EntryKind.COPY, local, data)
-        self._copied(local, frame, data, position - HEADER_BYTES - len(data))
+        return self._append_as(EntryKind.COPY, local, frame, data)
+
+    def append_again(self, local: int, frame: frames.Frame, data: bytes) -> int:
+        """Write a frame of a stream again; return the position. Raises StoreFull."""
+        return self._append_as(EntryKind.RELOCATED, local, frame, data)
+
+    def _append_as(self, kind: EntryKind, local: int, frame: frames.Frame, data: bytes) -> int:
+        position = self.log.append(kind, local, data)
+        self._place(kind, local, frame, position - size_of(data))
         return position
 
     def read(self, stream: int, numbers: range) -> Iterator[bytes]:
         """Yield the frames that have some numbers, as they came, up to one that is damaged.
 
-        Only what is committed is there.
+        Only what is synced is there.
         """
         held = self.catalogue.of(stream)
         number, end = max(numbers.start, held.begin), min(numbers.stop, held.end)
         while number < end:
             before = number
-            for frame, data in self._finder.frames_at(self.index, held.local, number):
-                if frame.number > number or number >= end:
-                    break
-                if number < frame.end:
-                    yield data
-                    number = frame.end
+            run = self.index.find(held.local, number)
+            if run is None:
+                return
+            for frame, data in self.finder.frames(held.local, run, number, self.log.synced):
+                yield data
+                number = frame.end
+                if number >= end:
+                    return
             if number == before:
                 return
 
@@ -225,44 +291,33 @@ class DiskStore(Store):
         They are not served any more. If the segment that is written to is damaged, what is known is
         written anew, in another.
         """
-        data = self.files.read(segment)
-        head = decode_head(data)
-        first = self.geometry.first(segment)
-        bound = min(self.log.synced, first + len(data))
-        is_open = segment == self.log.segment
-        salt = 0 if head is None else head.salt
-        view = memoryview(data)[: bound - first]
-        found = [
-            one for one in scan(view, HEAD_BYTES, first + HEAD_BYTES, salt) if one.position < bound
-        ]
-        if is_open and any(isinstance(one, Unproven) for one in found):
-            self.log.renew()
-        return self._note_harmed(segment, found)
+        survey, left = self.survey(segment)
+        for one in left:
+            survey.take(one)
+        return self.note_survey(segment, survey)
 
-    def _note_harmed(
-        self, segment: int, found: Sequence[Entry | Unproven]
-    ) -> dict[int, list[range]]:
-        runs = {local: ones for local, ones in self.index.in_segment(segment).items() if ones}
-        streams = {local: self.catalogue.of_local(local) for local in runs}
-        ends = {
-            local: self.index.run_end(local, runs[local][-1][0], held.end)
-            for local, held in streams.items()
-            if held is not None
-        }
+    def survey(self, segment: int) -> tuple[Survey, Iterator[Entry | Unproven]]:
+        """Return a survey of a segment that is still to take what is found in it, one by one."""
+        first = self.geometry.first(segment)
+        bound = min(first + self.geometry.segment_bytes, self.log.synced)
+        return Survey(bound), self.finder.entries(segment, range(first + HEAD_BYTES, bound))
+
+    def note_survey(self, segment: int, survey: Survey) -> dict[int, list[range]]:
+        """Note what a survey of a segment found; return by stream the numbers that are harmed.
+
+        Raises StoreFull if the segment that is written to is damaged, and there is no other.
+        """
         noted: dict[int, list[range]] = {}
-        for local, ranges in harmed(found, runs, ends).items():
-            held = streams[local]
+        for local, ranges in survey.harmed(self.index.in_segment(segment)).items():
+            held = self.catalogue.of_local(local)
             if held is None:
                 continue
             for numbers in ranges:
-                left = [n for n in numbers if n >= held.begin and not self._is_moved(local, n)]
-                if left:
-                    self.catalogue.damage(held.stream, range(left[0], left[-1] + 1))
-                    noted.setdefault(held.stream, []).append(range(left[0], left[-1] + 1))
+                self.catalogue.damage(held.stream, numbers)
+            noted[held.stream] = ranges
+        if segment == self.log.segment and survey.has_damage:
+            self.log.renew()
         return noted
-
-    def _is_moved(self, local: int, number: int) -> bool:
-        return self.index.moved(local, number) is not None
 
     def repair(self, stream: int, data: bytes) -> bool:
         """Write a frame again that was fetched for one that is damaged; whether it was taken.
@@ -275,23 +330,16 @@ class DiskStore(Store):
             return False
         if epoch_at(held.bridge.firsts, frame.number) != frame.epoch or frame.stream != stream:
             return False
-        position = self.log.append(EntryKind.RELOCATED, held.local, data)
-        self.index.move(held.local, frame.number, position - HEADER_BYTES - len(data))
+        self.append_again(held.local, frame, data)
         self.catalogue.repair(stream, numbers)
         return True
 
     def reclaim(self) -> list[int]:
         """Free the segments in which nothing lies that is still needed; return their numbers.
 
-        Only when all that was appended is synced: what says that they are not needed, too.
+        Each waits until what says that it is not needed is synced.
         """
-        if self.log.synced != self.log.end:
-            return []
-        needed = self.index.segments()
-        free = [n for n in self.files.numbers() if n < self.log.segment and n not in needed]
-        for number in free:
-            self.files.unlink(number)
-        return free
+        return self.reclaiming.free()
 
     def close(self) -> None:
         """Close the log, and give the directory back; again: nothing."""

@@ -57,6 +57,14 @@ class MemoryStore(Store):
         """See Store."""
         return 0
 
+    @property
+    def synced(self) -> int:
+        """See Store."""
+        return 0
+
+    def tend(self) -> None:
+        """See Store. There is nothing to do."""
+
     def _of(self, local: int) -> Kept:
         return self._kept.setdefault(local, Kept())
 

@@ -6,7 +6,7 @@ that a store is asked is one step (`catalogue`).
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from onceq.model.ops.base import Op, Program
 from onceq.streams.model import asks, frames
@@ -20,36 +20,46 @@ FETCH_S: Final = 2.0
 
 
 class Perform(Op[asks.Answer | Needs], changes="a store is admitted to a stream"):
-    """Have the store be admitted, with these copies; answer when it is synced, or what it lacks."""
+    """Have the store be admitted, with copies that it kept; answer, or say what it lacks.
+
+    copied: the numbers of the copies; None: there are none.
+    """
 
     ask: asks.Admit
-    copies: tuple[bytes, ...] = ()
+    copied: Any = None
+
+
+class Keep(Op[asks.Answer | None], changes="copies are kept"):
+    """Keep copies, which count when the stream is admitted; None: they are. Otherwise: why not."""
+
+    stream: int
+    copies: tuple[bytes, ...]
 
 
 def admit(ask: asks.Admit) -> Program[asks.Answer]:
     """Be admitted to a stream; return the answer for the source."""
-    copies: tuple[bytes, ...] = ()
+    copied: range | None = None
     lacking = asks.Lacking(begin=0, end=ask.log.end)
     for _ in range(TRIES):
-        answer = yield from Perform(ask=ask, copies=copies)
+        answer = yield from Perform(ask=ask, copied=copied)
         if not isinstance(answer, Needs):
             return answer
         lacking = asks.Lacking(begin=answer.begin, end=answer.end)
         fetched = yield from fetch(ask, answer)
-        if fetched is None:
-            return lacking
-        copies = fetched
+        if not isinstance(fetched, range):
+            return fetched or lacking
+        copied = fetched
     return lacking
 
 
-def fetch(ask: asks.Admit, needs: Needs) -> Program[tuple[bytes, ...] | None]:
-    """Fetch what is needed, from one donor after the other; None: nobody has some of it.
+def fetch(ask: asks.Admit, needs: Needs) -> Program[range | asks.Answer | None]:
+    """Fetch what is needed, from one donor after the other, and keep it; return the numbers.
 
-    Only frames of the epoch that the chosen log has at their number are taken. What all donors have
-    trimmed is left out: then the copies begin later.
+    None: nobody has some of it. Another answer: why it could not be kept. Only frames of the epoch
+    that the chosen log has at their number are taken. What all donors have trimmed is left out:
+    then the copies begin later.
     """
-    copies: list[bytes] = []
-    number = needs.begin
+    begin, number = needs.end, needs.begin
     while number < needs.end:
         found: tuple[bytes, ...] = ()
         for donor in ask.donors:
@@ -59,11 +69,14 @@ def fetch(ask: asks.Admit, needs: Needs) -> Program[tuple[bytes, ...] | None]:
             found = _earlier(found, usable)
             if found and frames.decode(found[0]).number == number:
                 break
-        if not found or (copies and frames.decode(found[0]).number != number):
+        if not found or (begin < number and frames.decode(found[0]).number != number):
             return None
-        copies += found
+        refused = yield from Keep(stream=ask.stream, copies=found)
+        if refused is not None:
+            return refused
+        begin = min(begin, frames.decode(found[0]).number)
         number = frames.decode(found[-1]).end
-    return tuple(copies)
+    return range(begin, number)
 
 
 def _usable(given: tuple[bytes, ...], needs: Needs, number: int) -> list[bytes]:

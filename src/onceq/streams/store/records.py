@@ -1,4 +1,4 @@
-"""What a store notes in its log beside frames: a catalogue is what they add up to. Pure."""
+"""What a store notes in its log beside frames, and what that changes of what it knows. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
-from onceq.streams.model.choice import Bridge
+from onceq.streams.model.choice import Bridge, merged
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.store.log.entries import EntryKind
 
@@ -19,6 +20,8 @@ class Promised(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int
     life: int
     own: StoreList
+    topic: str = ""
+    session: int = 0
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +29,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
     life: to which the epoch is promised from now on. begin: what lies before was trimmed by others.
     end: of the log, with the copies that came just before. positions: of receivers, by their keys.
+    address: the source's.
     """
 
     stream: int
@@ -35,6 +39,7 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     begin: int
     end: int
     positions: Mapping[str, int] = {}
+    address: str = ""
 
 
 class Registered(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,6 +75,13 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
     forced: bool = False
 
 
+class Passed(msgspec.Struct, frozen=True, kw_only=True):
+    """A store that keeps no messages saw those before a number."""
+
+    stream: int
+    end: int
+
+
 class Receiver(msgspec.Struct, frozen=True, kw_only=True):
     """A receiver that is registered here. regid: its id at this store, and at no other.
 
@@ -96,6 +108,9 @@ class Held(msgspec.Struct, frozen=True, kw_only=True):
 
     stream: int
     local: int
+    topic: str = ""
+    session: int = 0
+    address: str = ""
     promised: int = 0
     life: int = 0
     hints: tuple[StoreList, ...] = ()
@@ -115,7 +130,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     streams: tuple[Held, ...] = ()
 
 
-Record: TypeAlias = Promised | Admitted | Registered | Acknowledged | Deregistered | Trimmed
+Record: TypeAlias = (
+    Promised | Admitted | Registered | Acknowledged | Deregistered | Trimmed | Passed
+)
 
 KINDS: Final[dict[type[Any], EntryKind]] = {
     Promised: EntryKind.PROMISE,
@@ -124,6 +141,7 @@ KINDS: Final[dict[type[Any], EntryKind]] = {
     Acknowledged: EntryKind.ACK,
     Deregistered: EntryKind.DEREGISTER,
     Trimmed: EntryKind.TRIM,
+    Passed: EntryKind.PASS,
 }
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -144,3 +162,85 @@ def record_of(kind: EntryKind, payload: bytes) -> Record:
 def snapshot_of(payload: bytes) -> Snapshot:
     """Return the snapshot that an entry holds."""
     return _SNAPSHOTS.decode(payload)
+
+
+def after(held: Held, record: Record) -> Held:
+    """Return what is known of a stream after a record."""
+    match record:
+        case Promised() | Admitted():
+            return _after_control(held, record)
+        case Registered():
+            return _with_receiver(held, record)
+        case Acknowledged():
+            return _with_position(held, record.regid, record.below)
+        case Deregistered():
+            return _without(held, record.regid)
+        case Trimmed():
+            begin = max(held.begin, min(record.below, held.end))
+            return replace(held, begin=begin, damaged=_from(held.damaged, begin))
+        case Passed():
+            end = max(held.end, record.end)
+            return replace(held, begin=end, end=end)
+
+
+def _after_control(held: Held, record: Promised | Admitted) -> Held:
+    if isinstance(record, Admitted):
+        return _after_admission(held, record)
+    hints = held.hints
+    if held.bridge is None:
+        hints = tuple(dict.fromkeys((*hints, record.own)))
+    promised = replace(held, promised=record.epoch, life=record.life, hints=hints)
+    if not record.topic:
+        return promised
+    return replace(promised, topic=record.topic, session=record.session)
+
+
+def _after_admission(held: Held, record: Admitted) -> Held:
+    """Return what is known after an admission: the log was cut, and copies came."""
+    damaged = tuple(number for number in held.damaged if number < record.kept)
+    return replace(
+        held,
+        promised=record.bridge.epoch,
+        life=record.life,
+        bridge=record.bridge,
+        begin=record.begin,
+        end=record.end,
+        stable=min(held.stable, record.end),
+        damaged=_from(damaged, record.begin),
+        positions=merged((held.positions, record.positions)),
+        address=record.address or held.address,
+    )
+
+
+def receiver(held: Held, regid: int) -> Receiver | None:
+    """Return the receiver with this id, if it is registered here."""
+    return next((one for one in held.receivers if one.regid == regid), None)
+
+
+def _with_receiver(held: Held, record: Registered) -> Held:
+    noted = Receiver(regid=record.regid, topic=record.topic, session=record.session)
+    others = tuple(one for one in held.receivers if one.regid != record.regid)
+    return replace(
+        held,
+        receivers=(*others, noted),
+        positions=merged((held.positions, {noted.key: record.below})),
+    )
+
+
+def _with_position(held: Held, regid: int, below: int) -> Held:
+    known = receiver(held, regid)
+    if known is None:
+        return held
+    return replace(held, positions=merged((held.positions, {known.key: below})))
+
+
+def _without(held: Held, regid: int) -> Held:
+    gone = receiver(held, regid)
+    if gone is None:
+        return held
+    left = {key: below for key, below in held.positions.items() if key != gone.key}
+    return replace(held, positions=left, receivers=tuple(r for r in held.receivers if r != gone))
+
+
+def _from(numbers: tuple[int, ...], begin: int) -> tuple[int, ...]:
+    return tuple(number for number in numbers if number >= begin)

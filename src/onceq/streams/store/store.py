@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar
 
 from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import epoch_at
@@ -17,10 +18,16 @@ from onceq.streams.store.weights import Weights
 
 
 class Store(ABC):
-    """What every store does. may_keep: of each stream. clock: seconds that only go on."""
+    """What every store does. may_keep: of each stream. clock: seconds that only go on.
+
+    keeps: whether it keeps messages, or only what is known of streams.
+    """
+
+    keeps: ClassVar[bool] = True
+    _catalogue: ClassVar[type[Catalogue]] = Catalogue
 
     def __init__(self, may_keep: limits.Limits | None, clock: Callable[[], float]) -> None:
-        self.catalogue = Catalogue()
+        self.catalogue = self._catalogue()
         self.weights = Weights()
         self.may_keep = may_keep or limits.Limits()
         self._clock = clock
@@ -29,6 +36,15 @@ class Store(ABC):
     @abstractmethod
     def end(self) -> int:
         """The position of all that was kept so far."""
+
+    @property
+    @abstractmethod
+    def synced(self) -> int:
+        """The position before which all is kept for good."""
+
+    @abstractmethod
+    def tend(self) -> None:
+        """Do a little of what keeps the store in order; called again and again."""
 
     @abstractmethod
     def _put(self, record: records.Record) -> int:
@@ -67,7 +83,7 @@ class Store(ABC):
             position = self._append(held.local, frame, data)
         elif taken.compare and not self._has(frame, data):
             return asks.Conflict(number=frame.number), position
-        if isinstance(answer, asks.Holding):
+        if isinstance(answer, asks.Holding | asks.Noted):
             self.catalogue.apply_frame(frame)
         return answer, position
 
@@ -109,10 +125,25 @@ class Store(ABC):
         if any(epoch_at(ask.log.firsts, one.number) != one.epoch for one in read):
             return Needs(begin=read[0].number, end=ask.log.end, firsts=ask.log.firsts), self.end
         copied = range(read[0].number, read[-1].end) if read else None
+        if isinstance(needs := self.catalogue.admit(ask, copied), Needs):
+            return needs, self.end
+        self.keep_copies(ask.stream, copies)
+        return self.admitted(ask, copied)
+
+    def keep_copies(self, stream: int, copies: Sequence[bytes]) -> None:
+        """Keep copies in a row; they count when the stream is admitted. Raises StoreFull."""
+        local = self.catalogue.of(stream).local
+        for data in copies:
+            self._append_copy(local, frames.decode(data), data)
+
+    def admitted(
+        self, ask: asks.Admit, copied: range | None = None
+    ) -> tuple[asks.Answer | Needs, int]:
+        """Admit the store, which has kept these copies before; return the answer, or what it lacks.
+
+        Raises StoreFull.
+        """
         decided = self.catalogue.admit(ask, copied)
         if isinstance(decided, Needs):
             return decided, self.end
-        local = self.catalogue.of(ask.stream).local
-        for one, data in zip(read, copies, strict=True):
-            self._append_copy(local, one, data)
         return decided.answer, self.do(decided)

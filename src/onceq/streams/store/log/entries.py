@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 from zlib import crc32
 
@@ -34,6 +34,8 @@ HEAD_BYTES: Final = 64
 MAGIC: Final = b"onceqlog"
 VERSION: Final = 1
 PAYLOAD_BYTES_MAX: Final = 1 << 26
+WINDOW_BYTES: Final = 256 << 10
+"""What is in memory of a segment that is walked through, but for larger entries."""
 _CRC: Final = struct.Struct("<I")
 _POSITION_AT: Final = 13
 _UPPER_AT: Final = 3
@@ -58,6 +60,7 @@ class EntryKind(enum.IntEnum):
     SNAPSHOT = 9
     MARK = 10
     TRIM = 11
+    PASS = 12
 
 
 _KINDS: Final = frozenset(map(int, EntryKind))
@@ -226,3 +229,27 @@ def _next(data: memoryview, at: int, shift: int, salt: int) -> int | None:
             return at
         at += 1
     return None
+
+
+def walk(
+    read: Callable[[int, int], bytes], offsets: range, first: int, salt: int
+) -> Iterator[Entry | Unproven]:
+    """Yield what `scan` finds in a part of a segment, without having all of it in memory.
+
+    read: returns so many bytes from an offset on. first: the position of the segment's first byte.
+    What is read at a time grows where an entry, or damage, is larger.
+    """
+    at, length = offsets.start, WINDOW_BYTES
+    while at < offsets.stop:
+        data = read(at, min(length, offsets.stop - at))
+        begun, is_rest = at, len(data) < length or at + len(data) >= offsets.stop
+        for one in scan(memoryview(data), 0, first + at, salt):
+            if isinstance(one, Unproven) and one.is_last and not is_rest:
+                break  # an entry may go on behind what is in memory
+            if one.position - first >= offsets.stop:
+                return
+            yield one
+            at = one.end - first
+        if is_rest:
+            return
+        length = WINDOW_BYTES if at > begun else 2 * length

@@ -1,76 +1,64 @@
-"""Finding frames in the segments of a log, by the index."""
+"""Finding frames in the segments of a log, by the index and the marks of the segments."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from onceq.streams.model import frames
 from onceq.streams.store.log.entries import (
-    FRAMES,
     HEAD_BYTES,
-    HEADER_BYTES,
     Entry,
     Geometry,
-    decode,
+    Unproven,
     decode_head,
+    walk,
 )
 
 if TYPE_CHECKING:
-    from onceq.streams.store.log.index import Found, Index
+    from onceq.streams.store.log.index import Run
+    from onceq.streams.store.log.index_files import IndexFiles
     from onceq.streams.store.log.segments import Files
-
-READ_BYTES: Final = frames.FRAME_BYTES_MAX + HEADER_BYTES
-"""What is read at a time: as much as the largest frame takes."""
 
 
 class Finder:
-    """Reads what is committed in the segments of a log."""
+    """Reads what is synced in the segments of a log."""
 
-    def __init__(self, files: Files, geometry: Geometry) -> None:
+    def __init__(self, files: Files, geometry: Geometry, marks: IndexFiles) -> None:
         self._files = files
         self._geometry = geometry
+        self._marks = marks
 
-    def frames_at(
-        self, index: Index, local: int, number: int
+    def frames(
+        self, local: int, run: Run, number: int, synced: int
     ) -> Iterator[tuple[frames.Frame, bytes]]:
-        """Yield frames of a stream, from one at or before a number on, up to the end of its run."""
-        moved = index.moved(local, number)
-        if moved is None:
-            yield from self._frames(local, index.find(local, number))
-            return
-        for entry in itertools.islice(self._entries(moved), 1):
-            yield frames.decode(entry.payload), entry.payload
+        """Yield the frames of a run of a stream, from the one with a number on, in a row.
 
-    def _frames(self, local: int, found: Found | None) -> Iterator[tuple[frames.Frame, bytes]]:
-        """Yield the whole frames of a stream in one run, from a mark on."""
-        if found is None:
-            return
-        for entry in self._entries(found.position):
-            if entry.stream == local and entry.kind in FRAMES and entry.is_whole:
-                frame = frames.decode(entry.payload)
-                if found.until is not None and frame.number >= found.until:
-                    return
+        They end where one is damaged, or is not yet synced.
+        """
+        segment = self._geometry.number(run.position)
+        begin = self._marks.of(segment).before(local, run, number)
+        for entry in self.entries(segment, range(begin, min(run.stop, synced))):
+            if not isinstance(entry, Entry) or entry.stream != local or entry.kind is not run.kind:
+                continue
+            if not entry.is_whole:
+                continue
+            frame = frames.decode(entry.payload)
+            if frame.number <= number < frame.end:
                 yield frame, entry.payload
-
-    def _entries(self, position: int) -> Iterator[Entry]:
-        """Yield the entries of a segment, from a position on, up to the first that is none."""
-        segment = self._geometry.number(position)
-        head = decode_head(self._files.read_at(segment, 0, HEAD_BYTES))
-        if head is None:
-            return
-        data = memoryview(b"")
-        at = 0
-        while True:
-            entry = decode(data, at, position, head.salt)
-            if (entry is None and at > 0) or not data:
-                offset = self._geometry.offset(position)
-                data = memoryview(self._files.read_at(segment, offset, READ_BYTES))
-                at = 0
-                entry = decode(data, at, position, head.salt)
-            if entry is None:
+                number = frame.end
+            if number >= run.end:
                 return
-            yield entry
-            at += entry.end - position
-            position = entry.end
+
+    def entries(self, segment: int, positions: range) -> Iterator[Entry | Unproven]:
+        """Yield what is found between two positions of a segment."""
+        head = decode_head(self._files.read_at(segment, 0, HEAD_BYTES))
+        if head is None or not positions:
+            return iter(())
+        first = self._geometry.first(segment)
+        return walk(
+            lambda at, length: self._files.read_at(segment, at, length),
+            range(positions.start - first, positions.stop - first),
+            first,
+            head.salt,
+        )

@@ -18,6 +18,7 @@ from onceq.streams.store.log.entries import SegmentHead, encode_head
 
 _NAME: Final = re.compile(r"[0-9]{10}\.seg")
 _SPARE: Final = re.compile(r"spare\.[0-9]+")
+_UNREADABLE: Final = frozenset({errno.ENOENT, errno.EIO})
 _NO_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -45,10 +46,45 @@ class Files:
         return self.path(number).read_bytes()
 
     def read_at(self, number: int, offset: int, length: int) -> bytes:
-        """Return some bytes of a segment; fewer where it ends."""
-        with self.path(number).open("rb") as file:
-            file.seek(offset)
-            return file.read(length)
+        """Return some bytes of a segment; fewer where it ends, none that the disk cannot read."""
+        try:
+            with self.path(number).open("rb") as file:
+                file.seek(offset)
+                return file.read(length)
+        except OSError as error:
+            if error.errno not in _UNREADABLE:
+                raise
+            return b""
+
+    def size(self, number: int) -> int:
+        """Return how many bytes a segment takes."""
+        return self.path(number).stat().st_size
+
+    def read_index(self, number: int) -> bytes | None:
+        """Return the bytes of the index of a segment; None: there is none."""
+        with contextlib.suppress(FileNotFoundError):
+            return self._index(number).read_bytes()
+        return None
+
+    def write_index(self, number: int, data: bytes) -> None:
+        """Write the index of a segment; if the disk is full, there is none.
+
+        It is not synced: one that is cut short shows it, and is made anew.
+        """
+        path = self._index(number)
+        try:
+            self.put(path, data)
+        except OSError as error:
+            self.remove(path)
+            if error.errno not in _NO_SPACE:
+                raise
+
+    def put(self, path: Path, data: bytes) -> None:
+        """Write all of a file that is not synced. Raises OSError if the disk is full."""
+        path.write_bytes(data)
+
+    def _index(self, number: int) -> Path:
+        return self.path(number).with_suffix(".idx")
 
     def make_spare(self, size: int) -> bool:
         """Reserve the space of a segment; return False if the disk is full.
@@ -61,8 +97,7 @@ class Files:
                 self.reserve(file.fileno(), size)
                 os.fsync(file.fileno())
         except OSError as error:
-            with contextlib.suppress(FileNotFoundError):
-                made.unlink()
+            self.remove(made)
             if error.errno in _NO_SPACE:
                 return False
             raise
@@ -121,7 +156,11 @@ class Files:
         os.truncate(self.path(number), length)
 
     def unlink(self, number: int) -> None:
-        """Free a segment, and its index."""
-        for path in (self.path(number), self.path(number).with_suffix(".idx")):
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+        """Free a segment, and before it its index, which is never left behind alone."""
+        for path in (self._index(number), self.path(number)):
+            self.remove(path)
+
+    def remove(self, path: Path) -> None:
+        """Remove a file, if it is there."""
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()

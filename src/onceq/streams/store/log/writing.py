@@ -18,7 +18,6 @@ import msgspec
 from onceq.streams.errors import StoreFull
 from onceq.streams.store.log import entries
 from onceq.streams.store.log.entries import (
-    FRAMES,
     HEAD_BYTES,
     Entry,
     EntryKind,
@@ -29,7 +28,9 @@ from onceq.streams.store.log.entries import (
 from onceq.streams.store.log.segments import Files
 
 RESERVED: Final = 2
-"""Spare segments that are kept for everything but frames: a full store still frees and fences."""
+"""Spare segments that are kept for everything but new frames: a full store frees and fences."""
+_KEPT_FROM: Final = {EntryKind.FRAME: RESERVED, EntryKind.COPY: RESERVED, EntryKind.RELOCATED: 1}
+"""How many spare segments an entry must leave: what is copied forward frees more than it takes."""
 SPARES: Final = RESERVED + 1
 
 
@@ -45,6 +46,7 @@ class Log:
     """The end of a log. snapshot: returns what each segment begins with; salt: a number, anew.
 
     number: of the first segment that it will make. Appends come from one thread, commits from one.
+    sealed: called by the latter with the head of a segment to which nothing more is written.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Log:
         self.synced = geometry.first(number)
         self.end = geometry.first(number)
         self.failed: OSError | None = None
+        self.sealed: Callable[[SegmentHead], None] = _untold
         self._store = store
         self._salt = salt
         self._snapshot = snapshot
@@ -72,14 +75,14 @@ class Log:
         self._spares = len(files.spares())
         self._pending: list[Written] = []
         self._lock = threading.Lock()
-        self._open: tuple[int, int] | None = None
+        self._open: tuple[SegmentHead, int] | None = None
         self._used = 0
 
     def has_room(self, size: int, kind: EntryKind) -> bool:
         """Whether an entry with a payload of this size can be appended now."""
         if self.end + entries.HEADER_BYTES + size <= self._room_end:
             return True
-        return self._spares > (RESERVED if kind in FRAMES else 0)
+        return self._spares > _KEPT_FROM.get(kind, 0)
 
     @property
     def is_full(self) -> bool:
@@ -189,13 +192,15 @@ class Log:
             at = until
 
     def _handle(self, number: int) -> int:
-        if self._open is not None and self._open[0] != number:
+        if self._open is not None and self._open[0].number != number:
             before, handle = self._open
             self.files.close(handle)
-            self.files.cut(before, self._used)
+            self.files.cut(before.number, self._used)
             self._open = None
+            self.sealed(before)
         if self._open is None:
-            self._open = (number, self.files.begin(self._heads.pop(number)))
+            head = self._heads.pop(number)
+            self._open = (head, self.files.begin(head))
         return self._open[1]
 
     def prepare(self) -> bool:
@@ -212,3 +217,7 @@ class Log:
         if self._open is not None:
             self.files.close(self._open[1])
             self._open = None
+
+
+def _untold(_: SegmentHead) -> None:
+    """Do nothing: nobody wants to know what is sealed."""

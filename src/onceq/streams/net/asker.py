@@ -1,0 +1,179 @@
+"""Who asks stores, over one link to each, and performs the Ops of streams that go to others."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+
+from onceq.errors import InvalidValue
+from onceq.streams.errors import FrameRefused, WhyRefused
+from onceq.streams.model import asks, frames, ops
+from onceq.streams.model.frames import Frame, FrameKind
+from onceq.streams.net.address import address, refuse_unless_safe
+from onceq.streams.net.link import Link
+from onceq.streams.net.wire import ask_frame
+
+Given = tuple[asks.Answer, tuple[bytes, ...]]
+"""An answer, and the frames that came behind it."""
+GIVEN_BYTES_MAX: Final = 2 * frames.FRAME_BYTES_MAX
+_NOT_THERE: Final = (OSError, TimeoutError, ssl.SSLError)
+
+
+class Peer:
+    """One store, and what it was asked. The link is made when it is first needed, and again.
+
+    Raises InvalidValue for what is no address, or one beyond this machine without TLS.
+    """
+
+    def __init__(self, store: str, tls: ssl.SSLContext | None) -> None:
+        self._address = address(store)
+        refuse_unless_safe(self._address, has_tls=tls is not None)
+        self._tls = tls
+        self._tag = 0
+        self._link: Link | None = None
+        self._making = asyncio.Lock()
+        self._asked: dict[int, asyncio.Future[Given | None]] = {}
+        self._begun: tuple[int, asks.Range] | None = None
+        self._frames: list[bytes] = []
+        self._size = 0
+
+    async def ask(self, ask: asks.Ask, stream: int) -> Given | None:
+        """Ask, and wait for the answer; None: the link broke, or cannot be made."""
+        link = await self._linked()
+        if link is None:
+            return None
+        self._tag += 1
+        tag = self._tag
+        answer: asyncio.Future[Given | None] = asyncio.get_running_loop().create_future()
+        self._asked[tag] = answer
+        try:
+            link.send(ask_frame(stream, tag, ask))
+            return await answer
+        finally:
+            self._asked.pop(tag, None)
+
+    async def _linked(self) -> Link | None:
+        async with self._making:
+            if self._link is None or not self._link.is_open:
+                loop = asyncio.get_running_loop()
+                link = Link(made=_unheeded, came=self._came, lost=self._lost)
+                try:
+                    await loop.create_connection(
+                        lambda: link, self._address.host, self._address.port, ssl=self._tls
+                    )
+                except _NOT_THERE:
+                    return None
+                self._link, self._begun, self._frames = link, None, []
+            return self._link
+
+    def _came(self, _: Link, data: bytes) -> None:
+        frame = frames.decode(data)
+        if self._begun is not None:
+            self._follow(frame, data)
+        elif frame.kind is FrameKind.ANSWER:
+            answer = asks.answer_of(frame.body)
+            if isinstance(answer, asks.Range) and answer.frames:
+                self._size = 0
+                self._begun, self._frames = (frame.number, answer), []
+            else:
+                self._tell(frame.number, (answer, ()))
+        else:
+            raise FrameRefused("a frame came that belongs to no answer")
+
+    def _follow(self, frame: Frame, data: bytes) -> None:
+        """Take a frame that follows an answer."""
+        if self._begun is None or frame.kind not in {FrameKind.MESSAGES, FrameKind.VOID}:
+            raise FrameRefused("an answer has fewer frames than it says")
+        self._frames.append(data)
+        self._size += len(data)
+        if self._size > GIVEN_BYTES_MAX:
+            raise FrameRefused("an answer has more bytes than a store gives", WhyRefused.OVERSIZE)
+        tag, answer = self._begun
+        if len(self._frames) == answer.frames:
+            given, self._frames, self._begun = tuple(self._frames), [], None
+            self._tell(tag, (answer, given))
+
+    def _tell(self, tag: int, given: Given) -> None:
+        waiting = self._asked.get(tag)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(given)
+
+    def _lost(self, link: Link, _: str) -> None:
+        if self._link is link:
+            self._link, self._begun, self._frames = None, None, []
+        for one in self._asked.values():
+            if not one.done():
+                one.set_result(None)
+
+    def close(self) -> None:
+        """Close the link."""
+        if self._link is not None:
+            self._link.close()
+
+
+class Asker:
+    """Asks stores by their addresses. tls: for links beyond this machine."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
+        self._peers: dict[str, Peer] = {}
+
+    async def ask(self, store: str, ask: asks.Ask, within_s: float) -> Given | None:
+        """Ask a store; None: it did not answer in time, or cannot."""
+        try:
+            peer = self._peer(store)
+            async with asyncio.timeout(within_s):
+                return await peer.ask(ask, getattr(ask, "stream", 0))
+        except (TimeoutError, InvalidValue):
+            return None
+
+    def _peer(self, store: str) -> Peer:
+        if store not in self._peers:
+            self._peers[store] = Peer(store, self._tls)
+        return self._peers[store]
+
+    async def perform(self, op: Any) -> Any:
+        """Perform an Op that goes to other stores, or waits."""
+        match op:
+            case ops.AskStore(store=store, ask=ask, within_s=within_s):
+                given = await self.ask(store, ask, within_s)
+                return None if given is None else given[0]
+            case ops.FetchRange(store=store, ask=ask, within_s=within_s):
+                given = await self.ask(store, ask, within_s)
+                return given[1] if given and isinstance(given[0], asks.Range) else None
+            case ops.AskStores():
+                return await self._ask_all(op)
+            case ops.WaitUntil(within_s=within_s):
+                await asyncio.sleep(within_s)
+                return None
+            case _:
+                raise TypeError(f"{op!r} is no Op that goes to stores")
+
+    async def _ask_all(self, op: ops.AskStores) -> Mapping[str, asks.Answer]:
+        """Ask several at once; return what they answered until that was enough, or in time."""
+        running = {
+            asyncio.ensure_future(self.ask(store, ask, op.within_s)): store
+            for store, ask in op.asked.items()
+        }
+        answers: dict[str, asks.Answer] = {}
+        left = set(running)
+        try:
+            while left and not op.enough(answers.keys()):
+                done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+                given = {running[one]: one.result() for one in done}
+                answers |= {store: one[0] for store, one in given.items() if one is not None}
+        finally:
+            for one in left:
+                one.cancel()
+        return answers
+
+    def close(self) -> None:
+        """Close all links."""
+        for one in self._peers.values():
+            one.close()
+
+
+def _unheeded(_: Link) -> None:
+    """A link was made; whoever asked for it knows."""

@@ -1,0 +1,22 @@
+"""Asks and answers as frames. Pure."""
+
+from __future__ import annotations
+
+from onceq.streams.model import asks
+from onceq.streams.model.frames import Frame, FrameKind, encode
+
+
+def answer_frame(stream: int, tag: int, answer: asks.Answer) -> bytes:
+    """Return a frame that answers an ask, or frames."""
+    body = asks.packed(answer)
+    return encode(
+        Frame(kind=FrameKind.ANSWER, stream=stream, epoch=0, number=tag, stable=0, body=body)
+    )
+
+
+def ask_frame(stream: int, tag: int, ask: asks.Ask) -> bytes:
+    """Return a frame that asks. tag: greater than 0; its answer has it too."""
+    body = asks.packed(ask)
+    return encode(
+        Frame(kind=FrameKind.ASK, stream=stream, epoch=0, number=tag, stable=0, body=body)
+    )

@@ -1,0 +1,154 @@
+"""The Programs that run in a store: what they yield is done here, or asked elsewhere.
+
+An admission fetches from other stores; trimming asks them what receivers have; scrubbing fetches
+what is damaged. Each is a generator that waits between two steps of `serving`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from onceq.model.ops.base import Program
+from onceq.streams.errors import StoreFull
+from onceq.streams.model import asks
+from onceq.streams.store import acts, healing, records
+from onceq.streams.store.answering import Waiting
+from onceq.streams.store.catalogue import Step
+from onceq.streams.store.disk_store import DiskStore
+from onceq.streams.store.program import Keep, Perform, admit
+from onceq.streams.store.scrubbing import Scrubbing
+from onceq.streams.store.store import Store
+from onceq.streams.store.trimming import trim
+
+NOBODY: Final = -1
+"""The link of a Program that no connection waits for."""
+
+
+class Running(msgspec.Struct, kw_only=True):
+    """A Program that runs. position: behind what it appended last."""
+
+    program: Program[Any]
+    link: int
+    stream: int = 0
+    tag: int = 0
+    position: int = 0
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of a Program for which a link waits."""
+
+    link: int
+    waiting: Waiting
+
+
+class Programs:
+    """The Programs that run, by a number each. own: the store's address."""
+
+    def __init__(self, store: Store, own: str) -> None:
+        self._store = store
+        self.own = own
+        self.scrubbing = Scrubbing(store, own) if isinstance(store, DiskStore) else None
+        self._last = 0
+        self._running: dict[int, Running] = {}
+        self._trimming: set[int] = set()
+
+    def call(self, own: str) -> None:
+        """Note the store's address, as the lists of stores have it."""
+        self.own = own
+        if self.scrubbing is not None:
+            self.scrubbing.own = own
+
+    def admit(self, link: int, tag: int, ask: asks.Admit) -> Iterator[Any]:
+        """Begin an admission for which a link waits."""
+        running = Running(program=admit(ask), link=link, stream=ask.stream, tag=tag)
+        return self._begin(running)
+
+    def scrub(self) -> Iterator[Any]:
+        """Begin to look through the log, if there is one."""
+        if self.scrubbing is not None:
+            yield from self._begin(Running(program=healing.scrub(), link=NOBODY))
+
+    def begin_trims(self) -> Iterator[Any]:
+        """Begin to ask what may be given up of each stream that is over its limits."""
+        for held in tuple(self._store.catalogue.streams.values()):
+            want = self._store.surplus(held.stream)
+            if want > held.begin and held.stream not in self._trimming:
+                program = trim(held, self.own, want)
+                self._trimming.add(held.stream)
+                yield from self._begin(Running(program=program, link=NOBODY, stream=held.stream))
+
+    def _begin(self, running: Running) -> Iterator[Any]:
+        self._last += 1
+        self._running[self._last] = running
+        return self.go_on(self._last, None)
+
+    def go_on(self, number: int, answer: Any) -> Iterator[Any]:
+        """Send a Program the answer of its Op; yield what it wants then, or that it has ended."""
+        running = self._running.get(number)
+        if running is None:
+            return
+        try:
+            while True:
+                op = running.program.send(answer)
+                if not self._is_own(op):
+                    yield acts.Ask(program=number, op=op)
+                    return
+                answer = self._perform(running, op)
+        except StopIteration as stop:
+            del self._running[number]
+            yield from self._end(running, stop.value)
+
+    def _is_own(self, op: Any) -> bool:
+        return isinstance(op, Perform | Keep | healing.LookOn | healing.Mend)
+
+    def _perform(self, running: Running, op: Any) -> Any:
+        if isinstance(op, Perform | Keep):
+            return self._copied(op) if isinstance(op, Keep) else self._admitted(running, op)
+        if self.scrubbing is None:
+            raise TypeError(f"{op} is for a store with a log")
+        if isinstance(op, healing.Mend):
+            return self.scrubbing.mend(op.stream, op.data)
+        return self.scrubbing.step()
+
+    def _admitted(self, running: Running, op: Perform) -> Any:
+        try:
+            answer, running.position = self._store.admitted(op.ask, op.copied)
+        except StoreFull:
+            return self._full(op.ask.stream)
+        return answer
+
+    def _copied(self, op: Keep) -> asks.Answer | None:
+        try:
+            self._store.keep_copies(op.stream, op.copies)
+        except StoreFull:
+            return self._full(op.stream)
+        return None
+
+    def _full(self, stream: int) -> asks.Full:
+        return asks.Full(end=self._store.catalogue.of(stream).end)
+
+    def _end(self, running: Running, value: Any) -> Iterator[Ended]:
+        if running.link != NOBODY:
+            waiting = Waiting(
+                position=running.position, stream=running.stream, tag=running.tag, answer=value
+            )
+            yield Ended(link=running.link, waiting=waiting)
+        elif running.stream in self._trimming:
+            self._trimming.remove(running.stream)
+            if isinstance(value, records.Trimmed):
+                with contextlib.suppress(StoreFull):  # it is asked again after some ticks
+                    self._store.do(Step(records=(value,), answer=asks.Forgot()))
+
+    def running(self, link: int) -> int:
+        """Return for how many Programs a link waits."""
+        return sum(one.link == link for one in self._running.values())
+
+    def forget(self, link: int) -> Iterator[acts.Drop]:
+        """Close the Programs for which a link waits that is gone."""
+        for number in [n for n, one in self._running.items() if one.link == link]:
+            self._running.pop(number).program.close()
+            yield acts.Drop(program=number)

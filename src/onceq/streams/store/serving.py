@@ -1,0 +1,187 @@
+"""What a store does with what comes: a core without connections, threads or a clock of its own.
+
+`step` takes what happened and returns what is to be done. What was asked is decided by the store's
+catalogue, one row of `ASKS` for each kind; what takes several steps is a Program, whose Ops the
+store performs itself, or has performed elsewhere. An answer leaves when the disk has what it says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
+from onceq.streams.model import asks, frames
+from onceq.streams.model.frames import Frame, FrameKind
+from onceq.streams.net.wire import answer_frame
+from onceq.streams.store import acts, limits
+from onceq.streams.store.acts import Act, Given
+from onceq.streams.store.answering import TO_FRAMES, Answers, Waiting
+from onceq.streams.store.catalogue import Catalogue, Step
+from onceq.streams.store.programs import Programs
+from onceq.streams.store.ranging import RANGE_BYTES, ranged
+from onceq.streams.store.store import Store
+
+UNSYNCED_BYTES_MAX: Final = 32 << 20
+"""With more on its way to the disk, a store takes nothing until some of it is there."""
+TRIM_TICKS: Final = 10
+"""After so many ticks a store looks again for what it may give up."""
+WAITING_MAX: Final = 1_024
+"""Answers that may wait on one link: whoever asks more without hearing is no friend."""
+
+
+class Serving:
+    """A store, and who is connected to it. own: its address, as the lists of stores have it.
+
+    refused: links that were closed for what came on them, by why.
+    """
+
+    def __init__(self, store: Store, own: str) -> None:
+        self.store = store
+        self.refused: Counter[WhyRefused] = Counter()
+        self.programs = Programs(store, own)
+        self._answers = Answers(store.synced)
+        self._lives: dict[int, dict[int, int]] = {}
+        self._ticks = 0
+
+    @property
+    def is_pressed(self) -> bool:
+        """Whether nothing should be taken until more is synced."""
+        return self.store.end - self.store.synced > UNSYNCED_BYTES_MAX
+
+    @property
+    def links(self) -> int:
+        """How many are connected."""
+        return len(self._lives)
+
+    def step(self, given: Given) -> list[Act]:
+        """Take what happened; return what is to be done, in order."""
+        made = list(self._steps(given))
+        if self.store.end > self.store.synced:
+            made.append(acts.Commit())
+        return made
+
+    def _steps(self, given: Given) -> Iterator[Act]:
+        match given:
+            case acts.Opened(link=link):
+                self._lives[link] = {}
+            case acts.Gone(link=link):
+                self._lives.pop(link, None)
+                self._answers.forget(link)
+                yield from self.programs.forget(link)
+            case acts.Came(link=link, data=data):
+                yield from self._came(link, data)
+            case acts.Synced(position=position):
+                for link, data in self._answers.sync(position):
+                    yield acts.Send(link=link, data=data)
+            case acts.Answered(program=program, answer=answer):
+                yield from self._run(self.programs.go_on(program, answer))
+            case acts.Ticked():
+                yield from self._ticked()
+
+    def _came(self, link: int, data: bytes) -> Iterator[Act]:
+        if link not in self._lives:
+            return
+        try:
+            yield from self._take(link, data)
+        except FrameRefused as error:
+            self.count(error)
+            yield acts.Refuse(link=link, why=str(error))
+
+    def _ticked(self) -> Iterator[Act]:
+        self._ticks += 1
+        self.store.tend()
+        if self._ticks == 1:
+            yield from self._run(self.programs.scrub())
+        if self._ticks % TRIM_TICKS == 0:
+            yield from self._run(self.programs.begin_trims())
+
+    def count(self, error: FrameRefused) -> None:
+        """Count a link that is closed for what came on it."""
+        self.refused[error.why] += 1
+
+    # frames and asks
+
+    def _take(self, link: int, data: bytes) -> Iterator[Act]:
+        frame = frames.decode(data)
+        match frame.kind:
+            case FrameKind.MESSAGES | FrameKind.VOID:
+                yield from self._frame(link, frame, data)
+            case FrameKind.ASK:
+                yield from self._asked(link, frame.number, asks.ask_of(frame.body))
+            case _:
+                raise FrameRefused(
+                    "an answer came to a store, which had asked nothing on this link"
+                )
+
+    def _frame(self, link: int, frame: Frame, data: bytes) -> Iterator[Act]:
+        life = self._lives[link].get(frame.stream, 0)
+        try:
+            answer, position = self.store.take(frame, data, life)
+        except StoreFull:
+            answer, position = self._full(frame.stream), self.store.end
+        one = Waiting(position=position, stream=frame.stream, tag=TO_FRAMES, answer=answer)
+        yield from self._answer(link, one)
+
+    def _asked(self, link: int, tag: int, ask: asks.Ask) -> Iterator[Act]:
+        waiting = self._answers.waiting(link) + self.programs.running(link)
+        if tag == TO_FRAMES or waiting >= WAITING_MAX:
+            raise FrameRefused("an ask without a tag, or too many that were not answered yet")
+        match ask:
+            case asks.Read() | asks.Fetch():
+                yield from self._ranged(link, tag, ask)
+            case asks.Admit():
+                yield from self._run(self.programs.admit(link, tag, ask))
+            case _:
+                yield from self._decided(link, tag, ask)
+
+    def _decided(self, link: int, tag: int, ask: asks.Ask) -> Iterator[Act]:
+        """Do what is one step: decide, append, and answer when it is synced."""
+        decided = ASKS[type(ask)](self.store.catalogue, ask)
+        stream = getattr(ask, "stream", 0)
+        step = decided if isinstance(decided, Step) else Step(answer=decided)
+        try:
+            answer, position = step.answer, self.store.do(step)
+        except StoreFull:
+            answer, position = self._full(stream), self.store.end
+        if isinstance(ask, asks.Fence) and isinstance(answer, asks.Found):
+            self._lives[link][stream] = ask.life
+        one = Waiting(position=position, stream=stream, tag=tag, answer=answer)
+        yield from self._answer(link, one)
+
+    def _ranged(self, link: int, tag: int, ask: asks.Read | asks.Fetch) -> Iterator[Act]:
+        """Give what is there of some numbers, behind the answer that says how much that is.
+
+        It waits for nothing: what is read is synced.
+        """
+        answer, given = ranged(self.store, ask, RANGE_BYTES)
+        yield acts.Send(link=link, data=b"".join((answer_frame(ask.stream, tag, answer), *given)))
+
+    def _full(self, stream: int) -> asks.Full:
+        held = self.store.catalogue.of(stream)
+        return asks.Full(end=held.end, blocking=limits.slowest(held)[1])
+
+    def _answer(self, link: int, one: Waiting) -> Iterator[Act]:
+        for to, data in self._answers.add(link, one):
+            yield acts.Send(link=to, data=data)
+
+    def _run(self, made: Iterator[Any]) -> Iterator[Act]:
+        """Pass on what Programs want performed, and answer for those that ended."""
+        for one in made:
+            if isinstance(one, acts.Ask | acts.Drop):
+                yield one
+            elif one.link in self._lives:
+                yield from self._answer(one.link, one.waiting)
+
+
+ASKS: Final[dict[type[Any], Callable[[Catalogue, Any], Step | asks.Answer]]] = {
+    asks.Look: Catalogue.look,
+    asks.Learn: Catalogue.learn,
+    asks.Fence: Catalogue.fence,
+    asks.Register: Catalogue.register,
+    asks.Acknowledge: Catalogue.acknowledge,
+    asks.Deregister: Catalogue.deregister,
+    asks.Positions: Catalogue.positions,
+}
+"""What is decided in one step, and by what."""
