@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from proof import goals
 from proof.part import Limits, Measure, Outcome, Part, Size
-from proof.simulator.misfortune import FAULTS, Coverage
+from proof.simulator.chances import FAULTS, Coverage
 from proof.simulator.simulator import simulate
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """A desk in a simulation: a process whose clients have one connection (ADR 27).
 
-The line and its groups are those that ship. The desk is one participant, which performs what its
-clients have asked; each client is another, which asks and waits. They live and die together.
+The arrivals and their groups are those that ship. The desk is one participant, which performs what
+its clients have asked; each client is another, which asks and waits. They live and die together.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from onceq import errors
-from onceq.engine.desk.line import Asked, Line, joined
+from onceq.engine.desk.arrivals import Arrivals, Asked, joined
 from onceq.engine.desk.seated import seated_op
 from onceq.model import ops
 from proof.simulator import steps
@@ -46,32 +46,32 @@ class SimulatedDesk:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.line: Line[Seat] = Line()
+        self.arrivals: Arrivals[Seat] = Arrivals()
 
     def run(self) -> ops.Program[None]:
         """Performs what is asked, for as long as it lives."""
         while True:
-            while not self.line or self._world.likely(BUSY):
+            while not self.arrivals or self._world.likely(BUSY):
                 yield ops.Wait(key="desk", first=True)
-                self.line.put_back(self.line.later)
-                self.line.later = []
-            group = self.line.take()
+                self.arrivals.put_back(self.arrivals.later)
+                self.arrivals.later = []
+            group = self.arrivals.take()
             try:
                 answer = yield joined(group)
             except errors.OnceqError as error:
-                told = self.line.failed(group, error, self._world.clock.seconds)
+                told = self.arrivals.failed(group, error, self._world.clock.seconds)
                 yield steps.Renew()
             else:
-                told = self.line.answered(group, answer)
+                told = self.arrivals.answered(group, answer)
             for asked, one in told:
                 asked.answer.give(one)
 
     def ask(self, op: ops.Op[Any], seat: Seat) -> Asked[Seat]:
-        """Puts an Op of a client into the line."""
+        """Puts an Op of a client among the arrivals."""
         until = None
         if isinstance(op, ops.CancelRequest):
             until = self._world.clock.seconds + op.timeout_s
-        return self.line.add(seated_op(op, BELL), seat, until)
+        return self.arrivals.add(seated_op(op, BELL), seat, until)
 
     def seated(self, program: ops.Program[None]) -> ops.Program[None]:
         """Returns a client's Program, whose Ops go by this desk."""

@@ -23,7 +23,8 @@ from proof.oracle import Blocked
 from proof.simulator.accounts import check_accounts, is_drained, next_due_s
 from proof.simulator.callers import SCRATCH
 from proof.simulator.cast import Actor, Variant
-from proof.simulator.misfortune import Coverage, Misfortune
+from proof.simulator.chances import Coverage
+from proof.simulator.misfortune import Misfortune
 from proof.simulator.participants import ABORT_LIMIT, Death, PowerCut
 
 if TYPE_CHECKING:

@@ -186,7 +186,7 @@ class Grouping(ops.Runs):
 class DeskSession(SyncSession):
     def __init__(self, place: PostgresRepository, handle: Any) -> None:
         super().__init__(place, handle)
-        self.plain, self.driver = self.driver, Grouping(self.driver)  # type: ignore[assignment]
+        self.plain, self.driver = self.driver, Grouping(self.driver)  # type: ignore[assignment] # performs as a driver does
 
 
 class AsyncPostgresRepository(PostgresRepository):

@@ -1,4 +1,4 @@
-"""The parts of a desk: its line, its bell, and its thread."""
+"""The parts of a desk: its arrivals, its bell, and its thread."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import onceq
-from onceq.engine.desk.line import Line, joined
+from onceq.engine.desk.arrivals import Arrivals, joined
 from onceq.engine.wake.desk_bell import MANY, DeskBell
 from onceq.errors import CannotConnect, IllegalState
 from onceq.model import desk_ops, ops
@@ -44,67 +44,67 @@ def numbers(group: list[Any]) -> list[int]:
 
 
 def test_who_came_first_takes_along_who_may() -> None:
-    line: Line[None] = Line()
+    arrivals: Arrivals[None] = Arrivals()
     for n in range(3):
-        line.add(send(n), None)
-        line.add(receive(n), None)
-    line.add(send(3, queue="other"), None)
-    line.add(send(4, ack=["a", "b"]), None)
-    line.add(send(5, keep=1), None)
-    assert numbers(line.take()) == [0, 2, 4, 8]
-    assert numbers(line.take()) == [1, 3, 5]
-    assert [numbers(line.take()) for _ in range(2)] == [[6], [7]]
-    assert not line
+        arrivals.add(send(n), None)
+        arrivals.add(receive(n), None)
+    arrivals.add(send(3, queue="other"), None)
+    arrivals.add(send(4, ack=["a", "b"]), None)
+    arrivals.add(send(5, keep=1), None)
+    assert numbers(arrivals.take()) == [0, 2, 4, 8]
+    assert numbers(arrivals.take()) == [1, 3, 5]
+    assert [numbers(arrivals.take()) for _ in range(2)] == [[6], [7]]
+    assert not arrivals
 
 
 def test_a_group_is_bounded_and_in_order() -> None:
-    line: Line[None] = Line()
+    arrivals: Arrivals[None] = Arrivals()
     for n in range(250):
-        line.add(send(n), None)
+        arrivals.add(send(n), None)
     sizes = []
-    while line:
-        group = line.take()
+    while arrivals:
+        group = arrivals.take()
         assert numbers(group) == sorted(numbers(group))
         sizes.append(len(group))
     assert sizes == [desk_ops.GROUP_MAX, desk_ops.GROUP_MAX, 50]
 
 
 def test_who_falls_out_goes_next_and_alone() -> None:
-    line: Line[None] = Line()
+    arrivals: Arrivals[None] = Arrivals()
     for n in range(3):
-        line.add(send(n), None)
-    group = line.take()
-    line.add(send(3), None)
-    line.put_back(group[1:])
-    assert [numbers(line.take()) for _ in range(3)] == [[1], [2], [3]]
-    line.put_back([])
-    assert not line
+        arrivals.add(send(n), None)
+    group = arrivals.take()
+    arrivals.add(send(3), None)
+    arrivals.put_back(group[1:])
+    assert [numbers(arrivals.take()) for _ in range(3)] == [[1], [2], [3]]
+    arrivals.put_back([])
+    assert not arrivals
 
 
 def test_who_has_no_answer_goes_next_and_alone() -> None:
-    line: Line[None] = Line()
+    arrivals: Arrivals[None] = Arrivals()
     for n in range(3):
-        line.add(send(n), None)
-    group = line.take()
-    told = line.answered(group, {1: "a", 3: "c"})
+        arrivals.add(send(n), None)
+    group = arrivals.take()
+    told = arrivals.answered(group, {1: "a", 3: "c"})
     assert [(asked.number, answer) for asked, answer in told] == [(0, "a"), (2, "c")]
-    assert numbers(line.take()) == [1]
+    assert numbers(arrivals.take()) == [1]
 
 
 def test_who_waits_no_longer_is_left_out() -> None:
-    line: Line[None] = Line()
-    asked = [line.add(send(n), None) for n in range(3)]
+    arrivals: Arrivals[None] = Arrivals()
+    asked = [arrivals.add(send(n), None) for n in range(3)]
     asked[1].is_dropped = True
-    assert numbers(line.take()) == [0, 2]
-    line.add(send(3), None).is_dropped = True
-    assert line.take() == []
-    assert not line
+    assert numbers(arrivals.take()) == [0, 2]
+    arrivals.add(send(3), None).is_dropped = True
+    assert arrivals.take() == []
+    assert not arrivals
 
 
 def test_one_alone_is_its_own_op() -> None:
-    line: Line[None] = Line()
-    line.add(send(0), None)
-    assert isinstance(joined(line.take()), ops.Send)
+    arrivals: Arrivals[None] = Arrivals()
+    arrivals.add(send(0), None)
+    assert isinstance(joined(arrivals.take()), ops.Send)
 
 
 @pytest.fixture

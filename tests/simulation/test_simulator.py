@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.model import admin_ops, ops, spark_ops
-from proof.simulator.misfortune import FAULTS, Coverage
+from proof.simulator.chances import FAULTS, Coverage
 from proof.simulator.simulator import main, simulate
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from onceq.engine.connect.async_connection import AsyncLink
-from onceq.engine.desk.line import Asked, Line, joined
+from onceq.engine.desk.arrivals import Arrivals, Asked, joined
 from onceq.engine.desk.sleeper import AsyncSleeper
 from onceq.engine.sessions.session import SHARED
 from onceq.engine.wake import exchange
@@ -38,7 +38,7 @@ T = TypeVar("T")
 CLOSED: Final = "this desk is closed, and nothing happened: connect() it first"
 ENDED: Final = "this desk was ended: whether it took effect is unknown"
 MOST_ASKED: Final = 1_000
-"""So many Ops are in the line or under way; who comes after them waits to get into it."""
+"""So many Ops wait or are under way; who comes after them waits to become one of them."""
 AGAIN_S: Final = 0.01
 AGAIN_LONGEST_S: Final = 0.5
 """When an Op that met a lock is tried again, at first and at last."""
@@ -66,7 +66,7 @@ class AsyncDesk:
             for _ in range(connections)
         ]
         self._free = list(self._links)
-        self._line: Line[asyncio.Future[Any]] = Line()
+        self._arrivals: Arrivals[asyncio.Future[Any]] = Arrivals()
         self._room = asyncio.Semaphore(MOST_ASKED)
         self._serving: set[asyncio.Task[None]] = set()
         self._wire: Wire | None = None
@@ -114,7 +114,7 @@ class AsyncDesk:
         async with self._room:
             _ = self.bell  # CannotConnect: it is closed
             answer_to = asyncio.get_running_loop().create_future()
-            asked = self._line.add(op, answer_to, _own_end(op))
+            asked = self._arrivals.add(op, answer_to, _own_end(op))
             self._begin()
             try:
                 if wait_s is not None:
@@ -127,21 +127,21 @@ class AsyncDesk:
                 asked.is_dropped = True
 
     def _begin(self) -> None:
-        """Gives the line to a free connection, if there is one."""
+        """Gives the arrivals to a free connection, if there is one."""
         if self._free:
-            task = asyncio.get_running_loop().create_task(self._serve(self._free.pop()))
-            self._serving.add(task)
-            task.add_done_callback(self._serving.discard)
+            serving = asyncio.get_running_loop().create_task(self._serve(self._free.pop()))
+            self._serving.add(serving)
+            serving.add_done_callback(self._serving.discard)
 
     async def _serve(self, link: DeskLink) -> None:
         try:
-            while self._line:
-                group = self._line.take()
+            while self._arrivals:
+                group = self._arrivals.take()
                 if group:
                     await self._perform(link, group)
         finally:
             self._free.append(link)
-            if self._line and self._wire is not None:  # a defect ended this task
+            if self._arrivals and self._wire is not None:  # a defect ended it
                 self._begin()
 
     async def _perform(self, link: DeskLink, group: list[Asked[asyncio.Future[Any]]]) -> None:
@@ -158,15 +158,15 @@ class AsyncDesk:
                 _tell(asked, InDoubt(ENDED))
             raise
         else:
-            for asked, told in self._line.answered(group, answer):
+            for asked, told in self._arrivals.answered(group, answer):
                 _tell(asked, told)
 
     def _failed(self, group: list[Asked[asyncio.Future[Any]]], error: OnceqError) -> None:
         """Tells each what became of it; who met a lock comes again, and holds no connection."""
-        for asked, told in self._line.failed(group, error, time.monotonic()):
+        for asked, told in self._arrivals.failed(group, error, time.monotonic()):
             _tell(asked, told)
-        while self._line.later:
-            self._later(self._line.later.pop())
+        while self._arrivals.later:
+            self._later(self._arrivals.later.pop())
 
     def _later(self, asked: Asked[asyncio.Future[Any]]) -> None:
         delay_s = min(AGAIN_S * 2**asked.tries, AGAIN_LONGEST_S)
@@ -177,7 +177,7 @@ class AsyncDesk:
         if self._wire is None:
             _tell(asked, CannotConnect(CLOSED))
         elif not asked.is_dropped:
-            self._line.put_back([asked])
+            self._arrivals.put_back([asked])
             self._begin()
 
     async def close(self) -> None:
@@ -186,7 +186,7 @@ class AsyncDesk:
         if wire is not None and wire.desk is not None:
             asyncio.get_running_loop().remove_reader(wire.desk.fileno())
             wire.desk.ring_all()
-        for asked in self._line.take_all():
+        for asked in self._arrivals.take_all():
             _tell(asked, CannotConnect(CLOSED))
         while self._serving:
             await asyncio.wait(self._serving)

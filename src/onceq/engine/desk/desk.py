@@ -88,7 +88,7 @@ class Desk:
         """See AsyncDesk.ask."""
         desk, loop = self._opened()
         answers: Answers = queue.SimpleQueue()
-        tasks: list[asyncio.Task[None]] = []
+        asking: list[asyncio.Task[None]] = []
 
         async def ask() -> None:
             try:
@@ -99,14 +99,14 @@ class Desk:
                     raise
 
         try:
-            loop.call_soon_threadsafe(lambda: tasks.append(loop.create_task(ask())))
+            loop.call_soon_threadsafe(lambda: asking.append(loop.create_task(ask())))
         except RuntimeError as error:
             raise CannotConnect(CLOSED) from error
         try:
             return self._answer(answers)  # type: ignore[no-any-return] # typed by the Op
         except BaseException:
             with contextlib.suppress(RuntimeError):  # the loop is over, and the Op with it
-                loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+                loop.call_soon_threadsafe(lambda: [one.cancel() for one in asking])
             raise
 
     def _answer(self, answers: Answers) -> Any:

@@ -88,8 +88,9 @@ begin
                 case when x.properties is not null then onceq.end_user_of(x.properties) end, '', coalesce(p_reply, ''));
         if not (pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, x.registrant_id)
                 and pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, x.registrant_id)
-                and pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, 0 /* a desk */)
-                and pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, 0 /* a desk */)) then
+                -- 0: a desk's (`keep_desk`)
+                and pg_try_advisory_lock('onceq.registrant_pkey'::regclass::oid::integer, 0)
+                and pg_advisory_unlock('onceq.registrant_pkey'::regclass::oid::integer, 0)) then
             select onceq.clerk_bell(r.registrant_id, r.bell, true) into bell from onceq.registrant r
                 where r.registrant_id = x.registrant_id and r.bell is not null;
         end if;

@@ -1,4 +1,4 @@
-"""The line of a desk: the Ops that wait for a connection, and which of them go together. Pure."""
+"""The arrivals at a desk: the Ops that wait for a connection, and which go together. Pure."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Asked(Generic[A]):
         self.is_dropped = False
 
 
-class Line(Generic[A]):
+class Arrivals(Generic[A]):
     """Who waits, in the order of coming; of a kind together.
 
     later: who met a lock and is to be put back after a while.
@@ -72,15 +72,15 @@ class Line(Generic[A]):
     def take(self) -> list[Asked[A]]:
         """Takes who came first, and those who may go along. Empty: those were all dropped."""
         key = min(self._waiting, key=lambda one: self._waiting[one][0].number)
-        line = self._waiting[key]
+        kind = self._waiting[key]
         most = 1 if key is None else GROUP_MAX
         group: list[Asked[A]] = []
-        while line and len(group) < most:
-            asked = line.popleft()
+        while kind and len(group) < most:
+            asked = kind.popleft()
             if not asked.is_dropped:
                 asked.is_under_way = True
                 group.append(asked)
-        if not line:
+        if not kind:
             del self._waiting[key]
         return group
 
@@ -115,7 +115,7 @@ class Line(Generic[A]):
 
     def take_all(self) -> list[Asked[A]]:
         """Takes everybody who waits."""
-        found = [asked for line in self._waiting.values() for asked in line if not asked.is_dropped]
+        found = [asked for kind in self._waiting.values() for asked in kind if not asked.is_dropped]
         self._waiting.clear()
         return found
 
