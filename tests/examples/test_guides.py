@@ -89,30 +89,39 @@ def test_files_of_requests_and_of_replies(tmp_path: Path) -> None:
 
 
 ASKED_LATE = """
-from web import answer
+import http.client
+import socket
+import time
 
-for number in range(22):
-    answer("zoe", f"zoe-{number}", b'{"cents": 1}')
-for number in (1, 0):
-    print(answer("zoe", f"zoe-{number}", b'{"cents": 1}')[0])
+while socket.socket().connect_ex(("127.0.0.1", 8712)):  # it was killed, and is starting
+    time.sleep(0.1)
+for number in (*range(22), 1, 0):
+    web = http.client.HTTPConnection("127.0.0.1", 8712, timeout=30)
+    web.request("PUT", f"/orders/zoe-{number}", b'{"cents": 1}', {"X-User": "zoe"})
+    print(number, web.getresponse().status)
 """
 """One user orders more often than replies are kept, then asks for the first two orders again."""
 
 
 @pytest.mark.timeout(240)
-def test_in_a_web_application(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_fastapi", [False, True])
+def test_in_a_web_application(tmp_path: Path, *, with_fastapi: bool) -> None:
     """Two web processes killed under load: each booking has its receipt, and the reverse."""
-    page = text_of("docs/web-application.md")
+    page, late = text_of("docs/web-application.md"), ASKED_LATE
     for written, free in zip(("8711", "8712"), free_ports(2), strict=True):
-        page = page.replace(written, free)
+        page, late = page.replace(written, free), late.replace(written, free)
     assert len(write_files(page, tmp_path)) == page.count("```python")
-    (tmp_path / "late.py").write_text(ASKED_LATE)
+    (tmp_path / "late.py").write_text(late)
     end = "kill $first $second $server\n"
     script = blocks(page)["bash"].replace(end, f"python late.py > late.txt\n{end}")
+    if with_fastapi:
+        (command,) = re.findall(r"`(uvicorn .* --port)`", page)
+        script = script.replace("python web.py", f"python -m {command}")
     printed, complaints = shell(script, tmp_path, reader(), LIMIT_S)
     assert f"```text\n{printed}```" in page, complaints
     assert complaints.count("Killed") == 6, complaints
-    assert (tmp_path / "late.txt").read_text() == "200 OK\n410 Gone\n", complaints
+    said = [f"{number} 200" for number in range(22)]
+    assert (tmp_path / "late.txt").read_text().splitlines() == [*said, "1 200", "0 410"], complaints
 
 
 @pytest.mark.timeout(200)
