@@ -57,7 +57,7 @@ class AsyncRunning(Shown[T, R]):
         if isinstance(link, AsyncLedgerLink):
             self._kept = kept_beside(self._session, link.joint, link.repository)
         self._alone = Alone(asyncio.current_task)
-        self._callers = AsyncCallers(link.repository)
+        self._callers: AsyncCallers | None = None
         self._caller: AsyncPostgresDriver | None = None
         self._is_taking = False
 
@@ -114,6 +114,7 @@ class AsyncRunning(Shown[T, R]):
         ckpt, wait_s = names.check_tag(checkpoint, "checkpoint"), names.check_timeout(timeout_s)
         begin = transactions.begin(self._session, names.check_rid(rid), wait_s)
         with self._alone:
+            self._callers = self._callers or AsyncCallers(self._link.repository)
             caller = await self._callers.driver(connection, self._link.connection)
             reply = await self._link.run(begin, waiting(wait_s))
             take = transactions.take_op(self._session, reply.rid, ckpt)

@@ -37,7 +37,7 @@ from onceq.model import names
 from onceq.model.arguments import check_function
 from onceq.model.client_state import Recovery
 from onceq.model.element import KillAnswer, RequestAttributes, Whereabouts
-from onceq.model.ops import Request, Sent, ThreadTags
+from onceq.model.ops import Program, Request, Sent, ThreadTags
 
 if TYPE_CHECKING:
     from onceq.clerk.ledger.program import Kept
@@ -135,7 +135,8 @@ class Clerk(Running[T, R]):
             try:
                 if connection is not None:
                     return self._receive_in(connection, checkpoint, timeout_s, rid)
-                replies = self._receive(1, checkpoint, timeout_s, rid)
+                receive = self._receive(1, checkpoint, timeout_s, rid)
+                replies = self._run(receive, waiting(timeout_s))
                 return replies[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or not waits_on(on_timeout, late):
@@ -145,21 +146,21 @@ class Clerk(Running[T, R]):
         self, limit: int, *, checkpoint: bytes | None = None, timeout_s: float | None = None
     ) -> list[Reply[R]]:
         """Returns the replies that are waiting, at least one and at most `limit` (C6)."""
-        return self._receive(limit, checkpoint, timeout_s, None)
+        receive = self._receive(limit, checkpoint, timeout_s, None)
+        return self._run(receive, waiting(timeout_s))
 
     def _receive(
         self, limit: int, checkpoint: bytes | None, timeout_s: float | None, rid: str | None
-    ) -> list[Reply[R]]:
+    ) -> Program[list[Reply[R]]]:
         if self._kept is not None:
             ledger_program.ready(self._kept)
-        receive = receiving.receive(
+        return receiving.receive(
             self._session,
             ckpt=names.check_tag(checkpoint, "checkpoint"),
             rid=names.check_rid(rid),
             limit=names.check_range("limit", limit, 1, WINDOW_MAX),
             timeout_s=names.check_timeout(timeout_s),
         )
-        return self._run(receive, waiting(timeout_s))
 
     def stream(
         self,

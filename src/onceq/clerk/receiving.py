@@ -6,9 +6,9 @@ has acknowledged it. Source: BHM90 figure 5; spec C1, C6.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
+
+from msgspec.structs import replace
 
 from onceq import errors
 from onceq.clerk.session import Reply, Session, ask, check, perform, reply_of, settle
@@ -42,18 +42,15 @@ def receive(
     Raises ReceiveTimeout when none came (nothing is lost), ReplyGone when none will ever come.
     """
     check(session, Call.RECEIVE)
-    look = partial(receive_op, session, rid=rid, limit=limit, ckpt=ckpt)
     yield from _refuse_gone(session, rid)
     if rid is not None and rid not in session.outstanding:
         raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
+    look = receive_op(session, rid=rid, skip=[], limit=limit, ckpt=ckpt)
     found: list[Element] = []
-    look_once = partial(_look, session, look, by_rid=rid is not None)
     key = "reply" if session.rings and timeout_s != 0 else "receive"
     session.rings = False  # only once: a ring during another wait is not heard again
     if key == "receive":
-        found = yield from _look(
-            session, look, sleep=timeout_s != 0, turn=0, by_rid=rid is not None
-        )
+        found = yield from _look(session, look, sleep=timeout_s != 0, turn=0)
     waits = 0
     within_s: float | None = None
     while not found:
@@ -66,7 +63,7 @@ def receive(
                 "receive again; `onceq request show` says where the request is"
             )
         waits += 1
-        found = yield from look_once(sleep=True, turn=waits)
+        found = yield from _look(session, look, sleep=True, turn=waits)
     _hand_out(session, found, in_order=rid is None)
     if ckpt is not None:
         session.r_rid, session.ckpt = found[-1].rid, ckpt
@@ -92,12 +89,7 @@ def receive_op(session: Session[Any, Any], **fields: Any) -> ops.Receive:
 
 
 def _look(
-    session: Session[Any, Any],
-    look: Callable[..., ops.Receive],
-    *,
-    sleep: bool,
-    turn: int,
-    by_rid: bool,
+    session: Session[Any, Any], look: ops.Receive, *, sleep: bool, turn: int
 ) -> ops.Program[list[Element]]:
     """Looks for replies; a session that finds some wakes, or does not fall asleep.
 
@@ -109,17 +101,18 @@ def _look(
     yield from settle(session)
     # After an error it counts as awake: a useless ring is harmless, waking twice is not.
     asleep, session.asleep = session.asleep, False
+    by_rid = look.rid is not None
     many = not by_rid and session.seen > 0 and len(session.received) > FEW
     found: list[Element] = []
     if many:
-        near = partial(look, after=session.seen, skip=list(session.beyond))
-        found = yield from perform(session, near(asleep=asleep, sleep=sleep and not asleep))
+        near = replace(look, after=session.seen, skip=list(session.beyond))
+        falls = sleep and not asleep
+        found = yield from perform(session, replace(near, asleep=asleep, sleep=falls))
         asleep = (asleep or sleep) and not found
     if not found and (not many or turn == 0 or turn >= SOON):
         skip = [] if by_rid else list(session.received)
-        found = yield from perform(
-            session, look(skip=skip, asleep=asleep, sleep=sleep and not asleep)
-        )
+        falls = sleep and not asleep
+        found = yield from perform(session, replace(look, skip=skip, asleep=asleep, sleep=falls))
     session.asleep = (asleep or sleep) and not found
     return found
 

@@ -58,7 +58,7 @@ class Running(Shown[T, R]):
         if isinstance(link, LedgerLink):
             self._kept = kept_beside(self._session, link.joint, link.repository)
         self._alone = Alone(threading.get_ident)
-        self._callers = Callers(link.repository)
+        self._callers: Callers | None = None
         self._caller: PostgresDriver | None = None
         self._is_taking = False
 
@@ -115,6 +115,7 @@ class Running(Shown[T, R]):
         ckpt, wait_s = names.check_tag(checkpoint, "checkpoint"), names.check_timeout(timeout_s)
         begin = transactions.begin(self._session, names.check_rid(rid), wait_s)
         with self._alone:
+            self._callers = self._callers or Callers(self._link.repository)
             caller = self._callers.driver(connection, self._link.connection)
             reply = self._link.run(begin, waiting(wait_s))
             take = transactions.take_op(self._session, reply.rid, ckpt)

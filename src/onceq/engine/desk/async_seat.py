@@ -66,8 +66,11 @@ class AsyncSeat(ops.RunsAsync):
 
     async def run(self, program: ops.Program[T], patience: Patience | None = None) -> T:
         """Runs a Program. patience: None: that of the block around it."""
-        with self.bounded(patience):
+        before, self._patience = self._patience, patience or self._patience
+        try:
             return await super().run(program)
+        finally:
+            self._patience = before
 
     async def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op."""

@@ -67,8 +67,11 @@ class Seat(ops.Runs):
 
     def run(self, program: ops.Program[T], patience: Patience | None = None) -> T:
         """Runs a Program. patience: None: that of the block around it."""
-        with self.bounded(patience):
+        before, self._patience = self._patience, patience or self._patience
+        try:
             return super().run(program)
+        finally:
+            self._patience = before
 
     def perform(self, op: ops.Op[T]) -> T:
         """Performs one Op."""

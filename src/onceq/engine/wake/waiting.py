@@ -51,13 +51,12 @@ class Wakes:
 class Pause:
     """One series of growing waits at a time, for each of several keys. rung: there is a bell."""
 
-    __slots__ = ("_deadlines", "_delays", "_looks", "_rung")
+    __slots__ = ("_looks", "_rung", "_series")
 
     def __init__(self, *, rung: bool = False) -> None:
         self._rung = rung
         self._looks = 0
-        self._delays: dict[str, float] = {}
-        self._deadlines: dict[str, float | None] = {}
+        self._series: dict[str, tuple[float, float | None]] = {}  # the next delay; the deadline
 
     def is_rung(self, key: str) -> bool:
         """Returns whether a ring ends a wait of this key."""
@@ -67,15 +66,14 @@ class Pause:
         """Returns the seconds to wait; None when the series' deadline has passed."""
         is_rung = self.is_rung(op.key)
         pace = RUNG_PACES[op.key] if is_rung else POLLED
-        if op.first or op.key not in self._delays:
-            self._delays[op.key] = pace.first_s
-            self._deadlines[op.key] = None if op.timeout_s is None else now + op.timeout_s
-        deadline = self._deadlines[op.key]
+        if op.first or op.key not in self._series:
+            deadline = None if op.timeout_s is None else now + op.timeout_s
+            self._series[op.key] = pace.first_s, deadline
+        delay, deadline = self._series[op.key]
         if deadline is not None and now >= deadline:
             return None
-        delay = self._delays[op.key]
         longest = LONGEST_RUNG_S if is_rung else LONGEST_S.get(op.key, LONGEST_DEFAULT_S)
-        self._delays[op.key] = min(delay * pace.growth, longest)
+        self._series[op.key] = min(delay * pace.growth, longest), deadline
         bounds = (op.within_s, None if deadline is None else deadline - now)
         return min([delay, *(bound for bound in bounds if bound is not None)])
 
@@ -94,4 +92,4 @@ class Pause:
 
     def again(self, key: str) -> None:
         """Begins the series anew, with its old deadline, after a ring."""
-        self._delays[key] = RUNG_PACES[key].first_s
+        self._series[key] = RUNG_PACES[key].first_s, self._series[key][1]
