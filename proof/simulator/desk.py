@@ -51,11 +51,8 @@ class SimulatedDesk:
     def run(self) -> ops.Program[None]:
         """Performs what is asked, for as long as it lives."""
         while True:
-            while not self.arrivals or self._world.likely(BUSY):
+            while not (group := self._group()):
                 yield ops.Wait(key="desk", first=True)
-                self.arrivals.put_back(self.arrivals.later)
-                self.arrivals.later = []
-            group = self.arrivals.take()
             try:
                 answer = yield joined(group)
             except errors.OnceqError as error:
@@ -65,6 +62,11 @@ class SimulatedDesk:
                 told = self.arrivals.answered(group, answer)
             for asked, one in told:
                 asked.answer.give(one)
+
+    def _group(self) -> list[Asked[Seat]]:
+        """Returns who goes now; none if others are still to come, or must rest."""
+        is_early = not self.arrivals or self._world.likely(BUSY)
+        return [] if is_early else self.arrivals.take(self._world.clock.seconds)
 
     def ask(self, op: ops.Op[Any], seat: Seat) -> Asked[Seat]:
         """Puts an Op of a client among the arrivals."""

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import onceq
+from onceq.engine.connect.unwrap import Callers
 from onceq.engine.perform.driver import PostgresDriver
 from onceq.errors import Fenced, IllegalState, InvalidValue, ReplyHeld, TooLarge
 from onceq.model.client_state import ClientState
@@ -318,7 +319,7 @@ def test_a_receive_that_is_cut_short_is_looked_at_by_the_next_connect(
         replied(life, clerk, "1")
         with monkeypatch.context() as patched:
             cut_short = Interrupted(connection, None)
-            patched.setattr(clerk._callers, "driver", lambda *_: cut_short)
+            patched.setattr(Callers, "driver", lambda *_: cut_short)
             with pytest.raises(KeyboardInterrupt):
                 clerk.receive(timeout_s=WAIT_S, connection=connection)
         with pytest.raises(IllegalState, match="connect"):
@@ -337,7 +338,7 @@ def test_connect_refuses_to_wait_for_the_transaction_of_a_receive_that_was_cut_s
         replied(life, clerk, "1")
         with monkeypatch.context() as patched:
             cut_short = Interrupted(connection, PostgresDriver(connection, qm.repository))
-            patched.setattr(clerk._callers, "driver", lambda *_: cut_short)
+            patched.setattr(Callers, "driver", lambda *_: cut_short)
             with pytest.raises(KeyboardInterrupt):
                 clerk.receive(timeout_s=WAIT_S, connection=connection)
         with pytest.raises(IllegalState, match="still open: end it"):

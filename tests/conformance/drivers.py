@@ -172,12 +172,14 @@ class Grouping(ops.Runs):
     def perform(self, op: ops.Op[T]) -> T:
         seated: Any = seated_op(op, "!nowhere 1 onceq_nobody 00")
         if group_key(seated) is None:
-            return self._driver.perform(seated)  # type: ignore[no-any-return] # typed by the Op
+            alone: T = self._driver.perform(seated)
+            return alone
         nobody = ops.Identity(registrant_id=2**31 - 1, epoch=1)
         stranger = msgspec.structs.replace(seated, who=nobody)
         found = self._driver.perform(GROUPINGS[type(seated)].join([stranger, seated]))
         assert 1 not in found
-        return found[2] if 2 in found else self._driver.perform(seated)
+        answer: T = found[2] if 2 in found else self._driver.perform(seated)
+        return answer
 
     def _leave(self) -> None:
         self._driver._leave()

@@ -8,14 +8,22 @@ import signal
 import socket
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import onceq
-from onceq.engine.desk.arrivals import Arrivals, joined
+from onceq.engine.desk.arrivals import REST_S, Arrivals, joined
 from onceq.engine.wake.desk_bell import MANY, DeskBell
-from onceq.errors import CannotConnect, IllegalState
+from onceq.errors import (
+    CannotConnect,
+    DeadlineExceeded,
+    IllegalState,
+    InDoubt,
+    InvalidValue,
+    OnceqError,
+)
 from onceq.model import desk_ops, ops
 from tests.parts import serving
 
@@ -25,11 +33,11 @@ if TYPE_CHECKING:
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 
 
-def send(n: int, **fields: Any) -> ops.Send:
+def send(n: int, body: bytes = b"", **fields: Any) -> ops.Send:
     given: dict[str, Any] = {"queue": "raw", "send_no": n, "ack": [], **fields}
     return ops.Send(
         who=ops.Identity(registrant_id=n, epoch=1),
-        request=ops.Request(rid=str(n), body=b""),
+        request=ops.Request(rid=str(n), body=body),
         **given,
     )
 
@@ -43,68 +51,113 @@ def numbers(group: list[Any]) -> list[int]:
     return [asked.number for asked in group]
 
 
-def test_who_came_first_takes_along_who_may() -> None:
+def arrived(*each: ops.Op[Any]) -> Arrivals[None]:
     arrivals: Arrivals[None] = Arrivals()
-    for n in range(3):
-        arrivals.add(send(n), None)
-        arrivals.add(receive(n), None)
-    arrivals.add(send(3, queue="other"), None)
-    arrivals.add(send(4, ack=["a", "b"]), None)
-    arrivals.add(send(5, keep=1), None)
-    assert numbers(arrivals.take()) == [0, 2, 4, 8]
-    assert numbers(arrivals.take()) == [1, 3, 5]
-    assert [numbers(arrivals.take()) for _ in range(2)] == [[6], [7]]
+    for op in each:
+        arrivals.add(op, None)
+    return arrivals
+
+
+def taken(arrivals: Arrivals[None], times: int = 1, now: float = 0.0) -> list[list[int]]:
+    return [numbers(arrivals.take(now)) for _ in range(times)]
+
+
+def test_who_came_first_takes_along_who_may() -> None:
+    mixed = [op for n in range(3) for op in (send(n), receive(n))]
+    others = (send(3, queue="other"), send(4, ack=["a", "b"]), send(5, keep=1))
+    arrivals = arrived(*mixed, *others)
+    assert taken(arrivals, 4) == [[0, 2, 4, 8], [1, 3, 5], [6], [7]]
     assert not arrivals
+    assert taken(arrivals) == [[]]
 
 
 def test_a_group_is_bounded_and_in_order() -> None:
-    arrivals: Arrivals[None] = Arrivals()
-    for n in range(250):
-        arrivals.add(send(n), None)
-    sizes = []
+    arrivals = arrived(*(send(n) for n in range(250)))
+    sizes: list[int] = []
     while arrivals:
-        group = arrivals.take()
-        assert numbers(group) == sorted(numbers(group))
+        (group,) = taken(arrivals)
+        assert group == sorted(group)
         sizes.append(len(group))
     assert sizes == [desk_ops.GROUP_MAX, desk_ops.GROUP_MAX, 50]
 
 
-def test_who_falls_out_goes_next_and_alone() -> None:
-    arrivals: Arrivals[None] = Arrivals()
-    for n in range(3):
-        arrivals.add(send(n), None)
-    group = arrivals.take()
-    arrivals.add(send(3), None)
-    arrivals.put_back(group[1:])
-    assert [numbers(arrivals.take()) for _ in range(3)] == [[1], [2], [3]]
-    arrivals.put_back([])
+def test_a_group_has_no_more_bytes_than_one_message_may() -> None:
+    half = bytes(desk_ops.BYTES_MAX // 2)
+    sizes = [half, half, b"1", half + half + b"1", b"1", b"2"]
+    arrivals = arrived(*(send(n, body) for n, body in enumerate(sizes)))
+    assert taken(arrivals, 4) == [[0, 1], [2], [3], [4, 5]]
+
+
+def test_who_falls_out_of_a_group_comes_again_before_others_and_one_at_a_time() -> None:
+    arrivals = arrived(*(send(n) for n in range(4)))
+    group = arrivals.take(0.0)
+    arrivals.add(send(4), None)
+    told = arrivals.answered(group, {1: "a", 4: "d"})
+    assert [(asked.number, answer) for asked, answer in told] == [(0, "a"), (3, "d")]
+    again = arrivals.take(0.0)
+    assert numbers(again) == [1]
+    assert taken(arrivals, 2) == [[4], []], "another connection leaves the second to this one"
+    assert arrivals.answered(again, "b") == [(again[0], "b")]
+    assert taken(arrivals) == [[2]]
     assert not arrivals
 
 
-def test_who_has_no_answer_goes_next_and_alone() -> None:
+def test_who_met_a_lock_rests_and_lets_others_go_first() -> None:
+    arrivals = arrived(send(0), send(1, queue="other"))
+    assert arrivals.failed(arrivals.take(0.0), DeadlineExceeded("a lock"), 10.0) == []
+    assert taken(arrivals, 2, now=10.0) == [[1], []]
+    arrivals.add(send(2), None)
+    (later,) = taken(arrivals, now=10.0 + REST_S)
+    assert later == [2], "it has a new number"
+    assert taken(arrivals, now=10.0 + REST_S / 2) == [[3]]
+
+
+def test_whose_own_time_is_over_is_told_of_the_lock() -> None:
     arrivals: Arrivals[None] = Arrivals()
+    arrivals.add(send(0), None, until=10.0)
+    error = DeadlineExceeded("a lock")
+    assert arrivals.failed(arrivals.take(0.0), error, 9.9) == []
+    group = arrivals.take(9.9 + REST_S)
+    assert arrivals.failed(group, error, 10.0) == [(group[0], error)]
+    assert not arrivals
+
+
+@pytest.mark.parametrize("error", [InDoubt("x"), CannotConnect("x")])
+def test_what_is_unknown_is_told_to_each_of_a_group(error: OnceqError) -> None:
+    arrivals = arrived(*(send(n) for n in range(3)))
+    group = arrivals.take(0.0)
+    told = arrivals.failed(group, error, 0.0)
+    assert [asked for asked, _ in told] == group
+    assert [(type(one), str(one)) for _, one in told] == [(type(error), "x")] * 3
+    assert len({id(one) for _, one in told}) == 3
+    assert not arrivals
+
+
+def test_a_group_that_is_refused_comes_again_one_by_one() -> None:
+    arrivals = arrived(*(send(n) for n in range(3)))
+    assert arrivals.failed(arrivals.take(0.0), InvalidValue("x"), 0.0) == []
     for n in range(3):
-        arrivals.add(send(n), None)
-    group = arrivals.take()
-    told = arrivals.answered(group, {1: "a", 3: "c"})
-    assert [(asked.number, answer) for asked, answer in told] == [(0, "a"), (2, "c")]
-    assert numbers(arrivals.take()) == [1]
+        again = arrivals.take(0.0)
+        assert numbers(again) == [n]
+        arrivals.answered(again, "in")
+    assert not arrivals
 
 
 def test_who_waits_no_longer_is_left_out() -> None:
     arrivals: Arrivals[None] = Arrivals()
     asked = [arrivals.add(send(n), None) for n in range(3)]
-    asked[1].is_dropped = True
-    assert numbers(arrivals.take()) == [0, 2]
-    arrivals.add(send(3), None).is_dropped = True
-    assert arrivals.take() == []
-    assert not arrivals
+    arrivals.drop(asked[1])
+    group = arrivals.take(0.0)
+    assert numbers(group) == [0, 2]
+    arrivals.drop(group[1])
+    assert arrivals.answered(group, {1: "a"}) == [(asked[0], "a")]
+    arrivals.drop(asked[0])
+    arrivals.drop(arrivals.add(send(3), None))
+    assert not arrivals, "whose answer nobody waits for comes no more"
 
 
 def test_one_alone_is_its_own_op() -> None:
-    arrivals: Arrivals[None] = Arrivals()
-    arrivals.add(send(0), None)
-    assert isinstance(joined(arrivals.take()), ops.Send)
+    assert isinstance(joined(arrived(send(0)).take(0.0)), ops.Send)
 
 
 @pytest.fixture
@@ -122,13 +175,13 @@ def ring(bell: DeskBell, token: bytes, times: int = 1) -> None:
 
 def test_a_bell_rings_whom_the_token_names(bell: DeskBell) -> None:
     rung: list[str] = []
-    tokens = {name: bell.add(lambda name=name: rung.append(name)) for name in "abc"}
+    tokens = {name: bell.add(partial(rung.append, name)) for name in "abc"}
     ring(bell, tokens["b"])
     assert not bell.hear()
     assert rung == ["b"]
     bell.remove(tokens["b"])
     ring(bell, tokens["b"])
-    assert bell.hear(), "all of it was rubbish"
+    assert not bell.hear(), "one that has left is no reason to be deaf"
     assert (rung, bell.rubbish) == (["b"], 1)
     ring(bell, bytes.fromhex(bell.text().split(" ")[3]))
     bell.hear()
@@ -137,7 +190,7 @@ def test_a_bell_rings_whom_the_token_names(bell: DeskBell) -> None:
 
 def test_more_than_a_bell_can_hold_rings_all(bell: DeskBell) -> None:
     rung: list[str] = []
-    one, _ = (bell.add(lambda name=name: rung.append(name)) for name in "ab")
+    one, _ = (bell.add(partial(rung.append, name)) for name in "ab")
     ring(bell, one, MANY)
     bell.hear()
     assert rung == [*["a"] * MANY, "a", "b"]
@@ -148,8 +201,10 @@ def test_rubbish_rings_nobody(bell: DeskBell) -> None:
     bell.add(lambda: rung.append("a"))
     for size in (0, 1, 15, 16, 17, 100):
         ring(bell, secrets.token_bytes(size))
-    assert bell.hear()
+    assert not bell.hear()
     assert (rung, bell.rubbish) == ([], 6)
+    ring(bell, secrets.token_bytes(16), MANY)
+    assert bell.hear(), "so much is a reason to be deaf for a while"
 
 
 def test_threads_share_a_desk(qm: onceq.QueueManager) -> None:

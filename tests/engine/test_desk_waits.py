@@ -19,6 +19,7 @@ from onceq.errors import (
 from onceq.model.client_state import ClientState
 from tests.engine.desks import (
     CROWD,
+    HOLD,
     RAW,
     crowded,
     declared,
@@ -31,8 +32,6 @@ from tests.parts import plain, rows, serving
 
 __all__ = ["declared", "failed_groups"]
 """Fixtures of these tests."""
-
-HOLD = "select pg_advisory_xact_lock('{}.registrant'::regclass::oid::integer, registrant_id)"
 
 
 def test_who_waits_for_what_expires_is_told_so(declared: onceq.QueueManager) -> None:

@@ -18,6 +18,8 @@ from onceq.model.ops.base import Integer, Op, SmallInt
 
 GROUP_MAX: Final = 100
 """Each clerk's anchor is an entry in the database's table of locks."""
+BYTES_MAX: Final = 8 << 20
+"""The bodies of a group together, unless it is of one: a group is one message to the database."""
 
 
 class SendEach(Op[dict[int, Sent]], changes="requests of many clerks go in together"):
@@ -138,3 +140,8 @@ def group_key(op: Op[Any]) -> tuple[Any, ...] | None:
     """Returns what Ops that may go together have in common; None: this one goes alone."""
     grouping = GROUPINGS.get(type(op))
     return None if grouping is None else grouping.key(op)
+
+
+def weight(op: Op[Any]) -> int:
+    """Returns how many bytes of its group's bodies are of this Op."""
+    return len(op.request.body) if isinstance(op, ops.Send) else 0

@@ -13,7 +13,7 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
-from onceq.engine.desk.async_desk import CLOSED, ENDED, AsyncDesk
+from onceq.engine.desk.async_desk import CLOSED, ELSEWHERE, ENDED, AsyncDesk
 from onceq.engine.desk.sleeper import Sleeper
 from onceq.errors import CannotConnect, IllegalState, InDoubt
 
@@ -37,39 +37,71 @@ class Desk:
         self._located = located
         self.repository = repository
         self._connections = connections
+        self._changing = threading.Lock()
         self._desk: AsyncDesk | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._ending = threading.Event()
         self._end: Callable[[], None] = lambda: None
         self._pid = os.getpid()
 
     def connect(self, timeout_s: float | None = None) -> None:
         """See AsyncDesk.connect."""
-        if self._thread is not None and self._thread.is_alive():
-            return
-        started: Answers = queue.SimpleQueue()
-        run = self._run(started, timeout_s)
-        self._thread = threading.Thread(
-            target=asyncio.run, args=(run,), name="onceq-desk", daemon=True
-        )
-        self._thread.start()
-        self._answer(started)
+        self._refuse_elsewhere()
+        with self._changing:
+            if self._desk is not None and self._thread is not None and self._thread.is_alive():
+                return
+            self._finish()
+            started: Answers = queue.SimpleQueue()
+            self._ending = threading.Event()
+            run = self._run(started, timeout_s)
+            self._thread = threading.Thread(
+                target=asyncio.run, args=(run,), name="onceq-desk", daemon=True
+            )
+            self._thread.start()
+            try:
+                self._answer(started)
+            except BaseException:
+                self._finish()
+                raise
 
     async def _run(self, started: Answers, timeout_s: float | None) -> None:
-        desk = AsyncDesk(self._located, self.repository, self._connections)
+        desk, ending = AsyncDesk(self._located, self.repository, self._connections), asyncio.Event()
+        self._loop, self._end = asyncio.get_running_loop(), ending.set
+        if self._ending.is_set():
+            ending.set()
+        over = asyncio.ensure_future(ending.wait())
+        opening = asyncio.ensure_future(desk.connect(timeout_s))
         try:
-            await desk.connect(timeout_s)
-        except BaseException as error:  # noqa: BLE001 # raised by who started it
-            started.put((None, error))
-            return
-        ending = asyncio.Event()
-        self._desk, self._loop, self._end = desk, asyncio.get_running_loop(), ending.set
-        started.put((None, None))
-        try:
-            await ending.wait()
+            await asyncio.wait({over, opening}, return_when=asyncio.FIRST_COMPLETED)
+            opening.cancel()
+            try:
+                await opening
+            except BaseException as error:  # noqa: BLE001 # raised by who started it
+                started.put((None, error))
+                return
+            self._desk = desk
+            started.put((None, None))
+            await over
         finally:
             self._desk = self._loop = None
+            over.cancel()
             await desk.close()
+
+    def _finish(self) -> None:
+        """Ends the thread, whatever it is doing."""
+        self._ending.set()
+        loop, thread = self._loop, self._thread
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has just ended
+                loop.call_soon_threadsafe(self._end)
+        if thread is not None:
+            thread.join()
+        self._thread = None
+
+    def _refuse_elsewhere(self) -> None:
+        if self._pid != os.getpid():
+            raise IllegalState(ELSEWHERE)
 
     def sleeper(self) -> Sleeper:
         """Returns what a clerk waits with. CannotConnect: the desk is closed."""
@@ -77,8 +109,7 @@ class Desk:
         return Sleeper(desk.bell)
 
     def _opened(self) -> tuple[AsyncDesk, asyncio.AbstractEventLoop]:
-        if self._pid != os.getpid():
-            raise IllegalState("this desk is of the process that forked this one: make another")
+        self._refuse_elsewhere()
         desk, loop = self._desk, self._loop
         if desk is None or loop is None:
             raise CannotConnect(CLOSED)
@@ -125,10 +156,6 @@ class Desk:
 
     def close(self) -> None:
         """See AsyncDesk.close."""
-        loop, thread = self._loop, self._thread
-        if loop is not None and self._pid == os.getpid():
-            with contextlib.suppress(RuntimeError):  # it has just ended
-                loop.call_soon_threadsafe(self._end)
-        if thread is not None and self._pid == os.getpid():
-            thread.join()
-        self._thread = None
+        if self._pid == os.getpid():
+            with self._changing:
+                self._finish()

@@ -84,7 +84,7 @@ class Seat(ops.Runs):
             raise _refusal(self._whose)
         else:
             patience = self._patience
-            wait_s = None if patience is None else max(0.0, patience.until - time.monotonic())
+            wait_s = None if patience is None else patience.left_s(time.monotonic())
             answer = self._desk.ask(seated_op(op, self._taken().text), wait_s)
         return answer  # type: ignore[no-any-return] # typed by the Op
 

@@ -102,7 +102,9 @@ def offers(conninfo: str, wanted: Mapping[str, str]) -> list[str]:
     then fails or is set later.
     """
     given = _given_options(conninfo)
-    wanted = {name: v for name, v in wanted.items() if name not in UNLIMITED or name not in given}
+    wanted = {
+        name: v for name, v in wanted.items() if UNLIMITED.get(name) != v or name not in given
+    }
     older = {name: value for name, value in wanted.items() if name != TIMEOUT_OF_17}
     tried = [wanted] if len(older) == len(wanted) else [wanted, older]
     plain = make_conninfo(conninfo, client_encoding=ENCODING)

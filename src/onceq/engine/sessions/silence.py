@@ -47,6 +47,10 @@ class Patience:
         """Returns whether to give up now a link that was last heard then."""
         return now >= self.until and now - heard >= self.silence_s
 
+    def left_s(self, now: float) -> float:
+        """Returns how long it lasts from now on if nothing is heard, at least."""
+        return max(self.until - now, self.silence_s)
+
 
 def waiting(timeout_s: float | None) -> Patience | None:
     """Returns the patience of a call that ends by itself after timeout_s; None: perhaps never."""

@@ -59,7 +59,7 @@ class DeskBell:
         self._rings.pop(token, None)
 
     def hear(self) -> bool:
-        """Reads at most MANY datagrams and rings those whom they name; True: all was rubbish."""
+        """Reads at most MANY datagrams and rings those whom they name; True: too much rubbish."""
         heard = good = 0
         with contextlib.suppress(BlockingIOError):  # nothing is left
             while heard < MANY:
@@ -76,7 +76,7 @@ class DeskBell:
                     self.rubbish += 1
         if good == MANY:
             self.ring_all()
-        return heard > 0 and good == 0
+        return heard == MANY and good == 0
 
     def ring_all(self) -> None:
         """Rings every clerk."""

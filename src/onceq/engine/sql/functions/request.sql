@@ -40,7 +40,9 @@ begin
     end loop;
     select * into who from onceq.registrant r where r.registrant_id = connect.registrant_id;
     was := who.state;
-    perform onceq.ring_clerk(registrant_id);  -- a former life that is waiting elsewhere is over
+    if who.bell not like '!%' then  -- a desk's looks by itself: a notice would keep others from committing
+        perform onceq.ring_clerk(registrant_id);  -- a former life that is waiting elsewhere is over
+    end if;
     if who.reply_queue_id is null then
         insert into onceq.queue (name, kind) values ('reply-' || registrant_id, 'reply')
             returning queue_id into who.reply_queue_id;
