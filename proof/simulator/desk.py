@@ -1,4 +1,4 @@
-"""A desk in a simulation: a process whose clients have one connection (ADR 27).
+"""A desk in a simulation: a process whose clients have one connection (ADR 28).
 
 The arrivals and their groups are those that ship. The desk is one participant, which performs what
 its clients have asked; each client is another, which asks and waits. They live and die together.

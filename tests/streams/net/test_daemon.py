@@ -114,24 +114,30 @@ def test_a_damaged_store_heals_itself_from_another(
 
     async def run() -> None:
         first, second = made(tmp_path, "a"), made(tmp_path, "b")
-        async with serving(second) as (_, other):
-            pair = asks.Fence(stream=S, epoch=1, life=5, own=listed_of(other))
-            for store in (first, second):
-                store.do(store.catalogue.fence(pair))
-                store.admit(admission_of(other))
-                for n in range(60):
-                    store.take(decode(data_of(1, n)), data_of(1, n), 5)
-                store.log.commit()
-            path = first.files.path(0)
-            data = bytearray(path.read_bytes())
-            data[data.index(data_of(1, 33)) + 50] ^= 1
-            path.write_bytes(data)
-            async with serving(first):
-                await soon(lambda: len(list(first.read(S, range(60)))) == 60)
+        other = free_address()
+        pair = asks.Fence(stream=S, epoch=1, life=5, own=listed_of(str(other)))
+        for store in (first, second):
+            store.do(store.catalogue.fence(pair))
+            store.admit(admission_of(str(other)))
+            for n in range(60):
+                store.take(decode(data_of(1, n)), data_of(1, n), 5)
+            store.log.commit()
+        path = first.files.path(0)
+        data = bytearray(path.read_bytes())
+        data[data.index(data_of(1, 33)) + 50] ^= 1
+        path.write_bytes(data)
+        async with serving(second, at=other), serving(first):
+            await soon(lambda: len(list(first.read(S, range(60)))) == 60)
         first.close()
         second.close()
 
     asyncio.run(run())
+
+
+def free_address() -> Address:
+    """Returns an address of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return Address(host="127.0.0.1", port=free.getsockname()[1])
 
 
 def listed_of(other: str) -> StoreList:

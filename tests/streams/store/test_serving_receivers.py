@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq.streams.model import asks, frames
+from msgspec.structs import replace
+
+from onceq.streams.model import asks, frames, quorum
+from onceq.streams.model.choice import Stage
 from onceq.streams.model.ops import AskStores
 from onceq.streams.store import acts, catalogue, ranging, serving
 from onceq.streams.store.directory import initialize
@@ -128,7 +131,13 @@ def test_a_stream_is_found_by_its_topic_and_session(served: Served, home: Path) 
     found = served.told(look, OTHER)
     assert (found.stream, found.promised, found.has.bridge) == (S, 1, ask.bridge)
     told = asks.Information(
-        stream=S, epoch=1, firsts=((1, 0),), lists=(ABC,), address="127.0.0.1:7500", stable=0
+        stream=S,
+        epoch=1,
+        stage=Stage.SETTLED,
+        firsts=((1, 0),),
+        lists=(ABC,),
+        address="127.0.0.1:7500",
+        stable=0,
     )
     assert served.told(learn, OTHER) == told
     assert served.told(asks.Learn(topic="bars", session=8), OTHER) == asks.Forgot()
@@ -136,6 +145,23 @@ def test_a_stream_is_found_by_its_topic_and_session(served: Served, home: Path) 
     again = Served(DiskStore(home, chance))
     assert again.told(learn, OTHER) == told
     again.store.close()  # type: ignore[attr-defined] # a store on a disk
+
+
+def test_a_store_tells_how_far_a_change_of_lists_has_come(served: Served) -> None:
+    """Else a receiver could not know that the new list alone counts, in the same epoch."""
+    new = quorum.listed("a d")
+    ask, learn = admission(1), asks.Learn(topic="bars", session=9)
+    served.told(fence(1))
+    for stage, lists, governs in (
+        (Stage.JOINT, (ABC, new), (ABC,)),
+        (Stage.SETTLING, (ABC, new), (ABC, new)),
+        (Stage.SETTLED, (new,), (new,)),
+    ):
+        bridge = replace(ask.bridge, stage=stage, lists=lists)
+        served.told(asks.Admit(stream=S, life=5, log=ask.log, bridge=bridge))
+        told = served.told(learn, OTHER)
+        assert isinstance(told, asks.Information)
+        assert (told.epoch, told.stage, told.governs) == (1, stage, governs)
 
 
 def test_a_store_over_its_limit_asks_what_it_may_give_up() -> None:

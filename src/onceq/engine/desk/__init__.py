@@ -1,1 +1,1 @@
-"""The desk: clerks that share connections, and what waits together commits together (ADR 27)."""
+"""The desk: clerks that share connections, and what waits together commits together (ADR 28)."""

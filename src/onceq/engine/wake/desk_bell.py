@@ -1,4 +1,4 @@
-"""The bell of a desk: one socket for all of its clerks, and a token for each (ADR 27).
+"""The bell of a desk: one socket for all of its clerks, and a token for each (ADR 28).
 
 Used by the desk's event loop. As with any bell a ring is a hint: each clerk that waits also looks
 by itself. If more arrives than the socket holds, the rest is lost unseen, so then all look.

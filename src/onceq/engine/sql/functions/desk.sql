@@ -1,4 +1,4 @@
--- The Ops of many clerks of one process, in one transaction: the desk (ADR 27).
+-- The Ops of many clerks of one process, in one transaction: the desk (ADR 28).
 -- A group never waits for a lock, and decides nothing rare: whoever has no row in an answer has had nothing
 -- done, and goes alone. A row's place is that of its Op in the group, from 1.
 -- Tables: registrant, queue (read), element (written), history (read); as in request.sql for acknowledge. Locks:
