@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from onceq.server.program import ServerSession
 
 ACTS = ("stop", "redrive", "redrive", "scratch", "kill", "look", "watch")
+NEVER = 1 << 62
+"""A version that no repository comes to: whoever waits for it waits to be rung."""
 EXTRAS = ("windowed", "shop", "producer", "tagger", "taker", "operator", "desk")
 """Who may take part besides clients, servers and a killer."""
 
@@ -88,6 +90,10 @@ class Actor:
     rung_at: int = 0
     wakes_at: float | None = None
     blocked_s: float | None = None
+
+    def rise(self) -> None:
+        """Makes it ready."""
+        self.rung_at = 0
 
 
 class Cast:

@@ -15,25 +15,31 @@ from onceq.model import ops
 from proof.simulator import steps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from proof.simulator.participants import World
 
 BELL = "!here 1 onceq_desk 00"
 BUSY = 0.75
 """How likely others come before the desk takes whoever waits."""
+ANSWER = "answer"
+"""What a client at a desk waits for until its seat rings."""
 LOCAL = (ops.Wait, ops.Act)
 """What a client at a desk does itself."""
 
 
 class Seat:
-    """Where the answer to a client's Op arrives."""
+    """Where the answer to a client's Op arrives. ring: makes the client ready."""
 
     def __init__(self) -> None:
         self.answer: Any = None
         self.has_answer = False
+        self.ring: Callable[[], None] = lambda: None
 
     def give(self, answer: Any) -> None:
         """Takes an answer, or an error."""
         self.answer, self.has_answer = answer, True
+        self.ring()
 
     def take(self) -> Any:
         """Returns the answer that has arrived."""
@@ -86,7 +92,7 @@ class SimulatedDesk:
                 else:
                     yield steps.Ask(op=op, seat=seat)
                     while not seat.has_answer:
-                        yield ops.Wait(key="answer", first=True)
+                        yield ops.Wait(key=ANSWER, first=True)
                     answer = seat.take()
                 if isinstance(answer, errors.OnceqError):
                     op = program.throw(answer)

@@ -17,7 +17,7 @@ from onceq.model import ops
 from onceq.model.element import Lane
 from proof.oracle import Blocked
 from proof.simulator import steps
-from proof.simulator.cast import Actor, Cast, Variant
+from proof.simulator.cast import NEVER, Actor, Cast, Variant
 from proof.simulator.chances import (
     CHANCES,
     DEATHS,
@@ -82,6 +82,7 @@ class Misfortune(Cast):
                 return self._renew(actor)
             case steps.Ask():
                 assert actor.desk is not None  # noqa: S101 # whoever asks has a desk
+                op.seat.ring, actor.rung_at = actor.rise, NEVER
                 return actor.desk.ask(op.op, op.seat)
             case steps.DiskStep():
                 assert actor.machine is not None  # noqa: S101 # whoever has a disk step has a disk

@@ -24,6 +24,7 @@ from proof.simulator.accounts import check_accounts, is_drained, next_due_s
 from proof.simulator.callers import SCRATCH
 from proof.simulator.cast import Actor, Variant
 from proof.simulator.chances import Coverage
+from proof.simulator.desk import ANSWER
 from proof.simulator.misfortune import Misfortune
 from proof.simulator.participants import ABORT_LIMIT, Death, PowerCut
 
@@ -151,12 +152,14 @@ class Simulation(Misfortune):
             self._die(actor, machine=isinstance(death, PowerCut))
             return
         except errors.OnceqError as error:
-            answer = error
+            answer = _untraced(error)
         actor.blocked_s = None
         self._resume(actor, op, answer)
 
     def _answered(self, actor: Actor, op: ops.Op[Any], fault: str | None) -> Any:
         actor.rung_at, actor.wakes_at = 0, None
+        if isinstance(op, ops.Wait) and op.key == ANSWER:  # it was rung
+            return True
         if isinstance(op, ops.Wait):
             delay_s = actor.driver.wait_s(op)
             if delay_s is not None:
@@ -323,6 +326,13 @@ class Simulation(Misfortune):
 def _subject(event: ev.Event) -> str:
     """Returns the eid of what an event is about; of a fault, whom it befell."""
     return event.target if isinstance(event, ev.Fault) else getattr(event, "eid", "")
+
+
+def _untraced(error: errors.OnceqError) -> errors.OnceqError:
+    """Returns an error whose traceback nobody makes a text of: that takes a tenth of the time."""
+    if error.__cause__ is not None:
+        error.__cause__.__traceback__ = None
+    return error
 
 
 def _dies_with(one: Actor, other: Actor, *, machine: bool) -> bool:
