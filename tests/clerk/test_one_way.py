@@ -88,8 +88,8 @@ def _interrupted(
     clerk: onceq.Clerk[bytes, bytes], at: type[Op[Any]], *, after: bool
 ) -> Generator[None]:
     """A block in which Ctrl-C comes just before, or just after, an Op of this kind."""
-    driver: Any = clerk._link._driver
-    local: dict[type[Any], Callable[[Any], Any]] = driver._local
+    link: Any = clerk._link
+    local: dict[type[Any], Callable[[Any], Any]] = link._driver._local
     perform = local[at]
 
     def cut_short(op: Op[Any]) -> None:
