@@ -194,7 +194,7 @@ def test_who_does_not_read_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> 
             await source.until(asks.Holding(epoch=1, end=12))
             loop = asyncio.get_running_loop()
             idle = socket.create_connection(address_of(at))
-            idle.setblocking(False)  # noqa: FBT003 - as sockets have it
+            idle.settimeout(0)
             ask = asks.Fetch(stream=S, begin=0, end=10)
             asked = b"".join(ask_frame(S, tag, ask) for tag in range(1, 101))
             await loop.sock_sendall(idle, asked)

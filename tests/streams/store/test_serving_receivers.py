@@ -66,7 +66,7 @@ def test_damage_is_said_and_not_served(served: Served) -> None:
     served.commit()
     served.heard()
     served.store.catalogue.damage(S, range(3, 4))
-    path = served.store.files.path(0)  # type: ignore[attr-defined] # a store on a disk
+    path = served.disk.files.path(0)
     data = bytearray(path.read_bytes())
     data[data.index(data_of(1, 3)) + 50] ^= 1
     path.write_bytes(data)
@@ -96,7 +96,7 @@ def test_a_full_store_says_so_and_serves_reads(home: Path) -> None:
     done = served.told(asks.Acknowledge(stream=S, regid=registered.regid, below=end - 1))
     assert done == asks.Holding(epoch=1, end=end - 1), "it acknowledges and fences"
     assert isinstance(served.told(fence(2)), asks.Found)
-    served.store.close()  # type: ignore[attr-defined] # a store on a disk
+    served.disk.close()
 
 
 def test_receivers_register_acknowledge_and_are_forgotten(served: Served) -> None:
@@ -141,10 +141,10 @@ def test_a_stream_is_found_by_its_topic_and_session(served: Served, home: Path) 
     )
     assert served.told(learn, OTHER) == told
     assert served.told(asks.Learn(topic="bars", session=8), OTHER) == asks.Forgot()
-    served.store.close()  # type: ignore[attr-defined] # a store on a disk
+    served.disk.close()
     again = Served(DiskStore(home, chance))
     assert again.told(learn, OTHER) == told
-    again.store.close()  # type: ignore[attr-defined] # a store on a disk
+    again.disk.close()
 
 
 def test_a_store_tells_how_far_a_change_of_lists_has_come(served: Served) -> None:
@@ -189,7 +189,7 @@ def test_a_store_that_keeps_nothing_says_so_to_who_reads(tmp_path: Path) -> None
     served.commit()
     assert served.heard() == [asks.Noted(epoch=1)]
     assert served.told(asks.Read(stream=S, epoch=1, begin=0, end=9)) == asks.Noted(epoch=1)
-    served.store.close()  # type: ignore[attr-defined] # a store on a disk
+    served.disk.close()
 
 
 def test_streams_and_receivers_are_no_more_than_it_can_tell(
