@@ -125,7 +125,7 @@ def _given_options(conninfo: str) -> str:
 
 
 def is_refused(error: psycopg.Error) -> bool:
-    """Returns whether a connection failed for its startup options. Names are not translated."""
+    """Returns whether a connection failed for its startup options. No language translates these."""
     text = str(error)
     return any(word in text for word in ("options", "startup parameter", TIMEOUT_OF_17))
 
@@ -174,7 +174,7 @@ def is_rejecting(conninfo: str) -> bool:
 
 
 def is_pooled(connection: psycopg.BaseConnection[Any], backend_pid: int) -> bool:
-    """Returns whether another backend answered than the one that was connected to.
+    """Returns whether the backend that answered is not the one that was connected to.
 
     A pooler gives its clients keys of its own, so the process ids differ.
     """

@@ -34,9 +34,9 @@ CONNECT_S_MIN: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a call waits for a link. until: by time.monotonic, at least.
+    """How long a call waits for a link. until: at least till then, by time.monotonic.
 
-    silence_s: nothing must have been heard for so long, too; an answer on its way is read to its
+    silence_s: and as long as something was heard so recently: an answer on its way is read to its
     end.
     """
 

@@ -396,7 +396,7 @@ end $$;
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
 -- halves what had begun. Otherwise (null) all goes back to the queues, what had begun as suspects, if a
 -- native server serves these: for Spark, each suspect would be a batch of its own, and a halved group is two.
--- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from
+-- Nothing is charged. One that was only cut off goes on; its batch lacks what was taken (the fence). Not from
 -- a stateful server: its state has them. What a server not seen for a day had staged is removed. Returns how
 -- many elements were taken over.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
