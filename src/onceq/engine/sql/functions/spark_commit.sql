@@ -170,8 +170,8 @@ begin
 end $$;
 
 -- Refuses rows that name what this server cannot have read: they would be void for ever. It can have
--- read what its groups had claimed, wherever that is now, and what ended since its last claim; a minute
--- is added, as clocks are set back. If the group itself was taken over, nobody knows.
+-- read what its groups had claimed, wherever that is now, and what ended since its last sign of life; a
+-- minute is added, as clocks are set back. If the group itself was taken over, nobody knows.
 create or replace function onceq.spark_refuse_strangers(s onceq.spark_server, p_named uuid[]) returns void
 language plpgsql volatile as $$
 declare
@@ -340,8 +340,8 @@ begin
     return refused;
 end $$;
 
--- Ends the planned group: what its batch did not answer is held for a later one or, if
--- nothing is held, is an abort. Returns how many were charged.
+-- Ends the planned group: what its batch did not answer is held for later ones or, if this server
+-- holds nothing, charged. Returns how many were charged.
 create or replace function onceq.spark_conclude_group(s onceq.spark_server) returns integer
 language plpgsql volatile as $$
 declare
@@ -402,8 +402,8 @@ begin
         end;
 end $$;
 
--- Refuses rows whose result would depend on where batches end: a null in a key, as no
--- null equals another; and two rows of one request with the same keys, neither of which is the later one.
+-- Refuses rows whose result would depend on where batches end: a null in a key, as no null equals another;
+-- and, in an upsert, two rows of one request with the same keys, neither of which is the later one.
 create or replace function onceq.spark_check_keys(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns void
