@@ -1,8 +1,9 @@
 """The Ops of the Spark request server: registration, claim groups, the commit of a micro-batch.
 
 Pure values, like those in `model.ops`; performed by `engine.perform.spark_driver`. Each is one
-transaction on the server's side except `SparkAttempt`, which begins the one that stages rows. Those
-that name an epoch raise Fenced once a newer life has begun.
+transaction on the server's side except `SparkAttempt`, which begins the one that stages rows, and
+`SparkCommit`, which its caller commits. Those that name an epoch raise Fenced once a newer life has
+begun.
 Source: spec P1, P2; spark.md, Design of the request server.
 """
 
@@ -184,7 +185,8 @@ class SparkCommit(Op[SparkCommitted], in_doubt=True):
 
     rows: staged by `attempts`, all tables together. tables: as `TableChange.for_sql` says.
     Nothing happened: EnvironmentFault (staged rows were lost), FileMismatch (the checkpoint is
-    older than the registration), SchemaMissing, StatementRefused (by one of the tables).
+    older than the registration), IllegalState (a row names a request that it may not),
+    SchemaMissing, StatementRefused (by one of the tables).
     """
 
     server_id: Integer
