@@ -101,8 +101,9 @@ class ServerSession:
 class Looks:
     """How a session looks for requests. at: which queue is next.
 
-    turns: the number of each queue's last claim; its lanes come first in turn, whatever the other
-    queues do. widths: how many are claimed from each at once. misses: looks in a row that found
+    turns: the number of each queue's last claim, by which its lanes take turns at being first,
+    whatever the other queues do. widths: how many are claimed from each at once. claims: how many
+    looks have found something. executions: how many there were. misses: looks in a row that found
     nothing, counted anew when it falls asleep. hits: looks in a row that found something.
     waits: how often it has slept since the last hit.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
