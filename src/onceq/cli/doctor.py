@@ -204,7 +204,7 @@ def writable(facts: DatabaseFacts) -> Finding:
 
 
 def isolation(facts: DatabaseFacts) -> Finding:
-    """Judges the default isolation level: clerks need READ COMMITTED."""
+    """Judges the default isolation level of a session of ours: clerks need READ COMMITTED."""
     return _when(
         facts.isolation != "read committed",
         "isolation",

@@ -1,8 +1,8 @@
 """Collects the replies of a client into a file, each exactly once (spec C8, C11).
 
 A batch is received, written, made durable, and only then acknowledged, with a checkpoint that
-says how long the file is, in one transaction. Killed at any moment and run again, the file has
-every reply once.
+says how long the file is, in one transaction. However often it is killed and run again, the file
+has every reply once.
 """
 
 from __future__ import annotations
