@@ -39,8 +39,8 @@ class CollectOrder:
     """What to collect. timeout_s: how long to wait for the next reply; None: for ever.
 
     fields: of the reply, a column each (CSV, Parquet); none: the whole reply, in one column.
-    progress: called with (collected, of how many, collected). batch_replies: in one transaction;
-    None: up to BATCH_REPLIES, depending on their size.
+    progress: called with (collected, of how many, collected). told: is told what a person may want
+    to know. batch_replies: in one transaction; None: up to BATCH_REPLIES, depending on their size.
     """
 
     client: str

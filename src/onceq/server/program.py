@@ -234,10 +234,11 @@ def _execute(
 def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[Element]]]:
     """Claims from the next queue; returns which it was, and what was claimed.
 
-    Except for its first, an idle session's claim may be lost if the database crashes. If the first
-    could be lost too, a request that brings the database down would be claimed for ever. A session
-    that has found nothing in any of its queues falls asleep, then looks at all of them once more:
-    what came meanwhile rang nobody. It does so after a ring, too, which does not name a queue.
+    Such a claim may be lost if the database crashes, except for the first of a life that finds
+    something. If that could be lost too, a request that brings the database down would be claimed
+    for ever. A session that has found nothing in any of its queues falls asleep, then looks at all
+    of them once more: what came meanwhile rang nobody. It does so after a ring, too, which does not
+    name a queue.
     """
     queues = len(looks.queue_ids)
     at = looks.next_queue()

@@ -161,7 +161,7 @@ class Reporter:
         self._unserved = unserved
 
     def close(self) -> None:
-        """Waits a little for what is still to be reported; logs what is not reported by then."""
+        """Waits a little for what is still to be reported; logs how much is not by then."""
         if self._thread is None:
             return
         self._take_handed()
