@@ -123,8 +123,9 @@ class AsyncClerk(AsyncRunning[T, R]):
         checkpoint: at most 64 KiB, stable together with the reply's rid before this returns.
         connection: psycopg's, SQLAlchemy's or Django's, to the same database (InvalidValue); the
         reply is received, with the checkpoint, if and only if the transaction there commits (C15).
-        After a rollback it comes again. After as many rollbacks as the abort limit of the reply
-        queue, the reply is held, and ReplyHeld is raised once.
+        After a rollback it comes again. After as many rollbacks and deaths of the client as the
+        abort limit of the reply queue, the reply is held. ReplyHeld says so once, if the next call
+        is such a receive.
         on_timeout: called when no reply came in time; it may use this clerk, and returns True to
         wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone. With a ledger
         the reply comes again after a crash, until it is `done`.

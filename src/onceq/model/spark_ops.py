@@ -32,9 +32,10 @@ class SparkOpen(Op[SparkRegistration], in_doubt=True):
     """Begins a life of the Spark server of this name, and fences the former one.
 
     A claim group that the former life had begun to run is halved or, if it has one request,
-    charged; not if `innocent`, when the environment ended that life. hold_s: how long a request
-    that its batch does not answer is held for later batches; 0: that is an abort at once. stateful:
-    the query keeps state of what it reads, so what it has claimed is not killed or taken over.
+    charged; but not, up to ten times, if `innocent` (the environment ended that life), or if the
+    database went down. hold_s: how long a request that its batch does not answer is held for later
+    batches; 0: that is an abort at once. stateful: the query keeps state of what it reads, so what
+    it has claimed is not killed or taken over.
     QueueNotFound, IllegalState (it holds requests of another queue): nothing happened.
     """
 
