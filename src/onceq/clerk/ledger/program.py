@@ -70,7 +70,10 @@ class Kept:
 
 
 def kept_beside(session: Session[Any, Any], joint: Joint, repository: str) -> Kept:
-    """Returns what a client with a ledger knows before it connects. InvalidValue: C4."""
+    """Returns what a client with a ledger knows before it connects.
+
+    InvalidValue: it has a window, or keeps replies (C4).
+    """
     names.check_range("window, with a ledger,", session.window, 1, 1)
     names.check_range("keep, with a ledger,", session.keep, 0, 0)
     return Kept(session=session, joint=joint, repository=repository)
@@ -178,7 +181,7 @@ def finish(kept: Kept, rid: str) -> ops.Program[None]:
 def resubmit(kept: Kept) -> ops.Program[None]:
     """Sends the ledger's request as it was constructed. IllegalState except in A and E.
 
-    It may be sent while another request is outstanding that came back (E): receive that one first.
+    IllegalState too if another request is outstanding that came back (E): receive that one first.
     """
     letter = ready(kept)
     after(letter, Move.SUBMITTED)
