@@ -86,7 +86,7 @@ def connect(kept: Kept, life: str) -> ops.Program[None]:
     running there has ended, so the registration says for good what was decided.
     """
     kept.letter, kept.is_working = None, True
-    yield from whole.known_if_it_failed(kept, _connect(kept, life))
+    yield from _connect(kept, life)  # if it fails, the ledger is not this life's
     kept.is_working = False
 
 

@@ -67,11 +67,12 @@ def database_facts(conninfo: str) -> DatabaseFacts:
     It makes a session of its own: ours set what is asked here.
     """
     try:
-        connection = psycopg.connect(conninfo, autocommit=True, row_factory=class_row(DatabaseFacts))
+        connection = psycopg.connect(conninfo, autocommit=True)
     except psycopg.Error as error:
         raise session.cannot_connect(error) from error
-    with connection, translated(connection):
-        (found,) = connection.execute(_DATABASE)
+    rows = class_row(DatabaseFacts)
+    with connection, translated(connection), connection.cursor(row_factory=rows) as cursor:
+        (found,) = cursor.execute(_DATABASE)
     return found
 
 

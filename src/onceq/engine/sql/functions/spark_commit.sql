@@ -170,18 +170,20 @@ begin
 end $$;
 
 -- Refuses rows that name what this server cannot have read: they would be void for ever. It can have
--- read what its groups had claimed, wherever that is now, and what ended since its last sign of life; a
+-- read what its groups had claimed, wherever that is now, and what ended since the first of them began; a
 -- minute is added, as clocks are set back. If the group itself was taken over, nobody knows.
 create or replace function onceq.spark_refuse_strangers(s onceq.spark_server, p_named uuid[]) returns void
 language plpgsql volatile as $$
 declare
     known bigint[] := array(select unnest(seqs) from onceq.spark_group g where g.server_id = s.server_id);
+    began timestamptz := coalesce((select min(begun_at) from onceq.spark_group g where g.server_id = s.server_id),
+        s.seen_at);
     stranger uuid;
 begin
     select n.eid into stranger from unnest(p_named) n (eid)
         where not exists (select from onceq.element e where e.eid = n.eid and e.seq = any (known))
           and not exists (select from onceq.history h where h.eid = n.eid
-                          and h.finished_at >= s.seen_at - interval '1 minute') limit 1;
+                          and h.finished_at >= began - interval '1 minute') limit 1;
     if stranger is not null and exists (select from onceq.spark_group where group_no = s.planned) then
         raise exception 'a row names request %, which this batch has not read', stranger using errcode = 'OQ007',
             hint = 'eids are those of the requests that the row was computed from, as they came';
