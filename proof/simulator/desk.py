@@ -24,7 +24,7 @@ BUSY = 0.75
 """How likely others come before the desk takes whoever waits."""
 ANSWER = "answer"
 """What a client at a desk waits for until its seat rings."""
-LOCAL = (ops.Wait, ops.Act)
+LOCAL = (ops.Wait, ops.Act, ops.Posted)
 """What a client at a desk does itself."""
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REFUSED: Final = frozenset({ops.Post, ops.BeginWork, ops.TakeReply})
+REFUSED: Final = frozenset({ops.Post, ops.Posted, ops.BeginWork, ops.TakeReply})
 """What needs a connection of the clerk's own."""
 
 
