@@ -151,6 +151,14 @@ def test_the_first_row_with_a_rid_is_known() -> None:
     seen.close()
 
 
+def test_no_room_for_the_rids_is_said() -> None:
+    seen = SeenRids()
+    seen._database.execute("pragma max_page_count = 4")
+    with pytest.raises(OSError, match=r"full.*SQLITE_TMPDIR"):
+        seen.add([(f"order-{number}", number) for number in range(10_000)])
+    seen.close()
+
+
 @pytest.mark.parametrize("start", [b"\xff\xfe", b"\xfe\xff"])
 def test_other_encodings_are_refused(cli: Cli, tmp_path: Path, start: bytes) -> None:
     path = tmp_path / "orders.csv"

@@ -62,9 +62,10 @@ def receive(
             within_s = yield from _until_expiry(session)
         wait = ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s, within_s=within_s)
         if not (yield from wait):
+            whose = rid or (session.s_rid if session.window == 1 else None)
             raise errors.ReceiveTimeout(
-                f"no reply to {rid or session.s_rid!r} within {timeout_s} s: nothing is lost, "
-                "receive again; `onceq request show` says where the request is"
+                f"no reply{'' if whose is None else f' to {whose!r}'} within {timeout_s} s: "
+                "nothing is lost, receive again; `onceq request show` says where a request is"
             )
         waits += 1
         found = yield from _look(session, look, sleep=True, turn=waits)

@@ -6,30 +6,35 @@ has no name, and nothing of it outlives a run.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
 CACHE_KIB: Final = 16_384
 
 
 class SeenRids:
-    """The rids in the rows so far. Raises sqlite3.Error, such as when the disk is full."""
+    """The rids in the rows so far. OSError: there is no room for them."""
 
     def __init__(self) -> None:
-        self._database = sqlite3.connect("", isolation_level=None)
-        for setting in ("journal_mode = off", "synchronous = off", f"cache_size = -{CACHE_KIB}"):
-            self._database.execute(f"pragma {setting}")
-        self._database.execute("create table seen (rid text primary key, row int) without rowid")
+        with _room():
+            self._database = sqlite3.connect("", isolation_level=None)
+            for text in ("journal_mode = off", "synchronous = off", f"cache_size = -{CACHE_KIB}"):
+                self._database.execute(f"pragma {text}")
+            self._database.execute(
+                "create table seen (rid text primary key, row int) without rowid"
+            )
 
     def add(self, rows: Sequence[tuple[str, int]]) -> dict[int, int]:
         """Adds (rid, number) of rows; for those whose rid came before, returns the first row."""
         if not rows:
             return {}
         before = self._database.total_changes
-        self._database.execute("begin")
-        self._database.executemany("insert or ignore into seen values (?, ?)", rows)
-        self._database.execute("commit")
+        with _room():
+            self._database.execute("begin")
+            self._database.executemany("insert or ignore into seen values (?, ?)", rows)
+            self._database.execute("commit")
         if self._database.total_changes - before == len(rows):
             return {}
         return {number: first for rid, number in rows if (first := self._first(rid)) != number}
@@ -41,3 +46,16 @@ class SeenRids:
     def close(self) -> None:
         """Removes it."""
         self._database.close()
+
+
+@contextlib.contextmanager
+def _room() -> Generator[None]:
+    """A block in which SQLite needs room in its directory for temporary files."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise OSError(
+            f"the rids seen so far cannot be kept ({error}): make room where SQLite has its "
+            "temporary files, or name another directory by SQLITE_TMPDIR, and run again: what was "
+            "sent stays sent"
+        ) from error

@@ -188,8 +188,8 @@ def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -
 
     Raises FileMismatch (a missing column; other content than before, or changed while it was
     read; too many bad rows), QueueNotFound, QueueStopped, IllegalState (another `submit` has the
-    same rejects), Fenced (another life of the client began), InvalidValue, MissingExtra, OSError,
-    sqlite3.Error (no room for the rids), and the error of a lost connection that cannot be made
+    same rejects), Fenced (another life of the client began), InvalidValue, MissingExtra, OSError
+    (also: no room for the rids), and the error of a lost connection that cannot be made
     again. Run again, it goes on where it stopped.
     """
     began = time.monotonic()

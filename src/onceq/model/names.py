@@ -182,7 +182,7 @@ def check_keywords(where: str, given: Mapping[str, object], known: type[Any]) ->
     for name in given:
         if name not in there:
             close = difflib.get_close_matches(name, there, 1)
-            meant = f"; {close[0]!r} was meant?" if close else ""
+            meant = f"; {close[0]!r} was meant?" if close else "."
             raise InvalidValue(
                 f"{where} has no keyword {name!r}{meant} There are: {', '.join(there)}"
             )

@@ -19,6 +19,7 @@ from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.connect.connection import Link
 from onceq.engine.connect.opening import Handling
 from onceq.engine.embedded.locate import Located
+from onceq.engine.perform.differing import async_wait_stop
 from onceq.engine.perform.gate import Gate
 from onceq.engine.perform.stop import Stop
 from onceq.engine.sessions.faults import DatabaseError
@@ -141,7 +142,7 @@ async def _live(site: Site, session: ServerSession, handled: list[Handled[Any, A
         except UNMENDABLE:
             raise
         except LOST as error:
-            await asyncio.sleep(delay.after(error))
+            await async_wait_stop(site.stop, delay.after(error))
         finally:
             await link.close()
 

@@ -21,8 +21,8 @@ def refuse_working(kept: Kept) -> None:
     """Refuses any call that would join what is open, or what nobody knows. IllegalState."""
     if kept.is_working or not kept.session.sure:
         raise errors.IllegalState(
-            "a transaction is open, or the effect of the last call is unknown: end the block of "
-            "the one, or connect() again"
+            "a transaction is open, or the effect of the last call is unknown: end its block, or "
+            "connect() again"
         )
 
 

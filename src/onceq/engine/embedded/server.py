@@ -49,7 +49,10 @@ _RESTARTS_MAX = 5
 _FULL = ("too many clients", "connection slots are reserved")
 _SETTING_NAME = re.compile(r"[a-z_][a-z0-9_.]{0,62}\Z")
 _FIXED_SETTINGS = frozenset(
-    {"data_directory", "listen_addresses", "port", "unix_socket_directories"}
+    {
+        *("data_directory", "listen_addresses", "port", "unix_socket_directories"),
+        *("unix_socket_permissions", "logging_collector", "log_destination"),
+    }
 )
 
 

@@ -160,5 +160,8 @@ def hasty(conninfo: str, patience: Patience | None) -> str:
     if patience is None:
         return conninfo
     left = max(CONNECT_S_MIN, math.floor(patience.until - time.monotonic()))
-    own = int(float(conninfo_to_dict(conninfo).get("connect_timeout") or 0))
+    try:
+        own = int(float(conninfo_to_dict(conninfo).get("connect_timeout") or 0))
+    except ValueError:
+        return conninfo  # libpq says what is wrong with it
     return make_conninfo(conninfo, connect_timeout=min(own, left) if own > 0 else left)
