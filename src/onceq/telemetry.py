@@ -79,6 +79,14 @@ class ClaimLost(Event, level=logging.WARNING):
     count: int
 
 
+class BatchUndone(Event):
+    """A batch came to nothing; its requests run one at a time. code: of the error."""
+
+    queue: str
+    requests: int
+    code: str
+
+
 class InDoubt(_OfRequest, level=logging.WARNING):
     """The commit of a request is in doubt; the session's next life learns the truth."""
 

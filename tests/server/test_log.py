@@ -23,7 +23,7 @@ from onceq.server import processes, reporting
 from proof.harness.proxy import Cut, Proxy, Side
 from tests.events import emits
 from tests.lives import Life, living
-from tests.parts import LIMIT_S, driving, linked, plain, serving, wait_until
+from tests.parts import LIMIT_S, driving, linked, plain, scalar, serving, wait_until
 
 if TYPE_CHECKING:
     from onceq.model.element import Element
@@ -103,6 +103,31 @@ def test_a_conflict_is_no_warning(
     (conflict,) = events.of(telemetry.Conflict)
     assert (conflict["rid"], conflict["charge"]) == ("1", "environment")
     assert not events.of(telemetry.Aborted)
+
+
+@emits(telemetry.BatchUndone)
+def test_a_batch_that_comes_to_nothing_is_told(
+    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+) -> None:
+    make = (
+        "create table {0}.known (what text primary key);"
+        " create table {0}.noted (what text references {0}.known deferrable initially deferred);"
+        " insert into {0}.known values ('good')"
+    )
+    with plain(conninfo) as connection:
+        connection.execute(make.format(repository).encode())
+    insert = f"insert into {repository}.noted values (%s)".encode()
+
+    def note(request: str, context: onceq.Context) -> str:
+        context.connection.execute(insert, [request])
+        return request
+
+    qm.enqueue_many(RAW, ["good", "good", "bad", "good"])
+    with serving(conninfo, repository, RAW.handled_by(note, batch=8)):
+        ended = f"select count(*) from {repository}.history"
+        wait_until(lambda: scalar(conninfo, ended) == 4)
+    (undone, *_) = events.of(telemetry.BatchUndone)
+    assert undone == {"queue": "raw", "requests": 4, "code": "StatementRefused"}
 
 
 @emits(telemetry.ClaimLost)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from onceq import errors
 from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate
-from onceq.server.telling import Undone, counted, in_doubt, is_conflict, lost, tell
+from onceq.server.telling import Undone, counted, in_doubt, is_conflict, lost, tell, undone
 from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def _execute_batch(
     except errors.OnceqError as error:
         run.width.narrow()
         yield from ops.Rollback()
+        yield from tell(session, undone(run.served.queue, len(run.elements), code_of(error)))
         yield from _one_at_a_time(session, life, run, _ended_by(error, batch))
         return None, []
     session.counts.done += len(batch.done) - finished.lost

@@ -86,6 +86,11 @@ def lost(queue: str, element: Element | None, count: int) -> telemetry.ClaimLost
     return telemetry.ClaimLost(queue=queue, rid=rid, eid=eid, count=count)
 
 
+def undone(queue: str, requests: int, code: str) -> telemetry.BatchUndone:
+    """Returns the event for a batch that came to nothing."""
+    return telemetry.BatchUndone(queue=queue, requests=requests, code=code)
+
+
 def in_doubt(queue: str, element: Element) -> telemetry.InDoubt:
     """Returns the event for a commit that is in doubt."""
     return telemetry.InDoubt(
