@@ -18,6 +18,7 @@ from proof.model.layout import (
     QUEUED,
     REPLIES,
     REPLY,
+    SHARE,
     SOFT,
     SUSPECT,
     WISH,
@@ -31,16 +32,16 @@ from proof.model.layout import (
     move,
 )
 
-RELEASE, CHARGE, ENVIRONMENT, SUSPICION = range(4)
+RELEASE, CHARGE, ENVIRONMENT, SUSPICION, TOGETHER = range(5)
 """What is held against an element that comes back: nothing; an abort; a fault of the environment;
-it may have killed something, but nobody knows."""
+it may have killed something, but nobody knows; the same of one that ran in a batch."""
 
 
 def conclude(n: Draft, q: int, outcome: int) -> None:
     """End a request: out of its queue, its reply and its history in the same transaction."""
     n[q + PLACE], n[q + BY], n[q + OUTCOME] = at.ENDED, 0, outcome
     n[q + FLAGS] &= ~(SUSPECT | SOFT | LOCKED | EVIDENT) & 0xFF
-    n[q + FAULTS] = 0
+    n[q + FAULTS] = n[q + SHARE] = 0
     if n[q + REPLIES] < 2:
         n[q + REPLIES] += 1
     n[q + REPLY] = at.KEPT_REPLY
@@ -59,15 +60,20 @@ def durable(w: World, n: Draft) -> None:
             n[q + FLAGS] &= ~SOFT & 0xFF
 
 
-def give_back(w: World, n: Draft, q: int, charge: int) -> None:
-    """Return a claimed element to its queue, or fail it, as the evidence says (G7)."""
+def give_back(w: World, n: Draft, q: int, charge: int, *, share: int = 0) -> None:
+    """Return a claimed element to its queue, or fail it, as the evidence says (G7).
+
+    share: with how many suspects of its batch it may run; below 2 it runs alone.
+    """
     flags = n[q + FLAGS]
     if charge == ENVIRONMENT:
         charge = _environment(w, n, q)
         flags = n[q + FLAGS]
     n[q + BY], n[q + PLACE] = 0, QUEUED
     n[q + FLAGS] = flags & ~(SOFT | LOCKED | EVIDENT) & 0xFF
-    if charge == SUSPICION:
+    if charge != RELEASE:
+        n[q + SHARE] = share if charge == TOGETHER and share > 1 else 0
+    if charge in (SUSPICION, TOGETHER):
         n[q + FLAGS] |= SUSPECT
     if charge == CHARGE:
         if not flags & EVIDENT:
@@ -83,10 +89,12 @@ def _environment(w: World, n: Draft, q: int) -> int:
     """Count a fault of the environment; return its consequence."""
     if not w.rules.environment_bound:
         return RELEASE
+    is_alone = n[q + FLAGS] & SUSPECT and not n[q + SHARE]
+    n[q + SHARE] = 0
     if n[q + FAULTS] < w.setting.retry_limit:
         n[q + FAULTS] += 1
         return RELEASE
-    if n[q + FLAGS] & SUSPECT:
+    if is_alone:
         n[q + FLAGS] |= EVIDENT
         return CHARGE
     return SUSPICION

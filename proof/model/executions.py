@@ -1,4 +1,4 @@
-"""What a server session does with its claim: one request, or a batch whose parts may fail alone.
+"""What a server session does with its claim: one request, or a batch of them in one transaction.
 
 A step is a round trip: begin (which sets the started marker), the handler, finish (which is the
 fence), commit; or the rollback, and the abort in a transaction of its own.
@@ -92,9 +92,8 @@ def _ghost(w: World, s: State, x: int, out: Moves) -> None:
 def _next(n: Draft, x: int) -> None:
     """Go on with the rest of the claim, or look for another."""
     n[x + CUR] = n[x + KEPT] = 0
+    n[x + ALONE] &= n[x + REQS]
     n[x + PHASE] = ABORTING if n[x + RAISED] else CLAIMED if n[x + REQS] else IDLE
-    if n[x + PHASE] == IDLE:
-        n[x + ALONE] = 0
 
 
 def _claiming(w: World, s: State, x: int, out: Moves) -> None:
@@ -107,24 +106,24 @@ def _lowest(mask: int) -> int:
 
 def _begin(w: World, s: State, x: int, out: Moves) -> None:
     """Begin a transaction and set the started marker, which no rollback undoes."""
-    reqs = s[x + REQS]
-    if reqs & (reqs - 1) and not s[x + ALONE]:
-        n = move(s, out, ("{} begins its batch", x, 0))
+    piece = _piece(s, x)
+    if piece & (piece - 1):
+        n = move(s, out, ("{} begins a batch", x, 0))
         n[x + PHASE], n[x + MARK] = RUNNING, MANY
         return
-    bit = _lowest(reqs)
+    bit = _lowest(s[x + REQS])
     n = move(s, out, ("{} begins {}", x, w.at[bit]))
     n[x + PHASE], n[x + CUR], n[x + MARK] = RUNNING, bit, bit
 
 
 def _run(w: World, s: State, x: int, out: Moves) -> None:
     """Run the handler: what it does is the request's kind."""
-    bit, reqs = s[x + CUR], s[x + REQS]
-    if reqs & (reqs - 1) and not s[x + ALONE]:
-        _part(w, s, x, out)
+    bit = s[x + CUR]
+    if s[x + MARK] == MANY:
+        _batch(w, s, x, out)
         return
     q = w.at[bit]
-    if not _fatal(w, s, x, out):
+    if not _fatal(w, s, (x, bit), out):
         if w.kind[q] is Kind.RAISES:
             _raised(w, move(s, out, ("{} in {} raises", q, x)), x, bit)
         elif w.kind[q] is Kind.MEETS_A_DEADLOCK:
@@ -138,9 +137,9 @@ def _run(w: World, s: State, x: int, out: Moves) -> None:
             _finish(w, s, x, out)
 
 
-def _fatal(w: World, s: State, x: int, out: Moves) -> bool:
+def _fatal(w: World, s: State, run: tuple[int, int], out: Moves) -> bool:
     """Run a handler that kills its server or brings the database down; whether it was one."""
-    q = w.at[s[x + CUR]]
+    x, q = run[0], w.at[run[1]]
     if w.kind[q] is Kind.KILLS_ITS_SERVER:
         die(w, move(s, out, ("{} kills the process of {}", q, x)), x)
         return True
@@ -202,7 +201,7 @@ def _commit(w: World, s: State, x: int, out: Moves) -> None:
     for bit, q in w.bits:
         if kept & bit:
             _conclude_kept(w, n, x, q)
-        elif n[x + RAISED] & bit and not w.rules.savepoint:
+        elif n[x + CUR] & bit:  # the effects of one that raised, where a batch is not undone
             take_effect(n, q)
     unlock(w, n, x)
     n[x + REQS] &= ~kept
@@ -234,8 +233,8 @@ def _fail_at_commit(w: World, s: State, x: int, out: Moves) -> None:
     unlock(w, n, x)
     if n[x + LIFE] != UP:
         forget(n, x)
-    elif kept & (kept - 1):
-        _whole_batch(w, n, x)
+    elif n[x + MARK] == MANY:
+        _each_alone(w, n, x, kept)
     else:
         _raised(w, n, x, kept)
 
@@ -267,67 +266,55 @@ def _abort(w: World, s: State, x: int, out: Moves) -> None:
 # --- a batch -------------------------------------------------------------------------------------
 
 
-def _part(w: World, s: State, x: int, out: Moves) -> None:
-    """Start the next part of a batch, run the one that is started, or finish them all."""
-    if s[x + CUR]:
-        _run_part(w, s, x, out)
+def _piece(s: State, x: int) -> int:
+    """Return what the next transaction runs: what comes first, up to what runs alone."""
+    alone = s[x + REQS] & s[x + ALONE]
+    if not alone:
+        return s[x + REQS]
+    first = _lowest(alone)
+    return s[x + REQS] & (first - 1) or first
+
+
+def _batch(w: World, s: State, x: int, out: Moves) -> None:
+    """Run the next handler of a batch, or finish what has run: time may be over after each."""
+    if s[x + KEPT]:
+        _finish_batch(w, s, x, out)
+    rest = _piece(s, x) & ~(s[x + KEPT] | s[x + CUR])
+    if not rest or _fatal(w, s, (x, _lowest(rest)), out):
         return
-    rest = s[x + REQS] & ~(s[x + KEPT] | s[x + RAISED])
-    if rest:
-        _start_part(w, s, x, out)
+    bit = _lowest(rest)
+    n = move(s, out, ("{} in the batch of {} runs", w.at[bit], x))
+    if w.kind[w.at[bit]] not in (Kind.RAISES, Kind.MEETS_A_DEADLOCK):
+        n[x + KEPT] |= bit
+    elif w.rules.batch_undone or not n[x + KEPT]:
+        _each_alone(w, n, x, bit)
+    else:
+        n[x + CUR] |= bit
+
+
+def _finish_batch(w: World, s: State, x: int, out: Moves) -> None:
+    """Finish: the fence of all. If one is no longer claimed, nothing of the batch happened."""
+    done = [(bit, q) for bit, q in w.bits if s[x + KEPT] & bit]
+    if any(s[q + FLAGS] & LOCKED for _, q in done):
+        return
+    ours = [(bit, q) for bit, q in done if s[q + PLACE] == HELD and s[q + BY] == s[x + NUM]]
+    if len(ours) < len(done) and w.rules.batch_fence:
+        n = move(s, out, ("{}: refused, it does not hold all of its batch", x, 0))
+        _each_alone(w, n, x, n[x + KEPT])
         return
     n = move(s, out, ("{} finishes its batch", x, 0))
-    if not n[x + KEPT]:
-        n[x + PHASE] = ABORTING
-        return
     n[x + PHASE] = FINISHING
+    for bit, q in ours:
+        lock(n, x, q, bit)
 
 
-def _start_part(w: World, s: State, x: int, out: Moves) -> None:
-    """Start a part: a savepoint, the marker, and the fence, which locks the element."""
-    bit = _lowest(s[x + REQS] & ~(s[x + KEPT] | s[x + RAISED]))
-    q = w.at[bit]
-    if s[q + FLAGS] & LOCKED:
-        return
-    is_ours = s[q + PLACE] == HELD and s[q + BY] == s[x + NUM]
-    if is_ours or not w.rules.part_fence:
-        n = move(s, out, ("{} starts the part of {}", x, q))
-        n[x + CUR] = n[x + MARK] = bit
-        if w.rules.part_fence:
-            lock(n, x, q, bit)
-        return
-    n = move(s, out, ("{}: {} is claimed no longer, its batch fails", x, q))
-    _whole_batch(w, n, x)
-
-
-def _run_part(w: World, s: State, x: int, out: Moves) -> None:
-    """Run the handler of a part; what it raises undoes the part alone."""
-    bit = s[x + CUR]
-    q = w.at[bit]
-    if _fatal(w, s, x, out):
-        return
-    kind = w.kind[q]
-    n = move(s, out, ("{} in {} runs", q, x))
-    n[x + CUR] = 0
-    if kind is Kind.MEETS_A_DEADLOCK:
-        _whole_batch(w, n, x)
-    elif kind is Kind.RAISES:
-        n[x + RAISED] |= bit
-        _evident(n, x, q)
-        if n[x + LOCKS] & bit:
-            n[q + FLAGS] &= ~LOCKED & 0xFF
-            n[x + LOCKS] &= ~bit
-    else:
-        n[x + KEPT] |= bit
-
-
-def _whole_batch(w: World, n: Draft, x: int) -> None:
-    """Fail a batch as a whole: nothing happened; nobody is charged, and each runs again alone."""
+def _each_alone(w: World, n: Draft, x: int, bits: int) -> None:
+    """Undo a batch: nothing of it happened. These, of which one is to blame, run alone."""
     unlock(w, n, x)
     if not w.rules.batch_innocent:
         n[x + RAISED] = n[x + REQS]
-    n[x + ALONE] = int(w.rules.rerun_alone)
-    n[x + MARK] = 0
+    if w.rules.rerun_alone:
+        n[x + ALONE] |= bits
     _next(n, x)
 
 

@@ -26,8 +26,9 @@ BAD, LEFT, WISHES = range(3)
 HEAD = 3
 
 # --- a request (and its reply) -------------------------------------------------------------------
-PLACE, BY, FLAGS, ABORTS, FAULTS, EFFECTS, OUTCOME, REPLY, REPLIES = range(9)
-REQUEST_SIZE = 9
+PLACE, BY, FLAGS, ABORTS, FAULTS, EFFECTS, OUTCOME, REPLY, REPLIES, SHARE = range(10)
+REQUEST_SIZE = 10
+"""SHARE: of a suspect, with how many it may run together at most; 0: it runs alone."""
 NOWHERE, QUEUED, HELD, ENDED = range(4)
 PLACES = ("nowhere", "queued", "claimed", "ended")
 NO_OUTCOME, DONE, FAILED, CANCELLED = range(4)
@@ -44,13 +45,14 @@ FLAG_NAMES = (
 # --- a server session ----------------------------------------------------------------------------
 LIFE, PHASE, REQS, CUR, KEPT, RAISED, MARK, NUM, ALONE, LOCKS = range(10)
 ENTRY_SIZE = 10
+"""REQS: what it has claimed; KEPT: what its transaction has done; ALONE: what it runs alone."""
 FREE, UP, CUT, DEAD, LEFT_BEHIND = range(5)
 """A life: none; connected; its process lives without the connection; its process died; its process
 has a new session, and what is left is a transaction that the database is still at (a ghost)."""
 GHOSTLY = (CUT, DEAD, LEFT_BEHIND)
 IDLE, CLAIMING, CLAIMED, RUNNING, FINISHING, ABORTING = range(6)
 MANY, WIPED = 0x40, 0x80
-"""Markers beside the bit of one request: a batch of which none is known to have started; the marker
+"""Markers beside the bit of one request: a batch is under way, whichever of it runs; the marker
 that a crash of the database took."""
 
 # --- a client ------------------------------------------------------------------------------------
@@ -164,8 +166,10 @@ class Rules:
     dead_only: bool = True
     marker_cleared: bool = True
     batch_innocent: bool = True
-    part_fence: bool = True
-    savepoint: bool = True
+    batch_fence: bool = True
+    batch_undone: bool = True
+    batch_suspected: bool = True
+    batch_halved: bool = True
     rerun_alone: bool = True
     suspects_alone: bool = True
     one_suspect: bool = True

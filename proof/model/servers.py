@@ -9,9 +9,18 @@ back all that no transaction holds, and the fence does the rest.
 from __future__ import annotations
 
 from proof.model import layout as at
-from proof.model.elements import CHARGE, ENVIRONMENT, RELEASE, SUSPICION, durable, give_back
+from proof.model.elements import (
+    CHARGE,
+    ENVIRONMENT,
+    RELEASE,
+    SUSPICION,
+    TOGETHER,
+    durable,
+    give_back,
+)
 from proof.model.layout import (
     ABORTING,
+    ABORTS,
     ALONE,
     BY,
     CLAIMED,
@@ -20,6 +29,7 @@ from proof.model.layout import (
     CUT,
     DEAD,
     EVIDENT,
+    FAULTS,
     FINISHING,
     FLAGS,
     FREE,
@@ -40,6 +50,7 @@ from proof.model.layout import (
     RAISED,
     REQS,
     RUNNING,
+    SHARE,
     SOFT,
     SUSPECT,
     UP,
@@ -123,10 +134,13 @@ def _is_elsewhere(w: World, s: State, x: int) -> bool:
 
 
 def claim(w: World, s: State, x: int, out: Moves) -> None:
-    """Claim: one sound request, or as many as fit a batch; or one suspect, behind all others."""
+    """Claim: one sound request, or as many as fit a batch; or suspects, behind all others.
+
+    A suspect is claimed alone, or with others of a batch that died, as many as may run together.
+    """
     sound, suspects = may_claim(w, s, x)
     size = w.setting.batch
-    chosen = [sum(sound[:size])] if size > 1 and sound else sound or suspects
+    chosen = [sum(sound[:size])] if size > 1 and sound else sound or _together(w, s, suspects)
     for mask in chosen:
         text = "{} claims {}" if mask in w.at else "{} claims a batch"
         n = move(s, out, (text, x, w.at.get(mask, 0)))
@@ -138,12 +152,30 @@ def claim(w: World, s: State, x: int, out: Moves) -> None:
             commit_claim(w, n, x)
 
 
+def _together(w: World, s: State, suspects: list[int]) -> list[int]:
+    """Return the groups of suspects from which one is claimed."""
+    chosen: dict[int, int] = {}
+    for bit in suspects:
+        share = s[w.at[bit] + SHARE]
+        former = chosen.get(share, 0)
+        if share and former.bit_count() < share:
+            chosen[share] = former | bit
+    return [bit for bit in suspects if not s[w.at[bit] + SHARE]] + list(chosen.values())
+
+
+def came_back(n: State | Draft, q: int) -> bool:
+    """Whether something is held against an element: then it never runs with others again."""
+    return bool(n[q + ABORTS] or n[q + FAULTS]) and not n[q + SHARE]
+
+
 def commit_claim(w: World, n: Draft, x: int) -> None:
     """Commit a claim: it need not be durable, but that of a suspect is."""
     hardens = False
     for bit, q in w.bits:
         if n[x + REQS] & bit:
             n[q + PLACE], n[q + BY] = HELD, n[x + NUM]
+            if came_back(n, q) and w.rules.rerun_alone:
+                n[x + ALONE] |= bit
             hardens = hardens or bool(n[q + FLAGS] & SUSPECT)
             if w.setting.soft:
                 n[q + FLAGS] |= SOFT
@@ -216,12 +248,16 @@ def server_faults(w: World, s: State, out: Moves) -> None:
 def give_back_all(w: World, n: Draft, x: int, charges: dict[int, int]) -> bool:
     """Give back what a session claims and no transaction holds; whether nothing is left."""
     left = False
+    held = [charges.get(bit, RELEASE) for bit in claims(w, n, x)]
+    share = held.count(TOGETHER)
+    if w.rules.batch_halved:
+        share = (share + 1) // 2
     for bit, q in w.bits:
         if n[q + PLACE] == HELD and n[q + BY] == n[x + NUM]:
             if n[q + FLAGS] & LOCKED:
                 left = True
             else:
-                give_back(w, n, q, charges.get(bit, RELEASE))
+                give_back(w, n, q, charges.get(bit, RELEASE), share=share)
     return not left
 
 
@@ -236,20 +272,21 @@ def charges_of_dead(w: World, s: State | Draft, x: int) -> dict[int, int]:
     charges = {bit: _after_crash(w, s, bit) for y in wiped for bit in claims(w, s, y)}
     living = [y for y in w.process[x] if y not in wiped]
     held = [bit for y in living for bit in claims(w, s, y)]
-    return charges | _by_markers(w, held, [s[y + MARK] for y in living if s[y + MARK]])
+    return charges | _by_markers(w, s, held, [s[y + MARK] for y in living if s[y + MARK]])
 
 
-def _by_markers(w: World, held: list[int], marks: list[int]) -> dict[int, int]:
+def _by_markers(w: World, s: State | Draft, held: list[int], marks: list[int]) -> dict[int, int]:
     """Charge one that is marked alone; suspect all that are marked together."""
     if MANY in marks:
-        return dict.fromkeys(held, SUSPICION)
+        charge = TOGETHER if w.rules.batch_suspected else CHARGE
+        return {bit: charge for bit in held if not came_back(s, w.at[bit])}
     started = [bit for bit in held if bit in marks]
     if not started or not w.rules.deaths_count:
         return {}
     if not w.rules.one_of_claims:
         return dict.fromkeys(held, CHARGE)
     if not w.rules.marked_only:
-        return {held[0]: CHARGE}
+        return {held[-1]: CHARGE}
     return dict.fromkeys(started, CHARGE if len(marks) == 1 else SUSPICION)
 
 
@@ -260,7 +297,8 @@ def _after_crash(w: World, s: State | Draft, bit: int) -> int:
     """
     if not w.rules.crash_innocent:
         return CHARGE
-    again = s[w.at[bit] + FLAGS] & SUSPECT and w.rules.suspect_crash_counts
+    q = w.at[bit]
+    again = s[q + FLAGS] & SUSPECT and not s[q + SHARE] and w.rules.suspect_crash_counts
     return CHARGE if again else SUSPICION
 
 
@@ -270,7 +308,9 @@ def charges_of_cut(w: World, s: State | Draft, x: int) -> dict[int, int]:
     held = claims(w, s, x)
     if mark == WIPED:
         return {bit: _after_crash(w, s, bit) for bit in held}
-    return {bit: ENVIRONMENT for bit in held if mark in (bit, MANY)}
+    if mark == MANY:
+        return {bit: ENVIRONMENT for bit in held if not came_back(s, w.at[bit])}
+    return {bit: ENVIRONMENT for bit in held if mark == bit}
 
 
 def lives(w: World, s: State, x: int, out: Moves) -> None:

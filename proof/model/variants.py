@@ -77,11 +77,13 @@ VARIANTS: tuple[Variant, ...] = (
     _v("crash_innocent", "server", "G7", "a crash of the database is charged to what was claimed"),
     _v("ghost_remembered", "server", "G4", "a session's row goes while its ghost lives"),
     # batches
-    _v("marked_only", "batch-poison", "G7", "the lowest id is charged, not the marked one"),
-    _v("one_of_claims", "batch-poison", "G7", "all that a dead server had claimed is charged"),
-    _v("batch_innocent", "batch-commit", "G7", "a batch that fails as a whole charges all"),
-    _v("part_fence", "batch", "G2", "the requests of a batch have no fence of their own"),
-    _v("savepoint", "batch", "G2", "what raises in a batch is not undone"),
+    _v("marked_only", "batch", "G7", "the highest id is charged, not the marked one"),
+    _v("one_of_claims", "batch", "G7", "all that a dead server had claimed is charged"),
+    _v("batch_innocent", "batch-commit", "G7", "a batch that comes to nothing charges all"),
+    _v("batch_fence", "batch", "G8", "a batch commits though it does not hold all any more"),
+    _v("batch_undone", "batch", "G2", "what raises in a batch does not undo it"),
+    _v("batch_suspected", "batch-poison", "G7", "all of a batch that died are charged"),
+    _v("batch_halved", "batch-poison", "G12", "suspects of a batch run together for ever"),
     _v("rerun_alone", "batch-commit", "G12", "a batch that failed runs again as a batch"),
     # Spark
     _v("query_compared", "spark", "G4", "`<=` is the test of a replay, whatever query asks"),
