@@ -168,10 +168,8 @@ class Run:
         self._repository = repository
         self._place = place
         self._codes: list[int] = []
-        met = (trial.point, trial.occurrence)
-        is_handlers = trial.what == RAISE and met in self._scene.in_handler
         is_told = trial.what == RAISE and self._scene.goes_on
-        is_survived = trial.point == NOWHERE or is_handlers or is_told
+        is_survived = trial.point == NOWHERE or is_told
         self._wanted = [] if is_survived else self.deaths.get(trial.what, [])
         self._revoked = 0
         self._problems: list[str] = []

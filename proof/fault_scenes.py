@@ -50,7 +50,6 @@ class Scene:
 
     revocable: points at which the process holds claims and locks nothing: there it can be taken for
     dead, and another can finish what it holds before it goes on.
-    in_handler: (point, time) of those met within the handler: an exception there is an abort.
     is_twin: another scene is the same on the sync driver, or with another ledger.
     goes_on: an exception at a point is told to whoever asked, and the process goes on.
     leaves_alerts: datagrams that no server serves stay queued, and its check looks at them.
@@ -67,7 +66,6 @@ class Scene:
     is_twin: bool = False
     goes_on: bool = False
     revocable: frozenset[str] = frozenset()
-    in_handler: frozenset[tuple[str, int]] = frozenset()
     abort_limit: int | None = QUEUE.settings.abort_limit
     check: Callable[[Left], Iterator[str]] = nothing
 
@@ -183,9 +181,6 @@ QUEUE_MANAGER: Final = _around(
     *("BeginReply", "TakeReply", "SettleReply"),
 )
 VERDICT: Final = _around("Judge")
-PARTS: Final = _around("Start", "Part", "Keep", "Undo")
-FIRST_PART: Final = frozenset({("Part.before", 1), ("Part.after", 1)})
-"""A batch's first part begins with the first use of the connection, which is the handler's."""
 
 SCENES: Final[dict[str, Scene]] = {
     "a client": Scene(
@@ -273,8 +268,7 @@ SCENES: Final[dict[str, Scene]] = {
     "a server of batches": Scene(
         program="serving_batches",
         beside=("ordering",),
-        points=PARTS | EXECUTION,
-        in_handler=FIRST_PART,
+        points=EXECUTION,
     ),
     "an async server": Scene(
         program="serving_async",

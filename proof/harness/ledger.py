@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from onceq.engine.perform.driver import connect
-from onceq.engine.perform.parts import Unstarted
 from onceq.engine.sessions import session
 from onceq.engine.sessions.faults import DatabaseError
 from onceq.history.events import Effect, Executed, FinalState, Place
@@ -98,14 +97,8 @@ class LedgerHandler:
 
 
 def backend_of(context: Context) -> int:
-    """Returns the process of PostgreSQL that serves this execution; 0: the connection has ended.
-
-    Asked of psycopg's connection itself, as the first use of the handler's starts a part.
-    """
-    connection: Any = object.__getattribute__(context.connection, "_inner")
-    if isinstance(connection, Unstarted):
-        start: Any = connection.start
-        connection = start.__self__.connection
+    """Returns the process of PostgreSQL that serves this execution; 0: the connection has ended."""
+    connection = context.connection
     return 0 if connection.closed else connection.info.backend_pid
 
 

@@ -13,8 +13,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import UUID
 
 from onceq.engine.perform.gate import Gate, Way
+from onceq.engine.perform.together import LASTS_S
 from onceq.engine.wake.waiting import Pause
-from onceq.errors import DeadlineExceeded, EnvironmentFault, IllegalState, OnceqError
+from onceq.errors import (
+    ConnectionLost,
+    DeadlineExceeded,
+    EnvironmentFault,
+    IllegalState,
+    OnceqError,
+)
 from onceq.model import ops
 from proof.oracle import Blocked, Oracle
 
@@ -63,8 +70,8 @@ def memory_repository(
 class MemoryDriver:
     """A session with an oracle. calls: queue to handler; stop: what `Stopping` answers.
 
-    lazy: puts off the start of a part of a batch until the handler's first effect, as the sync
-    driver does. gone: identities: who else has one lives.
+    gone: identities: who else has one lives. is_batch: several requests share the transaction that
+    was begun last.
     """
 
     def __init__(
@@ -75,7 +82,6 @@ class MemoryDriver:
         calls: Mapping[str, Callable[[Element, MemoryDriver], bytes]] | None = None,
         stop: Callable[[], bool] = lambda: False,
         gate: Gate | None = None,
-        lazy: bool = False,
     ) -> None:
         self.oracle = oracle
         self.session = oracle.session()
@@ -83,16 +89,15 @@ class MemoryDriver:
         self._calls = calls or {}
         self._stop = stop
         self._way = Way(gate or Gate(lambda: clock.seconds))
-        self._is_lazy = lazy
         self.gone: Collection[str] = frozenset()
-        self._is_named = False
-        self._due: ops.Start | None = None
+        self.is_batch = False
+        self._until = 0.0
         self._one_way: ops.Sent | OnceqError | None = None
         self._pause = Pause()
         self._local: dict[type[Any], Callable[[Any], Any]] = {
             ops.Claim: self._claim,
             ops.Begin: self._begin,
-            ops.Start: self._start,
+            ops.MayGoOn: self._may_go_on,
             ops.Commit: self._ending,
             ops.Rollback: self._ending,
             ops.Finish: self._finish,
@@ -159,8 +164,6 @@ class MemoryDriver:
 
     def effect(self, key: str, element: Element) -> None:
         """Records an effect of a handler in the transaction that it was given."""
-        if self._due is not None:
-            self._start_part(self._due)
         self.oracle.effect(self.session, key, element)
 
     def end(self) -> None:
@@ -183,19 +186,14 @@ class MemoryDriver:
     def _begin(self, op: ops.Begin) -> bool:
         if not self._way.enter(alone=op.alone):
             return False
-        self._is_named = False
-        self._due = None
+        self.is_batch = op.seq < 0
+        self._until = self._clock.seconds + LASTS_S
         return self.oracle.perform(self.session, op)
 
-    def _start(self, op: ops.Start) -> None:
-        self._due = op
-        if not self._is_lazy or self._is_named:
-            self._start_part(op)
-
-    def _start_part(self, op: ops.Start) -> None:
-        self.oracle.perform(self.session, op)  # Blocked: it stays due
-        self._due = None
-        self._is_named = True
+    def _may_go_on(self, _: ops.MayGoOn) -> bool:
+        if self.session.is_over:
+            raise ConnectionLost("this session is over")
+        return not self._stop() and self._clock.seconds < self._until
 
     def _finish(self, op: ops.Finish) -> ops.Finished:
         answer = self.oracle.perform(self.session, self._way.chained(op))
@@ -203,13 +201,14 @@ class MemoryDriver:
             self._way.leave()
         return answer
 
-    def _ending(self, op: ops.Op[None]) -> None:
+    def _ending(self, op: ops.Op[Any]) -> Any:
         try:
-            self.oracle.perform(self.session, op)
+            answer = self.oracle.perform(self.session, op)
         except OnceqError:
             self._way.leave()
             raise
         self._way.leave()
+        return answer
 
     def _leave(self) -> None:
         self._way.end()

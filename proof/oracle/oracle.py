@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from onceq.errors import ConnectionLost, HandlerMisuse, OnceqError, StatementRefused
+from onceq.errors import ConnectionLost, OnceqError, StatementRefused
 from onceq.model import admin_ops, desk_ops, ops
 from onceq.model.ops.base import kinds_of, name_of
 from proof.oracle import (
@@ -106,7 +106,7 @@ class Oracle:
             ops.Begin: self._begin,
             ops.Finish: self._finish,
             ops.Commit: lambda session, _: self.commit(session),
-            ops.Rollback: lambda session, _: self.rollback(session),
+            ops.Rollback: self._rollback,
         }
 
     def session(self) -> Session:
@@ -132,6 +132,12 @@ class Oracle:
         self.state.markers[op.slot] = op.seq
         return True
 
+    def _rollback(self, session: Session, op: ops.Rollback) -> bool:
+        """Answers Rollback: no handler here can end a transaction."""
+        del op
+        self.rollback(session)
+        return False
+
     def _finish(self, session: Session, op: ops.Finish) -> ops.Finished:
         finished: ops.Finished = self._answer(session, op)
         if op.commit:
@@ -141,10 +147,8 @@ class Oracle:
     def _answer(self, session: Session, op: ops.Op[Any]) -> Any:
         tx = session.transaction
         if tx is None:
-            if isinstance(op, (ops.Start, ops.Keep, ops.Undo)):
-                raise HandlerMisuse("the handler ended the transaction that it was given")
             return self._alone(session, op)
-        if tx.failed and not isinstance(op, ops.Undo):
+        if tx.failed:
             raise StatementRefused("the transaction has failed: roll it back", "25P02")
         mark = len(tx.log)
         try:

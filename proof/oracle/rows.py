@@ -86,6 +86,7 @@ class ElementRow(msgspec.Struct, frozen=True, kw_only=True):
     registrant_id: int | None = None
     aborts: int = 0
     faults: int = 0
+    together: int | None = None
     outcome: RequestOutcome | None = None
     correlation_id: str | None = None
     ack_rid: str | None = None
@@ -202,9 +203,8 @@ class EffectRow(msgspec.Struct, frozen=True, kw_only=True):
 class Transaction:
     """An open transaction, or one operation outside any (`is_open` False: it commits at once).
 
-    backend: the session. log: what to undo, the latest last. part: where in the log the present
-    part of a batch began; None: it has not started. taken: from (seq, incarnation) to the reply, or
-    None. began_at: None if it commits at once.
+    backend: the session. log: what to undo, the latest last. taken: from (seq, incarnation) to the
+    reply, or None. began_at: None if it commits at once.
     """
 
     __slots__ = (
@@ -214,7 +214,6 @@ class Transaction:
         "is_open",
         "locks",
         "log",
-        "part",
         "taken",
         "token",
         "xid",
@@ -229,7 +228,6 @@ class Transaction:
         self.token: str | None = None
         self.log: list[tuple[Table[Any], int, Any]] = []
         self.locks: list[tuple[str, int]] = []
-        self.part: int | None = None
         self.taken: dict[tuple[int, int], bytes | None] = {}
 
     def undo(self, mark: int) -> None:

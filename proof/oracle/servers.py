@@ -112,10 +112,29 @@ def claim_rows(state: State, tx: Transaction, incarnation: int, what: Turn) -> l
     for group in groups if free else ():
         if group.startswith("suspect") and (wanted < what.n or not with_suspects):
             continue
-        for row in _take(state, tx, incarnation, _pick(state, free, group), wanted=wanted):
-            wanted = 0 if row.lane == Lane.SUSPECT else wanted - 1
-            claimed.append(row)
+        picked = _pick(state, free, group)
+        if group.startswith("suspect"):
+            taken = _take_suspects(state, tx, incarnation, picked, wanted=wanted)
+            wanted = 0 if taken else wanted
+        else:
+            taken = _take(state, tx, incarnation, picked, wanted=wanted)
+            wanted -= len(taken)
+        claimed += taken
     return claimed
+
+
+def _take_suspects(
+    state: State, tx: Transaction, incarnation: int, picked: list[ElementRow], *, wanted: int
+) -> list[ElementRow]:
+    """Claims the first, and of those with which it may run together so many as fit."""
+    taken = _take(state, tx, incarnation, picked, wanted=min(wanted, 1))
+    most = min(wanted, taken[0].together or 1) if taken else 0
+    others = [
+        row
+        for row in picked
+        if taken and row.seq != taken[0].seq and row.together == taken[0].together
+    ]
+    return taken + _take(state, tx, incarnation, others, wanted=max(0, most - 1))
 
 
 def _take(
@@ -131,7 +150,6 @@ def _take(
         if is_there and _is_usable(state, tx, row):
             state.elements.put(tx, row.seq, row)
             taken.append(row)
-            wanted = len(taken) if row.lane == Lane.SUSPECT else wanted
     return taken
 
 

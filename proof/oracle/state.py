@@ -276,6 +276,7 @@ def _fail(state: State, tx: Transaction, element: ElementRow, failure: Failure) 
         role=Role.FAILED,
         lane=Lane.HELD,
         claimed_by=None,
+        together=None,
         not_before=None,
         code=failure.code,
         error=failure.error,
@@ -345,14 +346,19 @@ def return_element(
     charge: Charge,
     *,
     failure: Failure,
+    together: int | None = None,
 ) -> Fate:
-    """Returns a claimed element to its queue, or fails it, charged as the evidence says (G7)."""
+    """Returns a claimed element to its queue, or fails it, charged as the evidence says (G7).
+
+    together: of a suspect, with how many of its batch it may run at most; None: alone.
+    """
     queue = queue_of(state, tx, element.queue_id)
     was_suspect = element.lane == Lane.SUSPECT
+    ran_alone = was_suspect and element.together is None
     faults, aborts, delay = element.faults, element.aborts, 0.0
     if charge is Charge.FELL:
         often = _falls_in_a_row(state, tx, element.eid) >= queue.settings.abort_limit
-        charge = Charge.CHARGE if was_suspect and often else Charge.SUSPECT
+        charge = Charge.CHARGE if ran_alone and often else Charge.SUSPECT
     if charge in {Charge.ENVIRONMENT, Charge.RETRY}:
         counted = charge is Charge.RETRY or _others_committed(state, tx, element)
         charge = Charge.ENVIRONMENT
@@ -360,7 +366,7 @@ def return_element(
         attempts = _attempts(state, tx, element.eid)
         delay = _delay_ms(queue, 1 + sum(row.charge is charge for row in attempts))
         if counted and faults > queue.settings.retry_limit:
-            charge = Charge.CHARGE if was_suspect else Charge.SUSPECT
+            charge = Charge.CHARGE if ran_alone else Charge.SUSPECT
     if charge is not Charge.RELEASE:
         _record_abort(state, tx, element, charge, failure=failure)
     if charge in {Charge.CHARGE, Charge.REJECT}:
@@ -377,6 +383,7 @@ def return_element(
         claimed_by=None,
         aborts=aborts,
         faults=faults,
+        together={Charge.RELEASE: element.together, Charge.SUSPECT: together}.get(charge),
         lane=Lane.SUSPECT if alone else Lane.DUE,
         not_before=state.now() + timedelta(milliseconds=delay),
         code=element.code if failure.code is None else failure.code,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onceq.model import ops
-from onceq.model.element import Charge
-from proof.oracle.rows import Failure, ServerRow, TakenOverRow, Transaction
+from onceq.model.element import Charge, Lane
+from proof.oracle.rows import ElementRow, Failure, ServerRow, TakenOverRow, Transaction
 from proof.oracle.state import State, queue_of, return_element
 
 if TYPE_CHECKING:
@@ -106,6 +106,7 @@ def revoke(
     left = False
     found: list[Charge] = []
     aborted: list[ops.Aborted] = []
+    half = _half_of(state, tx, incarnation, charges)
     for row in state.elements.seen(tx):
         if row.claimed_by != incarnation or (waits and row.seq in charges):
             continue
@@ -116,7 +117,8 @@ def revoke(
         text = f"incarnation {incarnation} ended while it ran"
         code = "database_fell" if charge is Charge.FELL else "server_died"
         failure = Failure(None, None) if charge is Charge.RELEASE else Failure(code, text)
-        fate = return_element(state, tx, row, charge, failure=failure)
+        together = half if charge is Charge.SUSPECT else None
+        fate = return_element(state, tx, row, charge, failure=failure, together=together)
         is_free = charge is Charge.RELEASE
         found.append(charge if is_free else state.attempts.seen(tx)[-1].charge)
         if found[-1] in {Charge.CHARGE, Charge.SUSPECT}:
@@ -134,6 +136,15 @@ def revoke(
     if found:
         _note_taken_over(state, tx, incarnation, charges=found, aborted=aborted)
     return not left
+
+
+def _half_of(state: State, tx: Transaction, incarnation: int, charges: Charges) -> int | None:
+    """Returns how many suspects of one incarnation may run together; None: each runs alone."""
+    suspects = [
+        seq for seq in _claims(state, tx, incarnation) if charges.get(seq) is Charge.SUSPECT
+    ]
+    half = (len(suspects) + 1) // 2
+    return half if half > 1 else None
 
 
 def _note_taken_over(
@@ -242,8 +253,12 @@ def _fell(state: State, row: ServerRow) -> bool:
     return row.boot != state.boot or row.slot not in state.markers
 
 
+def _rows_claimed(state: State, tx: Transaction, incarnation: int) -> list[ElementRow]:
+    return [row for row in state.elements.seen(tx) if row.claimed_by == incarnation]
+
+
 def _claims(state: State, tx: Transaction, incarnation: int) -> list[int]:
-    return [row.seq for row in state.elements.seen(tx) if row.claimed_by == incarnation]
+    return [row.seq for row in _rows_claimed(state, tx, incarnation)]
 
 
 def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges:
@@ -259,7 +274,7 @@ def _started_by(state: State, tx: Transaction, dead: list[ServerRow]) -> Charges
         marker = state.markers.get(row.slot)
         claims = _claims(state, tx, row.incarnation)
         survived = survived and not _fell(state, row)
-        batch = _batch_of(marker, claims)
+        batch = _batch_of(marker, _rows_claimed(state, tx, row.incarnation))
         unclear = unclear or bool(batch)
         started += batch or [seq for seq in claims if seq == marker]
         held |= _after_crash(state, tx, row.incarnation)
@@ -274,9 +289,11 @@ def _after_crash(state: State, tx: Transaction, incarnation: int) -> Charges:
     return dict.fromkeys(_claims(state, tx, incarnation), Charge.FELL)
 
 
-def _batch_of(marker: int | None, claims: list[int]) -> list[int]:
-    """Returns what is claimed, if the marker names it as a batch of which no more is known."""
-    return claims if marker is not None and -marker in claims else []
+def _batch_of(marker: int | None, claimed: list[ElementRow]) -> list[int]:
+    """Returns what could be in the batch that the marker names: what came back runs alone."""
+    if marker is None or all(row.seq != -marker for row in claimed):
+        return []
+    return [row.seq for row in claimed if row.code is None or row.lane == Lane.SUSPECT]
 
 
 def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
@@ -286,8 +303,8 @@ def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
     marker = state.markers.get(row.slot)
     if marker == 0:
         return {}
-    claims = _claims(state, tx, row.incarnation)
     if marker is None or _fell(state, row):
         return _after_crash(state, tx, row.incarnation)
-    started = [marker] if marker > 0 else _batch_of(marker, claims)
+    claimed = _rows_claimed(state, tx, row.incarnation)
+    started = [marker] if marker > 0 else _batch_of(marker, claimed)
     return dict.fromkeys(started, Charge.ENVIRONMENT)

@@ -108,7 +108,6 @@ class Cast:
         self._processes = 0
         self._gone: set[str] = set()
         self._batch = self._chance.choice((1, 1, 3, 4, 5))
-        self._is_lazy = self.world.likely(0.5)
         self._handle = handler(self.world)
         self._queues: tuple[str, ...] = (QUEUE.name,)
 
@@ -148,7 +147,6 @@ class Cast:
             calls={queue.name: self._handle for queue in QUEUES},
             stop=lambda: process is not None and process.stopping,
             gate=None if process is None else process.gate,
-            lazy=process is not None and process.lazy,
         )
         driver.gone = self._gone
         return driver
@@ -234,7 +232,6 @@ class Cast:
             number,
             Gate(lambda: self.world.clock.seconds),
             self._batch,
-            self._is_lazy,
             self._queues,
             is_local=self.world.likely(0.7),
         )

@@ -43,7 +43,7 @@ CHANCES = {
                 "ReplyTaken",
                 "RidRange",
             ),
-            *("Settle", "Undo"),
+            "Settle",
         ),
         0.5,
     ),
@@ -57,16 +57,18 @@ CHANCES = {
 INSIDE = (
     ops.BeginWork,
     ops.Call,
-    ops.Keep,
     ops.ReplyTaken,
     ops.Rollback,
-    ops.Start,
     ops.Take,
-    ops.Undo,
     steps.CallerWrites,
 )
 """Ops of a transaction that others end: a ghost of one never commits."""
-STARTING = (ops.Begin, ops.Start, ops.Take)
+FAULTLESS = (
+    *(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.MayGoOn, ops.IsAlive),
+    steps.Renew,
+)
+"""Ops that leave the database as it is, and are answered by the process itself."""
+STARTING = (ops.Begin, ops.Take)
 EACH = (desk_ops.SendEach, desk_ops.ReceiveEach, desk_ops.AcknowledgeEach)
 STEPS = frozenset(
     (

@@ -23,6 +23,7 @@ from proof.simulator.chances import (
     DEATHS,
     EACH,
     FAULT_STEPS,
+    FAULTLESS,
     INSIDE,
     KEPT_FOR,
     LATE,
@@ -150,7 +151,7 @@ class Misfortune(Cast):
             text = f"{type(op).__name__} of an old epoch took effect"
             self.world.broken.append(("G6", getattr(op, "rid", None), text))
 
-    def _started(self, op: ops.Begin | ops.Start | ops.Take) -> None:
+    def _started(self, op: ops.Begin | ops.Take) -> None:
         row = self.oracle.state.elements.rows.get(op.seq)
         if row is not None:
             self.world.ledger.may_be_lost(row)
@@ -160,7 +161,7 @@ class Misfortune(Cast):
 
     def _faults_of(self, actor: Actor, op: ops.Op[Any]) -> tuple[str, ...]:
         """Returns the faults that may hit an Op of a participant."""
-        if isinstance(op, (ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive, steps.Renew)):
+        if isinstance(op, FAULTLESS):
             return ()
         if isinstance(op, steps.Ask):
             return ("second life",)

@@ -141,7 +141,7 @@ class Client:
 
 @dataclass(slots=True)
 class ServerProcess:
-    """A process with some sessions, which live and die together. lazy: of its drivers.
+    """A process with some sessions, which live and die together.
 
     is_local: whether the machine of the others tells that it has ended.
     """
@@ -150,7 +150,6 @@ class ServerProcess:
     process: UUID
     gate: Gate
     batch: int = 1
-    lazy: bool = False
     queues: tuple[str, ...] = (QUEUE.name,)
     stopping: bool = False
     is_local: bool = True
@@ -170,6 +169,14 @@ class ServerProcess:
 
 def _log(_: Told) -> None:
     """As a process does that logs: nothing that others see, but a point at which it may die."""
+
+
+def _retry(world: World, element: Element, driver: MemoryDriver) -> errors.Retry:
+    """Records an excused abort, but in a batch, which is only undone; returns what to raise."""
+    if not driver.is_batch:
+        who = {"rid": element.rid, "eid": str(element.eid)}
+        world.record(ev.Aborted, "server", **who, code="Retry", excused=True)
+    return errors.Retry("later")
 
 
 def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
@@ -197,9 +204,7 @@ def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
             case "reject":
                 raise errors.Reject("never")
             case "retry" if times <= RETRIES:
-                aborted = {"rid": rid, "eid": str(element.eid), "code": "Retry", "excused": True}
-                world.record(ev.Aborted, "server", **aborted)
-                raise errors.Retry("later")
+                raise _retry(world, element, driver)
             case _:
                 return f"reply to {rid}".encode()
 

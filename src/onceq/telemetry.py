@@ -71,16 +71,15 @@ class Aborted(_OfRequest, level=logging.WARNING):
 
 
 class ClaimLost(Event, level=logging.WARNING):
-    """An execution is void: the element was killed or taken over. rid, eid: None for a batch."""
+    """An execution is void: the element was killed or taken over."""
 
     queue: str
-    rid: str | None
-    eid: UUID | None
-    count: int
+    rid: str
+    eid: UUID
 
 
 class BatchUndone(Event):
-    """A batch came to nothing; its requests run one at a time. code: of the error."""
+    """A batch came to nothing, and runs again in pieces. code: of the error."""
 
     queue: str
     requests: int

@@ -13,7 +13,7 @@ from onceq.model import ops
 from onceq.model.element import Charge, Fate, KillAnswer, RequestOutcome
 from onceq.server.program import serve
 from proof.oracle import clients, executions, queues, takeover
-from proof.oracle.rows import ServerRow, Transaction
+from proof.oracle.rows import ElementRow, ServerRow, Transaction
 from proof.oracle.state import State, conclude
 from proof.simulator.cast import Variant
 from proof.simulator.simulator import simulate
@@ -53,21 +53,16 @@ def finish_without_history(state: State, tx: Transaction, op: ops.Finish) -> ops
     return NOTHING_CLAIMED
 
 
-def start_without_fence(state: State, tx: Transaction, op: ops.Start) -> None:
-    """Marked, and not locked: the claim may go while the rest of the batch runs."""
-    state.markers[op.slot] = op.seq
-    tx.part = len(tx.log)
-
-
 def finish_what_is_left(state: State, tx: Transaction, op: ops.Finish) -> ops.Finished:
-    """Fenced ones that are gone are tolerated."""
-    return executions.finish(state, tx, replace(op, must=0))
-
-
-def undo_nothing(state: State, tx: Transaction, op: ops.Undo) -> None:
-    """What a request of a batch wrote before it failed stays in the transaction."""
-    del state, op
-    tx.part, tx.failed = None, False
+    """What a batch holds no longer is tolerated."""
+    rows = [state.elements.get(tx, seq) for seq in op.seqs]
+    left = [
+        (seq, reply)
+        for seq, reply, row in zip(op.seqs, op.replies, rows, strict=True)
+        if len(rows) == 1 or (row is not None and row.claimed_by == op.incarnation)
+    ]
+    seqs, replies = [seq for seq, _ in left], [reply for _, reply in left]
+    return executions.finish(state, tx, replace(op, seqs=seqs, replies=replies))
 
 
 def abort_inside_the_transaction(state: State, tx: Transaction, op: ops.AbortElement) -> Fate:
@@ -185,8 +180,7 @@ ANSWERS: dict[str, dict[type[Any], Any]] = {
     "no fence": {ops.Finish: finish_without_fence},
     "reply outside the transaction": {ops.Finish: reply_outside_the_transaction},
     "no history, no reply": {ops.Finish: finish_without_history},
-    "no fence in a batch": {ops.Start: start_without_fence, ops.Finish: finish_what_is_left},
-    "no savepoint in a batch": {ops.Undo: undo_nothing},
+    "no fence in a batch": {ops.Finish: finish_what_is_left},
     "abort count in the transaction": {ops.AbortElement: abort_inside_the_transaction},
     "environment charged": {ops.AbortElement: never_suspicious},
     "no new epoch": {ops.Connect: connect_without_epoch},
@@ -217,6 +211,31 @@ def test_a_broken_queue_manager_is_found(name: str) -> None:
 
 def test_a_broken_server_program_is_found() -> None:
     assert found_within(Variant(serve=commit_before_finish), SEEDS_MAX) & {"G2", "G3", "G8"}
+
+
+def batch_not_undone(session: ServerSession) -> ops.Program[None]:
+    """What a batch had done when one of it failed stays in the transaction, and is done again."""
+    program = serve(session)
+    op: Any = next(program)
+    is_batch = False
+    while True:
+        if isinstance(op, ops.Begin):
+            is_batch = op.seq < 0
+        if isinstance(op, ops.Rollback) and is_batch:
+            yield ops.Commit()
+        try:
+            answer = yield op
+        except OnceqError as error:
+            op = program.throw(error)
+        else:
+            try:
+                op = program.send(answer)
+            except StopIteration:
+                return
+
+
+def test_a_batch_that_is_not_undone_is_found() -> None:
+    assert found_within(Variant(serve=batch_not_undone), SEEDS_MAX) & {"G2", "G3", "G8"}
 
 
 def charge_all_claimed(state: State, tx: Transaction, dead: list[ServerRow]) -> takeover.Charges:
@@ -261,10 +280,19 @@ def charge_all_of_a_batch(state: State, tx: Transaction, dead: list[ServerRow]) 
     return dict.fromkeys(charges, Charge.CHARGE) if unclear else charges
 
 
-def release_all_of_a_batch(marker: int | None, claims: list[int]) -> list[int]:
+def release_all_of_a_batch(marker: int | None, claimed: list[ElementRow]) -> list[int]:
     """A batch of which nobody knows more is innocent, for ever."""
-    del marker, claims
+    del marker, claimed
     return []
+
+
+def all_together(
+    state: State, tx: Transaction, incarnation: int, charges: takeover.Charges
+) -> int | None:
+    """Suspects of a batch run with as many as before, for ever."""
+    held = takeover._claims(state, tx, incarnation)
+    suspects = [seq for seq in held if charges.get(seq) is Charge.SUSPECT]
+    return len(suspects) if len(suspects) > 1 else None
 
 
 STARTED_BY = takeover._started_by
@@ -274,6 +302,13 @@ TAKE_OVER_SLOT = takeover._take_over_slot
 def test_charging_all_of_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(takeover, "_started_by", charge_all_of_a_batch)
     assert "G7" in found_within(Variant(), SEEDS_MAX)
+
+
+def test_suspects_of_a_batch_that_are_never_halved_are_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(takeover, "_half_of", all_together)
+    assert {"G12", "G7"} & found_within(Variant(), SEEDS_MAX)
 
 
 def test_releasing_all_of_a_batch_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,19 +34,16 @@ NOWHERE: Final = "nowhere"
 """The point at which nothing strikes: what is reached is only noted."""
 _HEARD_WITHIN_S: Final = 30.0
 
-WATCHED: Final = {"_commit": "Commit", "_start_part": "Part"}
+WATCHED: Final = {"_commit": "Commit"}
 """Steps of a driver that are not one Op alone: from method to the name of its points."""
 
 OPS: Final = {
-    **{
-        one.__name__: one.changes
-        for module in (ops, admin_ops, archive_ops, desk_ops, ledger_ops)
-        for one in vars(module).values()
-        if isinstance(one, type) and issubclass(one, ops.Op) and one is not ops.Op and one.changes
-    },
-    "Part": "the savepoint, the marker and the fence of a request of a batch are made",
+    one.__name__: one.changes
+    for module in (ops, admin_ops, archive_ops, desk_ops, ledger_ops)
+    for one in vars(module).values()
+    if isinstance(one, type) and issubclass(one, ops.Op) and one is not ops.Op and one.changes
 }
-"""Each Op, or step of one, and what it changes: it has a point `NAME.before` and one `NAME.after`.
+"""Each Op and what it changes: it has a point `NAME.before` and one `NAME.after`.
 
 Those of the Spark server have none: their points are places between Spark's steps.
 """

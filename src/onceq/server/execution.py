@@ -1,24 +1,25 @@
 """How a server session executes what it has claimed: one request, or a batch of them.
 
 Called by the server's Program. For one request, its handler's work, its end, its reply and the next
-claim are one transaction. A batch is one transaction too; each request is a part of its own, which
-can fail alone. If a batch fails as a whole, nothing of it happened, and nobody knows whose fault
-it was: its requests run again one at a time, so that each meets its own evidence (spec S3, G7).
+claim are one transaction. For a batch they are too, and nothing marks where one request ends and
+the next begins. If anything fails, nothing of the batch happened: what was fine runs again
+together, and what failed runs alone, where it meets its own evidence (spec S3, G7; ADR 29).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from onceq import errors
 from onceq.model import ops
 from onceq.model.element import Charge, Element, Fate
-from onceq.server.telling import Undone, counted, in_doubt, is_conflict, lost, tell, undone
+from onceq.server.telling import Undone, counted, in_doubt, lost, tell, undone
 from onceq.server.traces import storable, traced
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onceq.server.program import Served, ServerSession
 
 ERROR_CHARS_MAX = 4000
@@ -33,7 +34,7 @@ CHARGES: dict[type[errors.OnceqError], Charge] = {
 }
 """What a failed execution costs its element; an error that is not listed is charged.
 
-A lost claim may have been won again, by the claim chained to the finish of its batch.
+A lost claim may have been won again.
 """
 
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
@@ -47,13 +48,14 @@ class Width:
     most: int
     now: int
 
-    def narrow(self) -> None:
-        """Notes that a batch came to nothing: the next one has a single request."""
-        self.now = 1
+    @property
+    def wider(self) -> int:
+        """The next one, once what was claimed has been executed: twice as many."""
+        return min(2 * self.now, self.most)
 
-    def widen(self) -> None:
-        """Notes that what was claimed has been executed: the next batch is twice as large."""
-        self.now = min(2 * self.now, self.most)
+    def halve(self) -> None:
+        """Notes that a batch came to nothing."""
+        self.now = max(1, self.now // 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,8 @@ class Execution:
     """One run of claimed elements. turn: makes its token unlike any other's.
 
     chains: whether its finish claims the next element or, if there is none, falls asleep. drowsy:
-    whether it expects to fall asleep. width: of the claims from this queue.
+    whether it expects to fall asleep. width: of the claims from this queue. again: of what it
+    claimed, a batch came to nothing.
     """
 
     served: Served
@@ -71,6 +74,7 @@ class Execution:
     chains: bool
     width: Width
     drowsy: bool = False
+    again: bool = False
 
 
 class Answered(NamedTuple):
@@ -89,33 +93,59 @@ class Failed(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """What has become of the requests of a batch. running: the one whose handler was called last.
+    """What has become of a batch. running: whose handler was called, and has not answered."""
 
-    fenced: those that are done and whose element is locked. conflicts: the last one ran into
-    a lock of another's, while those before it held their own.
+    done: list[Answered] = field(default_factory=list[Answered])
+    running: list[Element] = field(default_factory=list["Element"])
+
+
+class After(NamedTuple):
+    """What follows a batch: what its finish claimed, and what is left of its own, in pieces.
+
+    undone: it came to nothing.
     """
 
-    waiting: deque[Element]
-    done: list[Answered] = field(default_factory=list[Answered])
-    fenced: list[Element] = field(default_factory=list["Element"])
-    failed: list[Failed] = field(default_factory=list[Failed])
-    running: list[Element] = field(default_factory=list["Element"])
-    conflicts: bool = False
+    following: list[Element] | None = None
+    left: Sequence[list[Element]] = ()
+    undone: bool = False
 
 
 def execute(
     session: ServerSession, life: ops.Incarnation, run: Execution
 ) -> ops.Program[list[Element] | None]:
-    """Runs what was claimed; returns what was claimed next, chained to its finish.
+    """Runs what was claimed; returns what was claimed next, chained to its last finish.
 
-    Returns None if no claim followed: this run chains none, or came to nothing.
+    Returns None if no claim followed: this run chains none, its last piece came to nothing, or a
+    stop is due.
     """
-    while len(run.elements) > 1:
-        following, rest = yield from _execute_batch(session, life, run)
-        if not rest or (yield from ops.Stopping()):
+    pieces = _pieces(run.elements)
+    while True:
+        piece = pieces.pop(0)
+        part = replace(run, elements=piece, chains=run.chains and not pieces)
+        if len(piece) == 1:
+            following = yield from _execute_one(session, life, part)
+        else:
+            following, left, is_undone = yield from _execute_batch(session, life, part)
+            run = replace(run, again=run.again or is_undone)
+            pieces = [*left, *pieces]
+        if not pieces or (yield from ops.Stopping()):
             return following
-        run = replace(run, elements=rest)
-    return (yield from _execute_one(session, life, run))
+
+
+def _pieces(elements: list[Element]) -> list[list[Element]]:
+    """Returns what may run together of what was claimed: each run of these is a batch.
+
+    What failed before runs alone: it would fail with others. Suspects were claimed as they may run.
+    """
+    pieces: list[list[Element]] = []
+    was_alone = True
+    for element in elements:
+        is_alone = element.code is not None and not element.is_suspect
+        if is_alone or was_alone:
+            pieces.append([])
+        pieces[-1].append(element)
+        was_alone = is_alone
+    return pieces
 
 
 def _execute_one(
@@ -127,7 +157,7 @@ def _execute_one(
             yield from _give_back(session, life, run)
             return None
         reply = yield from ops.Call(queue=run.served.queue, element=element)
-        finished = yield from _finish(session, life, run, [Answered(element, reply)], must=1)
+        finished = yield from _finish(session, life, run, [Answered(element, reply)])
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
@@ -141,90 +171,73 @@ def _execute_one(
 
 def _execute_batch(
     session: ServerSession, life: ops.Incarnation, run: Execution
-) -> ops.Program[tuple[list[Element] | None, list[Element]]]:
-    """Returns what was claimed next, and what is left of a batch that ran into another's lock.
-
-    What it has done by then is committed, which frees its locks and lets others go on.
-    The rest is a batch of its own, which waits for that lock while holding none.
-    """
-    batch = Batch(deque(run.elements))
+) -> ops.Program[After]:
+    """Runs as many as there is time for; the rest is a batch of its own."""
+    batch = Batch()
     try:
         if not (yield from _begin(life, run, -run.elements[0].seq)):
             yield from _give_back(session, life, run)
-            return None, []
-        while batch.waiting and not batch.conflicts and not (yield from ops.Stopping()):
-            yield from _part(life, run, batch)
-        rest = list(batch.waiting) if batch.conflicts else []
-        # what failed is accounted for before the next claim
-        run = replace(run, chains=run.chains and not batch.failed and not rest)
-        finished = yield from _finish(session, life, run, batch.done, must=len(batch.fenced))
+            return After()
+        yield from _call_each(run, batch)
+        rest = run.elements[len(batch.done) :]
+        run = replace(run, chains=run.chains and not rest)
+        finished = yield from _finish(session, life, run, batch.done, batch=True)
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
-        run.width.narrow()
-        yield from ops.Rollback()
-        yield from tell(session, undone(run.served.queue, len(run.elements), code_of(error)))
-        yield from _one_at_a_time(session, life, run, _ended_by(error, batch))
-        return None, []
-    session.counts.done += len(batch.done) - finished.lost
-    session.counts.claims_lost += finished.lost
-    session.fault_in_row = session.fault_in_row and not batch.done
-    if finished.lost:
-        yield from tell(session, lost(run.served.queue, None, finished.lost))
-    yield from _account(session, life, run, batch.failed)
-    return (finished.following if run.chains else None), rest
+        return (yield from _undo(session, life, run, batch, error=error))
+    session.counts.done += len(batch.done)
+    session.fault_in_row = False
+    if rest:  # next time no more than there is time for
+        run.width.now = min(run.width.now, len(batch.done))
+    return After(finished.following if run.chains else None, [rest] if rest else [])
 
 
-def _part(life: ops.Incarnation, run: Execution, batch: Batch) -> ops.Program[None]:
-    """Runs one request of a batch; an error in it undoes its part, and no other."""
-    element = batch.waiting.popleft()
-    batch.running.clear()
-    try:
-        yield from ops.Start(slot=life.slot, seq=element.seq, incarnation=life.incarnation)
+def _call_each(run: Execution, batch: Batch) -> ops.Program[None]:
+    """Calls the handler with one after another, until the batch is to finish."""
+    for element in run.elements:
         batch.running.append(element)
         reply = yield from ops.Call(queue=run.served.queue, element=element)
-        fenced = yield from ops.Keep()
-    except LIFE_IS_OVER:
-        raise
-    except errors.OnceqError as error:
-        yield from ops.Undo()
-        if batch.fenced and is_conflict(error):
-            batch.conflicts = True
-            batch.waiting.appendleft(element)
-        else:
-            batch.failed.append(Failed(element, error))
-    else:
+        goes_on = yield from ops.MayGoOn()
+        batch.running.clear()
         batch.done.append(Answered(element, reply))
-        if fenced:
-            batch.fenced.append(element)
+        if not goes_on:
+            return
 
 
-def _ended_by(error: errors.OnceqError, batch: Batch) -> list[Failed]:
-    """Returns what failed in a batch that failed as a whole, each with its own error.
-
-    A handler that ended the transaction also ended the parts before it. What they committed stays
-    or is lost; nobody can say which, so they are not run again.
-    """
-    if not isinstance(error, errors.HandlerMisuse):
-        return batch.failed
-    failed = {element.seq for element, _ in batch.failed}
-    ended = {one.seq: one for one in [*batch.fenced, *batch.running] if one.seq not in failed}
-    return [*batch.failed, *(Failed(element, error) for element in ended.values())]
-
-
-def _one_at_a_time(
+def _undo(
     session: ServerSession,
     life: ops.Incarnation,
     run: Execution,
-    failed: list[Failed],
-) -> ops.Program[None]:
-    """Records what failed in a batch, and runs the rest again, each on its own."""
+    batch: Batch,
+    *,
+    error: errors.OnceqError,
+) -> ops.Program[After]:
+    """Undoes a batch: who was running runs alone; if it failed at its finish, each one does.
+
+    Who breaks the rules is to blame at once. If a handler has committed what others had done before
+    it, that stays, and none of them may run again.
+    """
+    run.width.halve()
+    was_committed = yield from ops.Rollback()
+    yield from tell(session, undone(run.served.queue, len(run.elements), code_of(error)))
+    done = [element for element, _ in batch.done]
+    rest = run.elements[len(done) + len(batch.running) :]
+    if not (done or batch.running):  # it could not even begin
+        done, rest = rest, []
+    left = [[element] for element in (batch.running or done)]
+    if was_committed:
+        misuse = errors.HandlerMisuse(f"a handler committed what its batch had done: {error}")
+        failed = [Failed(element, misuse) for element in (*done, *batch.running)]
+        left = []
+    elif isinstance(error, errors.HandlerMisuse) and batch.running:
+        failed = [Failed(element, error) for element in batch.running]
+        left = [done]
+    else:
+        failed = []
+        left = [done, *left] if batch.running else left
     yield from _account(session, life, run, failed)
-    accounted = {element.seq for element, _ in failed}
-    for element in run.elements:
-        if element.seq not in accounted and not (yield from ops.Stopping()):
-            single = replace(run, elements=[element], chains=False, width=Width(1, 1))
-            yield from _execute_one(session, life, single)
+    return After(None, [piece for piece in (*left, rest) if piece], undone=True)
 
 
 def _token(life: ops.Incarnation, run: Execution) -> str:
@@ -248,39 +261,38 @@ def _finish(
     run: Execution,
     done: list[Answered],
     *,
-    must: int,
+    batch: bool = False,
 ) -> ops.Program[ops.Finished]:
     """Finishes, claims the next and commits; a failure leaves the session awake."""
-    run.width.widen()
+    width = run.width.now if run.again else run.width.wider
     try:
-        return (
-            yield from ops.Finish(
-                seqs=[element.seq for element, _ in done],
-                incarnation=life.incarnation,
-                replies=[reply for _, reply in done],
-                content_type=None,
-                token=_token(life, run),
-                must=must,
-                effects=run.served.effects,
-                queue_id=run.queue_id,
-                n=run.width.now if run.chains else 0,
-                turn=run.turn,
-                alone=True,
-                slot=life.slot,
-                sleep=[run.queue_id],
-                drowsy=run.drowsy,
-                commit=True,
-            )
+        finished = yield from ops.Finish(
+            seqs=[element.seq for element, _ in done],
+            incarnation=life.incarnation,
+            replies=[reply for _, reply in done],
+            content_type=None,
+            token=_token(life, run),
+            effects=run.served.effects,
+            queue_id=run.queue_id,
+            n=width if run.chains else 0,
+            turn=run.turn,
+            alone=True,
+            slot=life.slot,
+            sleep=[run.queue_id],
+            drowsy=run.drowsy,
+            batch=batch,
+            commit=True,
         )
     except LIFE_IS_OVER as error:
         for element, _ in done if isinstance(error, errors.InDoubt) else ():
             yield from tell(session, in_doubt(run.served.queue, element))
         raise
     except errors.OnceqError:
-        run.width.narrow()
         yield from ops.Rollback()
         yield from ops.Attend(slot=life.slot, queue_ids=[run.queue_id])
         raise
+    run.width.now = width
+    return finished
 
 
 def _give_back(session: ServerSession, life: ops.Incarnation, run: Execution) -> ops.Program[None]:
@@ -339,7 +351,7 @@ def _abort(
         after_s=after_s,
     )
     if fate is Fate.LOST:
-        yield from tell(session, lost(run.served.queue, element, 1))
+        yield from tell(session, lost(run.served.queue, element))
         return fate, False
     aborted = counted(run.served.queue, element, charge=charge, code=code, error=text, fate=fate)
     again = (element.code, element.error) == (code, text)

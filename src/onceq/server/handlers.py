@@ -13,8 +13,6 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from onceq.engine.perform.differing import AsyncGiven, Given
-from onceq.engine.perform.parts import Unstarted
 from onceq.errors import (
     EnvironmentFault,
     HandlerFailed,
@@ -64,7 +62,7 @@ class HandlerConnection:
 
     __slots__ = ("_inner",)
 
-    def __init__(self, inner: psycopg.BaseConnection[Any] | Unstarted) -> None:
+    def __init__(self, inner: psycopg.BaseConnection[Any]) -> None:
         object.__setattr__(self, "_inner", inner)
 
     def __getattr__(self, name: str) -> Any:
@@ -72,9 +70,6 @@ class HandlerConnection:
         inner = object.__getattribute__(self, "_inner")
         if inner is None:
             raise HandlerMisuse("this execution is over: its connection cannot be used any more")
-        if isinstance(inner, Unstarted):
-            inner = inner.start()
-            object.__setattr__(self, "_inner", inner)
         return getattr(inner, name)
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -167,11 +162,11 @@ def _encoded(handled: Handled[Any, Any], element: Element, value: Any) -> bytes:
 
 def sync_call(
     handled: Handled[Any, Any], database_error: type[Exception]
-) -> Callable[[Element, Given], bytes]:
+) -> Callable[[Element, psycopg.Connection[Any]], bytes]:
     """Returns what the driver calls for an element of this queue."""
     passed = (*ACTED_UPON, database_error)
 
-    def call(element: Element, connection: Given) -> bytes:
+    def call(element: Element, connection: psycopg.Connection[Any]) -> bytes:
         request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:
@@ -189,11 +184,11 @@ def sync_call(
 
 def async_call(
     handled: Handled[Any, Any], database_error: type[Exception]
-) -> Callable[[Element, AsyncGiven], Awaitable[bytes]]:
+) -> Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]:
     """Returns what the async driver awaits for an element of this queue."""
     passed = (*ACTED_UPON, database_error)
 
-    async def call(element: Element, connection: AsyncGiven) -> bytes:
+    async def call(element: Element, connection: psycopg.AsyncConnection[Any]) -> bytes:
         request = _request(handled, element)
         guarded = HandlerConnection(connection)
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
@@ -104,15 +105,17 @@ class Watch:
             self._told(child)
             for backend_pid in {one.backend_pid for one in found}:
                 hung.end_session(self._link.connection, backend_pid)
+            batches = Counter(one.incarnation for one in found if not one.is_named)
             for one in found:
-                self._charge(one, limits[one.queue], child.pid)
+                self._charge(one, limits[one.queue], child.pid, batches[one.incarnation])
             close_sessions(self._link, {child.process})
             self._aborted(tell_taken_over(self._link))
         except errors.OnceqError as error:
             _failed(f"say what hangs in process {child.pid}", error)
         child.signal(signal.SIGKILL)
 
-    def _charge(self, one: Hung, limit_s: float, pid: int) -> None:
+    def _charge(self, one: Hung, limit_s: float, pid: int, batch: int) -> None:
+        """Charges what hangs; of a batch of so many, all become suspects that run in halves."""
         whose = "its handler" if one.is_named else "a handler of its batch"
         text = (
             f"{whose} ran for {one.ran_s:.0f} s, and the limit is {limit_s:g} s; "
@@ -137,6 +140,7 @@ class Watch:
                 charge=charge,
                 code=CODE,
                 error=text,
+                together=(batch + 1) // 2 if batch > 2 else None,  # half of two is one
             )
         )
         if fate is Fate.LOST:  # somebody else has decided what becomes of it

@@ -24,10 +24,7 @@ CAUSES_MAX = 20
 """How far an error is followed to its causes."""
 
 CONFLICTS = frozenset({"40001", "40P01", "55P03", "25P02"})
-"""SQLSTATEs by which other transactions may have refused a statement, or that follow a refusal.
-
-In a batch that held locks they are nobody's fault: alone, the request would have waited.
-"""
+"""SQLSTATEs by which other transactions may have refused a statement, or that follow a refusal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +77,9 @@ def counted(
     )
 
 
-def lost(queue: str, element: Element | None, count: int) -> telemetry.ClaimLost:
-    """Returns the event for lost claims; element is None for a batch: nobody knows which."""
-    rid, eid = (None, None) if element is None else (element.rid, element.eid)
-    return telemetry.ClaimLost(queue=queue, rid=rid, eid=eid, count=count)
+def lost(queue: str, element: Element) -> telemetry.ClaimLost:
+    """Returns the event for a lost claim."""
+    return telemetry.ClaimLost(queue=queue, rid=element.rid, eid=element.eid)
 
 
 def undone(queue: str, requests: int, code: str) -> telemetry.BatchUndone:

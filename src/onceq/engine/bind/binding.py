@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 WITHOUT_SQL: Final = frozenset(
     {
-        *(ops.Begin, ops.BeginWork, ops.Start, ops.Call, ops.Keep, ops.Undo),
+        *(ops.Begin, ops.BeginWork, ops.Call, ops.MayGoOn),
         *(ops.Commit, ops.Rollback, ops.Act, ops.Post, ops.Posted),
         *(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive),
     }
@@ -54,10 +54,7 @@ def _unnamed(column: int) -> Callable[[Sequence[Row]], list[str]]:
 
 
 def _finished(rows: Sequence[Row]) -> ops.Finished:
-    return ops.Finished(
-        following=[element(row) for row in rows if row[0] is not None],
-        lost=sum(row[13] for row in rows if row[0] is None and row[2] is None),
-    )
+    return ops.Finished(following=_each_named(element)(rows))
 
 
 def _sent(row: Row) -> ops.Sent:
@@ -155,7 +152,7 @@ _FINISH_ONE: Special = {
         ("token", "text"),
         ("effects", "boolean"),
     ),
-    "decode": lambda rows: ops.Finished(following=_each_named(element)(rows)),
+    "decode": _finished,
     "bells": _bells_of_one,
 }
 
@@ -202,7 +199,7 @@ SPECIAL: Final[dict[type[ops.Op[Any]], Special]] = {
         "decode": _finished,
         "bells": _unnamed(2),
         "plain": _FINISH_ONE,
-        "is_plain": lambda op: len(op.seqs) == 1 and op.must == 1 and op.n <= 1,
+        "is_plain": lambda op: len(op.seqs) == 1 and op.n <= 1 and not op.batch,
     },
     ops.AbortElement: {"function": "abort"},
     desk_ops.SendEach: {

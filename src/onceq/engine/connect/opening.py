@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
 from onceq.engine.perform import async_driver, driver
 from onceq.engine.perform.gate import Gate
-from onceq.engine.perform.parts import Unstarted
 from onceq.engine.schema import migrate
 from onceq.engine.sessions import silence
 from onceq.engine.sessions.silence import Patience
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from onceq.engine.perform.stop import Stop
 
-    Handler: TypeAlias = Callable[[Element, psycopg.Connection[Any] | Unstarted], bytes]
+    Handler: TypeAlias = Callable[[Element, psycopg.Connection[Any]], bytes]
     AsyncHandler: TypeAlias = Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]
 
 H = TypeVar("H")

@@ -76,7 +76,7 @@ def _of_sqlalchemy(connection: Any) -> Any:
 
 def _of_handler(connection: Any) -> Any:
     """Returns the server's connection behind a handler's; HandlerMisuse when that is over."""
-    _ = connection.info  # a part of a batch that was put off starts now
+    _ = connection.info  # refused when the execution is over
     return connection._inner  # noqa: SLF001 # the guard's own; it is of a higher level
 
 

@@ -19,24 +19,22 @@ from onceq.engine.bind.binding import BINDINGS
 from onceq.engine.perform import left_open
 from onceq.engine.perform.async_asking import AsyncAsking
 from onceq.engine.perform.differing import (
-    AsyncGiven,
     async_act,
     async_await_claim,
     async_doze,
     async_execute_text,
-    async_given,
     async_wait_rung,
     async_wait_stop,
 )
 from onceq.engine.perform.gate import Gate, Way
-from onceq.engine.perform.parts import Parts
 from onceq.engine.perform.stop import Stop
+from onceq.engine.perform.together import Together, misuse
 from onceq.engine.sessions import forking, session, silence
 from onceq.engine.sessions.identity import is_alive
 from onceq.engine.sessions.silence import AsyncOwnConnection
 from onceq.engine.wake.waiting import Pause
 from onceq.engine.wake.watch import Watch, is_lost
-from onceq.errors import OnceqError
+from onceq.errors import OnceqError, StatementRefused
 from onceq.model import ops
 
 if TYPE_CHECKING:
@@ -122,20 +120,18 @@ class AsyncPostgresDriver(ops.RunsAsync):
     """Performs Ops on a connection.
 
     calls: for servers, from queue name to the function that calls its handler with (element,
-    connection); Unstarted stands for a connection whose first use starts a part of a batch.
-    stop: ends waits, and answers `Stopping`. gate: this process's. wire: to the bells of
-    others, and this session's own. clean_text: if handlers run, the SQL that makes the session like
-    new after a commit of theirs.
+    connection). stop: ends waits, and answers `Stopping`. gate: this process's. wire: to the bells
+    of others, and this session's own. clean_text: if handlers run, the SQL that makes the session
+    like new after a commit of theirs.
     """
-
-    _awaits = True
 
     def __init__(
         self,
         connection: psycopg.AsyncConnection[Any],
         repository: str,
         *,
-        calls: Mapping[str, Callable[[Element, AsyncGiven], Awaitable[bytes]]] | None = None,
+        calls: Mapping[str, Callable[[Element, psycopg.AsyncConnection[Any]], Awaitable[bytes]]]
+        | None = None,
         stop: Stop | None = None,
         gate: Gate | None = None,
         wire: Wire | None = None,
@@ -152,7 +148,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
         self._wire = wire
         self._bell = None if wire is None else wire.bell
         self._to_ring: set[str] = set()
-        self._parts = Parts(repository)
+        self._together = Together()
         self._pause = Pause(rung=self._bell is not None)
         self._watch = Watch() if wire is None else wire.watch
         self._warning = session.CommitWarning(connection)
@@ -160,9 +156,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
             ops.Claim: self._claim,
             ops.Begin: self._begin,
             ops.BeginWork: self._begin_work,
-            ops.Start: self._start,
-            ops.Keep: self._keep,
-            ops.Undo: self._undo,
+            ops.MayGoOn: self._may_go_on,
             ops.Commit: self._commit,
             ops.Finish: self._finish,
             ops.Rollback: self._rollback,
@@ -237,7 +231,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
     async def _begin(self, op: ops.Begin) -> bool:
         if not self._way.enter(alone=op.alone):
             return False
-        self._parts.begin()
+        self._together.begin(op, time.monotonic())
         text = session.begin_text(op, self._repository)
         if self._is_unclean and op.isolation != session.ISOLATION:
             await self._clean(b"")  # what comes before BEGIN in one text has its level
@@ -255,28 +249,23 @@ class AsyncPostgresDriver(ops.RunsAsync):
     async def _begin_work(self, _: ops.BeginWork) -> None:
         await self._execute(session.BEGIN_WORK)
 
-    async def _start(self, op: ops.Start) -> None:
-        self._parts.next(op)
-        if self._awaits or self._parts.is_named:
-            await self._start_part()
+    async def _may_go_on(self, _: ops.MayGoOn) -> bool:
+        if session.has_failed(self.connection):
+            raise StatementRefused("a statement of the handler's had failed", "25P02")
+        if self._together.is_doubtful(self.connection):
+            question = self._together.question(self.connection)
+            if not await self._asked(question):
+                raise misuse()
+        return not (self._stop.is_set() or self._together.is_over(time.monotonic()))
 
-    async def _start_part(self) -> psycopg.AsyncConnection[Any]:
-        """Starts the part that is due; returns the connection."""
-        if self._parts.is_due:
-            try:
-                await self._execute(self._parts.start_text())
-            except OnceqError as error:
-                self._parts.failure = error
-                raise
-        return self.connection
-
-    async def _keep(self, _: ops.Keep) -> bool:
-        return self._parts.keep(self.connection)
-
-    async def _undo(self, _: ops.Undo) -> None:
-        text = self._parts.undo_text(self.connection)
-        if text:
-            await self._execute(text)
+    async def _asked(self, question: bytes) -> bool:
+        """Returns whether the first column of its row is true."""
+        try:
+            cursor = await self.connection.execute(question)
+            row = await cursor.fetchone()
+        except psycopg.Error as error:
+            raise session.failure(error, self.connection, committing=False) from error
+        return row is not None and bool(row[0])
 
     async def _finish(self, op: ops.Finish) -> ops.Finished:
         op = self._way.chained(op)
@@ -308,10 +297,14 @@ class AsyncPostgresDriver(ops.RunsAsync):
         self._ring()
         self._warning.check()
 
-    async def _rollback(self, _: ops.Rollback) -> None:
+    async def _rollback(self, _: ops.Rollback) -> bool:
         self._to_ring.clear()
+        is_doubtful = self._together.is_doubtful(self.connection)
         if session.in_transaction(self.connection) and not session.is_broken(self.connection):
             await self._execute(b"rollback")
+        if is_doubtful:
+            self._together.was_committed = await self._asked(self._together.verdict())
+        return self._together.was_committed
 
     async def _abort(self, op: ops.AbortElement) -> Fate:
         """Leaves the gate only now: until then the marker still names this element."""
@@ -336,18 +329,15 @@ class AsyncPostgresDriver(ops.RunsAsync):
             raise session.failure(error, self.connection, committing=False) from error
 
     async def _call(self, op: ops.Call) -> bytes:
-        handed = async_given(self._parts, self._start_part, self.connection)
         try:
-            reply = await self._calls[op.queue](op.element, handed)
+            reply = await self._calls[op.queue](op.element, self.connection)
         except (psycopg.Error, OnceqError) as error:
             if left_open.is_held(self.connection):
                 await left_open.async_close(self.connection)
-            failure = self._parts.failure or session.handler_failure(error, self.connection)
+            failure = session.handler_failure(error, self.connection)
             if failure is error:  # raised from itself, it would hide its cause
                 raise
             raise failure from error
-        if self._parts.failure is not None:  # whatever the handler made of it
-            raise self._parts.failure
         if left_open.is_held(self.connection):
             await left_open.async_close(self.connection)
             raise left_open.misuse()

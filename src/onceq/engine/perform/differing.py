@@ -8,30 +8,22 @@ from __future__ import annotations
 import asyncio
 import inspect
 import time
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 from psycopg.pq import ExecStatus
 
 from onceq.engine.perform.gate import Way
-from onceq.engine.perform.parts import Unstarted
 from onceq.engine.sessions import silence
 from onceq.engine.wake.bell import DEAF_S, Bell
 from onceq.errors import InvalidValue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from onceq.engine.perform.parts import Parts
     from onceq.engine.perform.stop import Stop
     from onceq.model import ops
 
 GATE_POLL_S: Final = 0.005
 STOP_POLL_S: Final = 0.05
-
-Given: TypeAlias = psycopg.Connection[Any] | Unstarted
-AsyncGiven: TypeAlias = psycopg.AsyncConnection[Any]
-"""What a handler is called with."""
 
 await_claim: Final = Way.await_claim
 wait_rung: Final = Bell.wait
@@ -121,18 +113,6 @@ def execute_text(connection: psycopg.Connection[Any], text: bytes) -> None:
 async def async_execute_text(connection: psycopg.AsyncConnection[Any], text: bytes) -> None:
     """The same, by a cursor."""
     await connection.execute(text)
-
-
-def given(
-    parts: Parts, start: Callable[[], psycopg.Connection[Any]], connection: psycopg.Connection[Any]
-) -> Given:
-    """Returns what a handler is called with: the first use of it starts a part that was put off."""
-    return Unstarted(start) if parts.is_due else connection
-
-
-def async_given(_parts: Parts, _start: object, connection: AsyncGiven) -> AsyncGiven:
-    """The same: no part is put off."""
-    return connection
 
 
 def act(op: ops.Act) -> Any:

@@ -41,7 +41,7 @@ cross join lateral (
         and x.seq = old.marker and x.claimed_by = old.incarnation
     union all
     select x.seq, x.queue_id, x.rid, x.eid, x.aborts from {schema}.element x where old.marker < 0
-        and x.claimed_by = old.incarnation
+        and x.claimed_by = old.incarnation and (x.code is null or x.lane = 11)
         and exists (select from {schema}.element y
                     where y.seq = -old.marker and y.claimed_by = old.incarnation)
     offset 0
@@ -55,8 +55,7 @@ where old.ran_s > (%(limits)s ->> q.name)::double precision
 class Hung:
     """An element whose execution has outlived its limit.
 
-    is_named: it is known to have been started; otherwise one of its batch was, and it is not known
-    which.
+    is_named: it was started alone; otherwise one of its batch hangs, and nobody knows which.
     """
 
     process: UUID

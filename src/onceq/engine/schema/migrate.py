@@ -192,7 +192,7 @@ def _refresh_functions(connection: psycopg.Connection[Any], repository: str, sha
     return bool(changed)
 
 
-GONE: Final = ["restore_attempts"]
+GONE: Final = ["restore_attempts", "fence"]
 """Functions of former versions that have no successor."""
 
 

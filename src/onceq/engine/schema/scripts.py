@@ -31,6 +31,7 @@ MIGRATIONS = (
     "0010_retry_limit",
     "0011_dequeuers",
     "0012_spark_traceback",
+    "0013_together",
 )
 FUNCTION_FILES = (
     "base",

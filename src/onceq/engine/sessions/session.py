@@ -228,7 +228,33 @@ def begin_text(op: ops.Begin, repository: str) -> bytes:
         f"begin isolation level {op.isolation};{hasty}"
         f" select setval('{repository}.started_{op.slot}', {op.seq}),"
         f" set_config('onceq_setting.token', '{op.token}', true)"
+        f"{_batch_text(op.token) if op.seq < 0 else ''}"
     ).encode()
+
+
+LOCK_WAIT_MS = 5
+"""How long a statement of a batch waits for a lock: at most this, at least half.
+
+That is short compared with a batch. The length varies, so that of two batches that wait for each
+other, one gives up first. A longer wait does no work, and past a second there is a deadlock.
+"""
+
+
+def _batch_text(token: str) -> str:
+    """Returns what a batch sets too. `begun` stays if its transaction is committed, and only then.
+
+    See `perform.together`. The finish takes the short patience back.
+    """
+    return (
+        f", set_config('application_name', '{mark(token)}', true)"
+        f", set_config('onceq_setting.begun', '{token}', false)"
+        f", set_config('lock_timeout', round({LOCK_WAIT_MS} * (0.5 + random() / 2)) || 'ms', true)"
+    )
+
+
+def mark(token: str) -> str:
+    """Returns the application_name of a batch's transaction; PostgreSQL keeps up to 63 bytes."""
+    return f"onceq {token}"
 
 
 def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection[Any]) -> None:

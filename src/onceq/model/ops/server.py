@@ -7,7 +7,7 @@ from enum import StrEnum
 from uuid import UUID
 
 from onceq.model.element import Charge, Element, Fate
-from onceq.model.ops.base import Integer, Op, Unsaid
+from onceq.model.ops.base import Integer, Op, SmallInt, Unsaid
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,8 +249,8 @@ class Begin(Op[bool], changes="the handler's transaction begins, and the started
 
     False: not now, and nothing has happened: a suspect runs in this process or is next, or this is
     one and something else runs. seq: for a batch, minus the seq of its first: several are under
-    way, and none is named. alone: this is a suspect. effects: False if the handler declared that it
-    writes nothing.
+    way, and none is named; no statement then waits long for a lock. alone: this is a suspect, or
+    several. effects: False if the handler declared that it writes nothing.
     """
 
     slot: int
@@ -261,50 +261,30 @@ class Begin(Op[bool], changes="the handler's transaction begins, and the started
     effects: bool = True
 
 
-class Start(Op[None], changes="a request of a batch begins"):
-    """Starts one request of a batch: a savepoint, the started marker, the fence.
-
-    The fence locks the element, so from here on a kill waits. A driver may put it off until
-    the handler first uses its connection, as long as the marker names no other. Raises ClaimLost,
-    DeadlineExceeded.
-    """
-
-    slot: int
-    seq: int
-    incarnation: int
-
-
-class Keep(Op[bool], changes="what a request of a batch did is kept"):
-    """Keeps what one request of a batch did; returns whether it was fenced.
-
-    It was not if its start was put off, and its handler never used the connection.
-
-    Raises StatementRefused if a statement of its own had failed, HandlerMisuse if it ended the
-    transaction.
-    """
-
-
-class Undo(Op[None], changes="what a request of a batch did is undone"):
-    """Undoes what one request of a batch did, and nothing else.
-
-    Raises HandlerMisuse if the transaction was ended, ConnectionLost.
-    """
-
-
 class Commit(Op[None], changes="COMMIT is sent, and answered"):
     """Commits. InDoubt if the answer is lost, or says that durability was cut short."""
 
 
-class Rollback(Op[None], changes="an execution that failed is rolled back"):
-    """Rolls back; succeeds if there is nothing to roll back."""
+class Rollback(Op[bool], changes="an execution that failed is rolled back"):
+    """Rolls back; succeeds if there is nothing to roll back.
+
+    Returns whether a handler had committed what a batch had done: that stays.
+    """
+
+
+class MayGoOn(Op[bool]):
+    """Whether a batch may call its next handler; asked after each one. False: it is to finish now.
+
+    That is so when its time is over, or a stop is due. Raises HandlerMisuse if the handler ended
+    the transaction, StatementRefused if it swallowed that a statement failed.
+    """
 
 
 class Call(Op[bytes], changes="the handler runs"):
     """Calls a queue's handler with an element inside the transaction; returns the encoded reply.
 
     Raises HandlerFailed, Reject, Retry, HandlerMisuse, InvalidValue (the request is not of the
-    queue's type), StatementRefused, EnvironmentFault, ConnectionLost; and what a Start that was put
-    off raises.
+    queue's type), StatementRefused, EnvironmentFault, ConnectionLost.
     """
 
     queue: str
@@ -313,10 +293,9 @@ class Call(Op[bytes], changes="the handler runs"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """The result of a finish. following: claimed next. lost: how many were no longer claimed."""
+    """The result of a finish. following: claimed next."""
 
     following: list[Element]
-    lost: int = 0
 
 
 class Finish(
@@ -324,10 +303,10 @@ class Finish(
 ):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
-    commit: then commits; InDoubt as for Commit. must: how many of them must still be claimed; else
-    ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
-    elements be asynchronous. slot, sleep, drowsy: as for Claim. HandlerMisuse: the handler
-    ended the transaction.
+    ClaimLost: one of them is no longer claimed. commit: then commits; InDoubt as for Commit.
+    effects: whether the handler may have written; False lets the commit of volatile elements be
+    asynchronous. slot, sleep, drowsy: as for Claim. batch: of a batch, however few it has done: it
+    waits for locks as long as it takes. HandlerMisuse: the handler ended the transaction.
     """
 
     seqs: list[int]
@@ -335,7 +314,6 @@ class Finish(
     replies: list[bytes]
     content_type: str | None
     token: str
-    must: Integer = 1
     effects: bool = True
     queue_id: Integer
     n: Integer
@@ -344,6 +322,7 @@ class Finish(
     slot: Integer | None = None
     sleep: list[Integer] | None = None
     drowsy: bool = False
+    batch: Unsaid = False
     commit: Unsaid = False
 
     @property
@@ -363,7 +342,8 @@ class AbortElement(
     """Ends an execution that failed, in a transaction of its own (finding 4).
 
     traceback: where in the handler it failed, for those who look for the reason; no reply has it.
-    after_s: the wait before the next execution; None: the queue's back-off.
+    after_s: the wait before the next execution; None: the queue's back-off. together: of a suspect,
+    with how many of its batch it may run at most, itself included; None: it runs alone.
     """
 
     seq: int
@@ -373,6 +353,7 @@ class AbortElement(
     error: str | None
     traceback: str | None = None
     after_s: float | None = None
+    together: SmallInt | None = None
 
 
 class Stopping(Op[bool]):

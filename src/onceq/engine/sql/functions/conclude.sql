@@ -13,7 +13,8 @@
 --   its process died, and ran nothing else           charge        seen by the supervisor, by a server of the
 --                                                                  same machine, or not seen again for 60 s
 --   its process died, and ran others too             suspect       not counted; each runs alone from now on,
---                                                                  and then its own death tells
+--                                                                  and then its own death tells; those of one
+--                                                                  batch run in halves until they are alone
 --   the connection broke, the process lives          environment   not counted; a fault, if this server has
 --                                                                  finished others since the last abort
 --   the handler says so (Retry)                      retry         the same, always a fault
@@ -85,7 +86,9 @@ create or replace function onceq.conclude_batch(
 language plpgsql volatile
 set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan as $$
-declare moment timestamptz := onceq.now();
+declare
+    moment timestamptz := onceq.now();
+    any_suspect boolean;
 begin
     with gone as (
         delete from onceq.element e using unnest(p_seqs, p_replies) as x (seq, reply), onceq.queue q
@@ -109,9 +112,10 @@ begin
     )
     select count(*), array_remove(array_agg(distinct onceq.clerk_bell(r.registrant_id, r.bell, true))
             filter (where r.bell is not null and g.reply_queue_id is not null), null),
-        bool_and(g.life is not null)
-        into concluded, bells, is_volatile
+        bool_and(g.life is not null), bool_or(g.lane = 11 /* suspect */)
+        into concluded, bells, is_volatile, any_suspect
         from gone g left join onceq.registrant r on r.registrant_id = g.registrant_id;
+    perform onceq.ring_suspects() where any_suspect;
 end $$;
 
 -- Fails an element for good: to its error queue, with its one failure reply, in one transaction.
@@ -122,7 +126,7 @@ language plpgsql volatile as $$
 begin
     perform onceq.conclude_one(e.seq, null, 'failed', p_code => p_code, p_error => p_error,
         p_aborts => e.aborts, p_server => p_server);
-    e.role := 'failed'; e.lane := 12 /* held */; e.claimed_by := null; e.not_before := null;
+    e.role := 'failed'; e.lane := 12 /* held */; e.claimed_by := null; e.not_before := null; e.together := null;
     e.failed_of := e.registrant_id; e.registrant_id := null;
     e.code := p_code; e.error := p_error;
     e.queue_id := (select coalesce(error_queue_id, queue_id) from onceq.queue where queue_id = e.queue_id);
@@ -162,27 +166,28 @@ $$;
 --   environment  the environment failed; counted only if this server has finished others since the
 --                last abort: uncharged up to its queue's retry limit, then it runs alone and is charged
 --   retry        the handler says that the environment failed: the same, and always counted
---   suspect      it may have killed something: uncharged, runs alone from now on
+--   suspect      it may have killed something: uncharged, runs alone from now on, or with p_together at most
 --   fell         the database went down while it was claimed: a suspect; one that ran alone is charged
 --                if the database went down as often in a row before as its queue's abort limit
 --   release      nothing is held against it
--- p_after_s: how long it then waits; null: its queue's back-off after a charge or a fault, else not at all. The caller
+-- One that may run with others is no suspect of its own yet, and never charged as one. p_after_s: how long it then waits; null: its queue's back-off after a charge or a fault, else not at all. The caller
 -- holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
     e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null,
-    p_after_s double precision default null
+    p_after_s double precision default null, p_together smallint default null
 ) returns text
 language plpgsql volatile as $$
 declare
     q onceq.queue;
     is_suspect boolean := e.lane = 11 /* suspect */;
+    ran_alone boolean := is_suspect and e.together is null;
     is_counted boolean;
     delay_ms double precision := 0;
     due timestamptz;
 begin
     select * into q from onceq.queue where queue_id = e.queue_id;
     if p_charge = 'fell' then
-        p_charge := case when is_suspect and onceq.falls_in_a_row(e.eid) >= q.abort_limit
+        p_charge := case when ran_alone and onceq.falls_in_a_row(e.eid) >= q.abort_limit
                          then 'charge' else 'suspect' end;
     end if;
     if p_charge in ('environment', 'retry') then
@@ -192,7 +197,7 @@ begin
         delay_ms := least(q.backoff_max_ms, q.backoff_ms * power(2, (select count(*) from (
             select from onceq.attempt where eid = e.eid and charge = 'environment' limit 20) former)));
         if is_counted and e.faults > q.retry_limit then
-            p_charge := case when is_suspect then 'charge' else 'suspect' end;
+            p_charge := case when ran_alone then 'charge' else 'suspect' end;
         end if;
     end if;
     if p_charge <> 'release' then
@@ -211,6 +216,7 @@ begin
         claimed_by = null, aborts = e.aborts, faults = e.faults,
         lane = case when is_suspect or p_charge = 'suspect' then 11 /* suspect */ else 10 /* due */ end,
         not_before = due, turn = onceq.turn_at(due),
+        together = case p_charge when 'release' then together when 'suspect' then p_together end,
         code = coalesce(p_code, code), error = coalesce(p_error, error)
         where seq = e.seq;
     perform onceq.queue_bell(e.queue_id, false);

@@ -3,9 +3,9 @@
 -- of element and 11), tried and never waited for; then elements by seq. Those of sleepers: bell.sql.
 
 -- Claims up to p_n elements of a queue for an incarnation. p_turn counts: even turns look at due elements
--- first, odd ones at fresh ones. A suspect is claimed alone, behind all others; once it has waited for a
--- second, before the fresh ones on even turns, and before the due ones on every fourth turn; and first of all
--- on turn -1. None is claimed if p_alone is false, nor while another session holds one. Fresh lanes are read
+-- first, odd ones at fresh ones. A suspect is claimed without others, but for those of its batch with which it
+-- may run, behind all others; once it has waited for a second, before the fresh ones on even turns, and before
+-- the due ones on every fourth turn; and first of all on turn -1. None is claimed if p_alone is false, nor while another session holds one. Fresh lanes are read
 -- from their low-water marks on; with p_everything, from the beginning. p_may_lose: if this is alone in its
 -- transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep: the
 -- queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls asleep when
@@ -44,7 +44,10 @@ begin
             low := case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end;
             latest := case when at_lane >= 10 /* due */ then due when at_lane < 0 then due - 1000000
                       else 9223372036854775807 end;
-            if wanted = 1 then
+            if abs(at_lane) = 11 /* suspect */ then
+                return query select * from onceq.claim_suspects(p_incarnation, p_queue_id, coalesce(low, 0), latest, wanted);
+                get diagnostics got = row_count;
+            elsif wanted = 1 then
                 e := onceq.claim_next(p_incarnation, p_queue_id, abs(at_lane)::smallint,
                     coalesce(low, 0), latest);
                 continue when e.seq is null;
@@ -52,7 +55,7 @@ begin
                 got := 1;
             else
                 return query select * from onceq.claim_many(p_incarnation, p_queue_id, abs(at_lane)::smallint,
-                    coalesce(low, 0), latest, case abs(at_lane) when 11 /* suspect */ then 1 else wanted end);
+                    coalesce(low, 0), latest, wanted);
                 get diagnostics got = row_count;
             end if;
             wanted := wanted - got;
@@ -128,10 +131,29 @@ begin
     return null;
 end $$;
 
--- The same for up to p_n elements whose bodies have up to 16 MiB, though the last may go beyond: a process
--- that died of what it had claimed, and not begun, would claim the same again, with nobody charged.
+-- Claims the next suspect of a queue, and of those with which it may run together so many that they are p_n at
+-- most: what was in a batch whose server died is halved at each death, until the one is found (ADR 29).
+create or replace function onceq.claim_suspects(
+    p_incarnation bigint, p_queue_id integer, p_low bigint, p_latest bigint, p_n integer
+) returns setof onceq.element
+language plpgsql volatile as $$
+declare e onceq.element := onceq.claim_next(p_incarnation, p_queue_id, 11::smallint /* suspect */, p_low, p_latest);
+begin
+    if e.seq is not null then
+        return next e;
+    end if;
+    if p_n > 1 and e.together > 1 then
+        return query select * from onceq.claim_many(p_incarnation, p_queue_id, 11::smallint /* suspect */, p_low,
+            p_latest, least(p_n, e.together) - 1, e.together);
+    end if;
+end $$;
+
+-- The same as claim_next for up to p_n elements whose bodies have up to 16 MiB, though the last may go beyond: a
+-- process that died of what it had claimed, and not begun, would claim the same again, with nobody charged.
+-- p_together: only suspects of which so many may run together.
 create or replace function onceq.claim_many(
-    p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint, p_n integer
+    p_incarnation bigint, p_queue_id integer, p_lane smallint, p_low bigint, p_latest bigint, p_n integer,
+    p_together smallint default null
 ) returns setof onceq.element
 language plpgsql volatile as $$
 declare
@@ -147,6 +169,7 @@ begin
                     select seq, turn, body from onceq.element
                     where queue_id = p_queue_id and lane = p_lane and turn >= p_low
                       and turn <= p_latest and claimed_by is null
+                      and (p_together is null or together = p_together)
                     order by turn limit wanted for update skip locked) s) s
                 where s.bytes - s.own < 16777216))
                 returning x.* loop
@@ -205,14 +228,13 @@ begin
 end $$;
 
 -- Finishes claimed elements: removes them, writes their replies and history, and claims the next, in
--- the handler's transaction. The fence: only what this incarnation still holds is concluded, and at
--- least p_must of them must be. p_token was set at begin; it is gone if the handler ended the
--- transaction and its effects are outside (G2). p_effects: the handler may have written something,
--- so the commit is durable even if all elements are volatile. p_sleep, p_drowsy: as for claim. A row without a seq has in
--- its rid a bell to ring after the commit, or in its send_no how many were no longer claimed.
+-- the handler's transaction. The fence: this incarnation must still hold them all. p_token was set at begin;
+-- it is gone if the handler ended the transaction and its effects are outside (G2). p_effects: the handler may
+-- have written something, so the commit is durable even if all elements are volatile. p_sleep, p_drowsy: as for
+-- claim. A row without a seq has in its rid a bell to ring after the commit.
 create or replace function onceq.finish(
     p_seqs bigint[], p_incarnation bigint, p_replies bytea[], p_content_type text, p_token text,
-    p_must integer, p_effects boolean, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
+    p_effects boolean, p_queue_id integer, p_n integer, p_turn integer, p_alone boolean,
     p_slot integer, p_sleep integer[], p_drowsy boolean
 ) returns setof onceq.element
 language plpgsql volatile as $$
@@ -223,15 +245,14 @@ begin
     if current_setting('onceq_setting.token', true) is distinct from p_token then
         raise exception 'the handler ended the transaction that it was given' using errcode = 'OQ012';
     end if;
+    perform set_config('lock_timeout', '0', true);  -- a batch's is short (`begin_text`): here nobody waits for us
     if cardinality(p_seqs) = 1 then
         select * into done from onceq.conclude_one(p_seqs[1], p_incarnation, 'done', p_replies[1],
             p_content_type, p_rings => true);
-    else  -- every handler of a batch has ended: if its server dies now, none of them is charged
-        perform setval(('onceq.started_' || p_slot)::regclass, -p_seqs[1]);
-        perform set_config('lock_timeout', '0', true);  -- that was for its parts: here nobody waits for us
+    else
         select * into done from onceq.conclude_batch(p_seqs, p_incarnation, p_replies, p_content_type);
     end if;
-    if done.concluded < p_must then
+    if done.concluded < cardinality(p_seqs) then
         raise exception 'of elements % only % are still claimed by incarnation %',
             p_seqs, done.concluded, p_incarnation using errcode = 'OQ002';
     end if;
@@ -247,23 +268,7 @@ begin
         foreach e.rid in array done.bells loop
             return next e;
         end loop;
-        e.rid := null;
     end if;
-    if done.concluded < cardinality(p_seqs) then
-        e.send_no := cardinality(p_seqs) - done.concluded;
-        return next e;
-    end if;
-end $$;
-
--- The fence of one request of a batch, before its handler runs: from here on a kill waits.
-create or replace function onceq.fence(p_seq bigint, p_incarnation bigint) returns boolean
-language plpgsql volatile as $$
-begin
-    if not exists (select from onceq.element where seq = p_seq and claimed_by = p_incarnation for update) then
-        raise exception 'element % is no longer claimed by incarnation %', p_seq, p_incarnation
-            using errcode = 'OQ002';
-    end if;
-    return true;
 end $$;
 
 -- Ends an execution that failed: after the rollback, in a transaction of its own, so that the
@@ -271,7 +276,7 @@ end $$;
 -- is accounted for. Returns 'failed' or 'returned', or 'lost' if the incarnation no longer claims the element.
 create or replace function onceq.abort(
     p_seq bigint, p_incarnation bigint, p_charge text, p_code text, p_error text, p_traceback text default null,
-    p_after_s double precision default null
+    p_after_s double precision default null, p_together smallint default null
 ) returns text
 language plpgsql volatile as $$
 declare e onceq.element;
@@ -286,5 +291,5 @@ begin
     if e.seq is null then
         return 'lost';
     end if;
-    return onceq.return_element(e, p_charge, p_code, p_error, p_incarnation, p_traceback, p_after_s);
+    return onceq.return_element(e, p_charge, p_code, p_error, p_incarnation, p_traceback, p_after_s, p_together);
 end $$;

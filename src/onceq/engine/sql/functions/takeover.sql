@@ -69,8 +69,8 @@ begin
 end $$;
 
 -- Gives back what an incarnation holds. p_charges maps the seqs it had started to 'charge',
--- 'suspect', 'environment' or 'fell'; what is not in it comes back uncharged; p_waits: what is in it stays
--- claimed. Safety comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
+-- 'suspect', 'environment' or 'fell'; what is not in it comes back uncharged. Suspects are of one batch, if there
+-- are several, and run in halves of it from now on. p_waits: what is in p_charges stays claimed. Safety comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
 -- wins. Returns false if rows were left that should have come back.
 create or replace function onceq.revoke(p_incarnation bigint, p_charges jsonb, p_waits boolean default false)
 returns boolean
@@ -81,6 +81,8 @@ declare
     fate text;
     charges text[] := '{}';
     aborted jsonb := '[]';
+    half smallint := (select (count(*) + 1) / 2 from jsonb_each_text(p_charges) c
+        join onceq.element x on x.seq = c.key::bigint and x.claimed_by = p_incarnation where c.value = 'suspect');
 begin
     for e in select * from onceq.element where claimed_by = p_incarnation
             and not (p_waits and p_charges ? seq::text) order by seq for update skip locked loop
@@ -89,7 +91,7 @@ begin
             case charge when 'fell' then 'database_fell' when 'release' then null else 'server_died' end,
             case when charge <> 'release'
                  then format('incarnation %s ended while it ran', p_incarnation) end,
-            p_incarnation);
+            p_incarnation, p_together => case when charge = 'suspect' and half > 1 then half end);
         charge := case when charge = 'release' then charge else onceq.last_charge(e.eid) end;
         charges := charges || charge;
         if charge in ('charge', 'suspect') then
@@ -254,8 +256,8 @@ end $$;
 -- What a dead process had started and not finished, as {seq: charge}. The marker is a sequence,
 -- so it survived the rollback; it is UNLOGGED, so a crash of the database wiped it. For a claim
 -- from before a restart of the database nothing more is known, whatever the marker says: the
--- database went down while it was claimed (`return_element`). A negative
--- marker names the first of a batch of which none is known to have started: all are suspects.
+-- database went down while it was claimed (`return_element`). A negative marker names the first of a
+-- batch, of which nobody knows which one ran: all are suspects that could be in it (`batch_of`).
 create or replace function onceq.started_by(p_process uuid) returns jsonb
 language plpgsql volatile as $$
 declare
@@ -272,8 +274,7 @@ begin
             charges := charges || jsonb_build_object(marker::text, 'charge');
         elsif marker < 0 and exists (select from onceq.element
                 where seq = -marker and claimed_by = s.incarnation) then
-            charges := charges || (select jsonb_object_agg(seq::text, 'suspect') from onceq.element
-                where claimed_by = s.incarnation);
+            charges := charges || onceq.batch_of(s.incarnation, 'suspect');
         end if;
     end loop;
     if not survived then
@@ -286,6 +287,13 @@ begin
     return charges;
 end $$;
 
+-- What of an incarnation's claims could be in its batch, as {seq: p_charge}: what came back before runs alone.
+create or replace function onceq.batch_of(p_incarnation bigint, p_charge text) returns jsonb
+language sql stable as $$
+    select coalesce(jsonb_object_agg(seq::text, p_charge), '{}') from onceq.element
+        where claimed_by = p_incarnation and (code is null or lane = 11 /* suspect */)
+$$;
+
 -- Whether the database went down since an incarnation began; a crash has emptied its marker too.
 create or replace function onceq.database_fell(s onceq.server) returns boolean
 language sql volatile as $$
@@ -294,7 +302,7 @@ language sql volatile as $$
 $$;
 
 -- What a live process had started when its connection broke: a fault of the environment, for all of
--- a batch of which none is known to have started; or, if the database itself went down, as above,
+-- a batch; or, if the database itself went down, as above,
 -- unless it had been missed before.
 create or replace function onceq.broken_by(p_incarnation bigint) returns jsonb
 language plpgsql volatile as $$
@@ -317,7 +325,8 @@ begin
         elsif not exists (select from onceq.element where seq = -marker and claimed_by = s.incarnation) then
             return '{}';
         end if;
+        return onceq.batch_of(p_incarnation, charge);
     end if;
-    return (select coalesce(jsonb_object_agg(seq::text, coalesce(charge, 'fell')), '{}')
+    return (select coalesce(jsonb_object_agg(seq::text, 'fell'), '{}')
             from onceq.element where claimed_by = p_incarnation);
 end $$;

@@ -1,0 +1,74 @@
+"""A batch on a connection: one transaction for many handlers, with nothing between them.
+
+Used by both drivers: this is what they share, without the round trips. After each handler it must
+be known whether the transaction is still the one that was begun: a handler may have sent COMMIT as
+SQL text. PostgreSQL reports each change of application_name by itself. The batch sets it for its
+transaction alone, so that it changes back when that ends, and no question is needed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from onceq.engine.sessions import session
+from onceq.errors import HandlerMisuse
+
+if TYPE_CHECKING:
+    import psycopg
+
+    from onceq.model import ops
+
+LASTS_S = 0.005
+"""After so long a batch calls no further handler: others wait for its replies and its locks."""
+
+
+class Together:
+    """The batch on one connection, if there is one. was_committed: by a handler of it."""
+
+    __slots__ = ("_mark", "_token", "_until", "was_committed")
+
+    def __init__(self) -> None:
+        self._token: str | None = None
+        self._mark = b""
+        self._until = 0.0
+        self.was_committed = False
+
+    def begin(self, op: ops.Begin, now: float) -> None:
+        """Notes what begins now, at this time in seconds: a batch, or one request."""
+        self._token = op.token if op.seq < 0 else None
+        self._mark = session.mark(op.token).encode()
+        self._until = now + LASTS_S
+        self.was_committed = False
+
+    def is_over(self, now: float) -> bool:
+        """Returns whether its time is over."""
+        return now >= self._until
+
+    def is_doubtful(self, connection: psycopg.BaseConnection[Any]) -> bool:
+        """Returns whether a batch was begun, and its transaction may be another by now."""
+        if self._token is None or session.is_broken(connection):
+            return False
+        name = connection.pgconn.parameter_status(b"application_name")
+        return name != self._mark or not session.in_transaction(connection)
+
+    def question(self, connection: psycopg.BaseConnection[Any]) -> bytes:
+        """Returns the SQL that asks whether it is, and marks it again: a handler may set the name.
+
+        HandlerMisuse: none is open.
+        """
+        if not session.in_transaction(connection):
+            raise misuse()
+        return (
+            f"select current_setting('onceq_setting.token', true) = '{self._token}',"
+            f" set_config('application_name', '{session.mark(str(self._token))}', true)"
+        ).encode()
+
+    def verdict(self) -> bytes:
+        """Returns the SQL that asks, after the end of it, whether it was committed; asked once."""
+        token, self._token = self._token, None
+        return f"select current_setting('onceq_setting.begun', true) = '{token}'".encode()
+
+
+def misuse() -> HandlerMisuse:
+    """Returns the error for a handler that has ended the transaction."""
+    return HandlerMisuse("the handler ended the transaction that it was given")
