@@ -88,7 +88,7 @@ class SimulatedDesk:
             op = next(program)
             while True:
                 if isinstance(op, LOCAL):
-                    answer = yield op
+                    answer = yield from _told(op)
                 else:
                     yield steps.Ask(op=op, seat=seat)
                     while not seat.has_answer:
@@ -102,3 +102,11 @@ class SimulatedDesk:
             return
         finally:
             program.close()
+
+
+def _told(op: ops.Op[Any]) -> ops.Program[Any]:
+    """Has an Op performed, and returns its answer, or the error that it raises."""
+    try:
+        return (yield op)
+    except errors.OnceqError as error:
+        return error
