@@ -24,7 +24,7 @@ BUSY = 0.75
 """How likely others come before the desk takes whoever waits."""
 ANSWER = "answer"
 """What a client at a desk waits for until its seat rings."""
-LOCAL = (ops.Wait, ops.Act, ops.Posted)
+LOCAL = (ops.Wait, ops.Act)
 """What a client at a desk does itself."""
 
 
@@ -87,13 +87,7 @@ class SimulatedDesk:
         try:
             op = next(program)
             while True:
-                if isinstance(op, LOCAL):
-                    answer = yield from _told(op)
-                else:
-                    yield steps.Ask(op=op, seat=seat)
-                    while not seat.has_answer:
-                        yield ops.Wait(key=ANSWER, first=True)
-                    answer = seat.take()
+                answer = yield from _answer(op, seat)
                 if isinstance(answer, errors.OnceqError):
                     op = program.throw(answer)
                 else:
@@ -104,9 +98,13 @@ class SimulatedDesk:
             program.close()
 
 
-def _told(op: ops.Op[Any]) -> ops.Program[Any]:
-    """Has an Op performed, and returns its answer, or the error that it raises."""
-    try:
+def _answer(op: ops.Op[Any], seat: Seat) -> ops.Program[Any]:
+    """Returns what an Op of a client answers, or the error that it raises."""
+    if isinstance(op, LOCAL):
         return (yield op)
-    except errors.OnceqError as error:
-        return error
+    if isinstance(op, ops.Posted):  # refused by the seat itself
+        return errors.IllegalState("no one-way send is under way")
+    yield steps.Ask(op=op, seat=seat)
+    while not seat.has_answer:
+        yield ops.Wait(key=ANSWER, first=True)
+    return seat.take()
