@@ -57,7 +57,7 @@ class Life:
         return self.finish_all([element], [reply], n=n).following
 
     def finish_all(
-        self, elements: list[Element], replies: list[bytes], *, must: int = 1, n: int = 0
+        self, elements: list[Element], replies: list[bytes], *, n: int = 0
     ) -> ops.Finished:
         return self.driver.perform(
             ops.Finish(
@@ -66,7 +66,6 @@ class Life:
                 replies=replies,
                 content_type=None,
                 token="test",
-                must=must,
                 queue_id=elements[0].queue_id,
                 n=n,
                 turn=1,

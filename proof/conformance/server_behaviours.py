@@ -254,62 +254,71 @@ def requests_of_a_batch_fail_alone(place: Repository) -> None:
     same((counts.done, counts.failed, counts.returned), (2, 1, 1))
 
 
-def a_kill_costs_a_batch_only_its_request(place: Repository) -> None:
-    """Before its part begins a kill wins; what was fenced is finished (G8)."""
+def a_kill_undoes_the_batch_in_which_it_runs(place: Repository) -> None:
+    """Until the batch has finished a kill wins; nothing of that batch takes effect then (G8)."""
     connection = declared(place)
     server = place.session(_writes)
     connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"1", b"2", b"3"]))
     life = live(server)
-    idle, killed, good = claim(server, life, n=3)
-    fence = {"slot": life.slot, "incarnation": life.incarnation}
-    begin(server, life, idle, several=True)
-    for one in (idle, killed):
-        same(connection.perform(ops.Kill(eid=one.eid)), KillAnswer.KILLED)
-    try:
-        server.perform(ops.Start(seq=killed.seq, **fence))
-        server.perform(ops.Call(queue="orders", element=killed))
-    except errors.ClaimLost:
-        server.perform(ops.Undo())
-    server.perform(ops.Start(seq=good.seq, **fence))
-    server.perform(ops.Call(queue="orders", element=good))
-    same(server.perform(ops.Keep()), wanted=True)
-    finished = server.perform(
-        replace(finish(life, idle), seqs=[idle.seq, good.seq], replies=[b"r", b"r"], commit=True)
-    )
-    same((finished, place.effects()), (ops.Finished(following=[], lost=1), ["3"]))
+    first, killed, last = claim(server, life, n=3)
+    begin(server, life, first, several=True)
+    for one in (first, killed, last):
+        server.perform(ops.Call(queue="orders", element=one))
+        server.perform(ops.MayGoOn())
+    same(connection.perform(ops.Kill(eid=killed.eid)), KillAnswer.KILLED)
+    seqs = [one.seq for one in (first, killed, last)]
+    several = replace(finish(life, first), batch=True, commit=True)
+    refuses(server, errors.ClaimLost, replace(several, seqs=seqs, replies=[b"r"] * 3))
+    same(server.perform(ops.Rollback()), wanted=False)
+    same(place.effects(), [])
+    begin(server, life, first, several=True)
+    for one in (first, last):
+        server.perform(ops.Call(queue="orders", element=one))
+    seqs = [first.seq, last.seq]
+    finished = server.perform(replace(several, seqs=seqs, replies=[b"r"] * 2))
+    same((finished, place.effects()), (ops.Finished(following=[]), ["1", "3"]))
 
 
-def a_death_in_a_batch_charges_what_ran(place: Repository) -> None:
-    """The marker names at most the one that was running; where it names none, all are suspects."""
+def a_death_in_a_batch_is_halved(place: Repository) -> None:
+    """Nobody is charged; all are suspects, and run together again, half as many at each death."""
+    connection = declared(place)
+    connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"1", b"2", b"3", b"4", b"5"]))
+    survivor = place.session()
+    for held in (5, 3):
+        dying = place.session(_writes)
+        life = live(dying, OTHER_PROCESS)
+        claimed = claim(dying, life, n=9)
+        same(len(claimed), held)
+        begin(dying, life, claimed[0], several=True)
+        dying.perform(ops.Call(queue="orders", element=claimed[0]))
+        dying.close()
+        same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+        survivor.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED))
+    rest = live(survivor)
+    few = claim(survivor, rest, n=1)
+    together = [few, *(claim(survivor, rest, n=9) for _ in range(4))]
+    same(sorted(len(one) for one in together), [0, 1, 1, 1, 2])
+    same({(one.aborts, one.is_suspect) for some in together for one in some}, {(0, True)})
+
+
+def what_came_back_is_no_suspect_of_a_batch(place: Repository) -> None:
+    """It was charged before, so that it runs alone: it cannot have been in the batch that died."""
     connection = declared(place)
     connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"1", b"2", b"3"]))
-    dying, survivor = place.session(_writes), place.session()
+    dying, survivor = place.session(), place.session()
     life = live(dying, OTHER_PROCESS)
-    claimed = claim(dying, life, n=3)
-    begin(dying, life, claimed[0], several=True)
-    for element in claimed[:2]:
-        fence = {"slot": life.slot, "incarnation": life.incarnation}
-        dying.perform(ops.Start(seq=element.seq, **fence))
-        dying.perform(ops.Call(queue="orders", element=element))
-        same(dying.perform(ops.Keep()), wanted=True)
-    dying.close()
-    same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
-    survivor.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED))
-    dying = place.session(_writes)
-    life = live(dying, OTHER_PROCESS)
-    claimed = claim(dying, life, n=3, turn=2)
-    back = sorted((one.body, one.aborts, one.is_suspect) for one in claimed)
-    same(back, [(b"1", 0, False), (b"2", 1, False), (b"3", 0, False)])
-    begin(dying, life, claimed[0], several=True)
+    (charged, *_) = claim(dying, life, n=1)
+    same(abort(dying, life, charged, Charge.CHARGE), Fate.RETURNED)
+    fresh = claim(dying, life, n=2)
+    same([one.body for one in claim(dying, life, turn=2)], [b"1"])
+    begin(dying, life, fresh[0], several=True)
     dying.close()
     same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
     survivor.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED))
     rest = live(survivor)
-    alone = [claim(survivor, rest, n=3) for _ in range(3)]
-    same([len(one) for one in alone], [1, 1, 1])
-    same(
-        sorted((one.aborts, one.is_suspect) for (one,) in alone), [(0, True), (0, True), (1, True)]
-    )
+    back = [one for _ in range(3) for one in claim(survivor, rest, n=9)]
+    found = sorted((one.body, one.aborts, one.is_suspect) for one in back)
+    same(found, [(b"1", 1, False), (b"2", 0, True), (b"3", 0, True)])
 
 
 def _writes(element: Element, effect: Callable[[str], None]) -> bytes:

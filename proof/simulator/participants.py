@@ -100,9 +100,9 @@ class Ledger:
     doubts: int = 0
     crashed_at: int = 0
 
-    def may_be_lost(self, row: ElementRow) -> None:
+    def may_be_lost(self, row: ElementRow | None) -> None:
         """Notes of a volatile element, whoever enqueued it, that a crash may lose it."""
-        if row.life is not None:
+        if row is not None and row.life is not None:
             self.volatile.add(row.eid)
 
 
@@ -188,6 +188,7 @@ def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
     def handle(element: Element, driver: MemoryDriver) -> bytes:
         rid, kind = element.rid, kind_of(element.body)
         executed = {"rid": rid, "eid": str(element.eid), "attempt": element.aborts + 1}
+        world.ledger.may_be_lost(driver.oracle.state.elements.rows.get(element.seq))
         if kind == "sudden":
             world.record(ev.Executed, "server", **executed)
             raise Death

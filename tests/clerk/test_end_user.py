@@ -77,7 +77,6 @@ def test_a_batch_gives_the_users_back_too(qm: onceq.QueueManager, life: Life) ->
                 replies=[b"", b""],
                 content_type=None,
                 token="test",
-                must=2,
                 queue_id=both[0].queue_id,
                 n=0,
                 turn=1,

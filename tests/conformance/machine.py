@@ -325,25 +325,16 @@ class OracleMachine(RuleBasedStateMachine):
                     Ref(tuple(-side for side in one["seq"].sides)) if pick % 3 == 2 else one["seq"]
                 )
                 self.give(ops.Begin, twin, slot=twin.slot, seq=seq, **run)
-                twin.theirs.driver._parts.is_named = True  # else it puts off the first part
                 self.begun[one["at"]] = one
                 self.also.pop(one["at"], None)
 
-    @rule(at=SERVERS, pick=PICK, keep=st.booleans())
-    def part(self, at: int, pick: int, *, keep: bool) -> None:
-        """One more request in the transaction that is open, in a part of its own."""
-        twin, inside = self.servers[at], self.servers[at].ours.session.transaction
+    @rule(at=SERVERS, pick=PICK)
+    def beside(self, at: int, pick: int) -> None:
+        """One more request in the transaction that is open, which finishes them together."""
+        inside = self.servers[at].ours.session.transaction
         if at in self.begun and inside is not None and not inside.failed:
             one = self.claims[-1 - pick % len(self.claims)]
-            start = {"slot": twin.slot, "seq": one["seq"], "incarnation": one["life"]}
-            answer = self.give(ops.Start, twin, **start)
-            if answer is BLOCKED:
-                return
-            if isinstance(answer, Failed) or not keep:
-                self.give(ops.Undo, twin)
-            else:
-                self.give(ops.Keep, twin)
-                self.also.setdefault(at, []).append(one["seq"])
+            self.also.setdefault(at, []).append(one["seq"])
 
     @rule(at=SERVERS, token=st.sampled_from(["1", "1", "1", "2"]), n=st.integers(0, 2))
     def finish(self, at: int, token: str, n: int) -> None:
@@ -352,6 +343,7 @@ class OracleMachine(RuleBasedStateMachine):
             seqs = [one["seq"], *self.also.pop(at, [])]
             done = {"seqs": seqs, "incarnation": one["life"], "queue_id": one["queue_id"]}
             more = {"replies": [b"r"] * len(seqs), "content_type": None, "alone": n == 1}
+            more["batch"] = len(seqs) > 1
             answer = self.give(ops.Finish, twin, token=token, n=n, turn=n, **done, **more)
             if answer is not BLOCKED and not isinstance(answer, Failed):
                 for following in self.heard(answer["following"]) or []:

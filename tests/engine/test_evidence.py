@@ -85,7 +85,7 @@ def test_of_several_that_had_started_none_is_charged(
     assert held() == [(SUSPECT, 0, False), (AGAIN, 0, False), (SUSPECT, 0, False)]
 
 
-def test_of_a_batch_of_which_none_is_known_none_is_charged(
+def test_of_a_batch_none_is_charged_and_they_run_in_halves(
     conninfo: str, repository: str, held: Callable[[], list[tuple[int, int, bool]]]
 ) -> None:
     with living(conninfo, repository) as other, living(conninfo, repository) as life:
@@ -101,7 +101,9 @@ def test_of_a_batch_of_which_none_is_known_none_is_charged(
         )
         die(conninfo, life)
         other.take_over(life)
-    assert held() == [(SUSPECT, 0, False)] * 3
+        assert held() == [(SUSPECT, 0, False)] * 3
+        assert rows(conninfo, f"select together from {repository}.element") == [(2,)] * 3
+        assert [len(other.claim("raw", 9)) for _ in range(3)] == [2, 1, 0]
 
 
 def test_a_cut_connection_charges_nobody(
@@ -158,17 +160,18 @@ def test_what_is_claimed_is_nobody_elses(conninfo: str, repository: str) -> None
         assert [element.body for element in two.claim("raw", 9)] == [b"3"]
 
 
-def test_from_its_fence_on_a_kill_waits(
+def test_from_its_finish_on_a_kill_waits(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
-    """Of a batch: before its handler runs, and until the batch commits."""
+    """Of a batch: for all that it has done."""
     with living(conninfo, repository) as life:
-        first, second = life.claim("raw", 2)
+        first, second, other = life.claim("raw", 3)
         life.begin(first)
-        life.execute(f"select {repository}.fence({first.seq}, {life.incarnation})")
-        assert qm.kill(second.eid) is KillAnswer.KILLED
-        with pytest.raises(DeadlineExceeded):
-            qm.kill(first.eid, timeout_s=0.05)
+        life.finish_all([first, second], [b"", b""])
+        assert qm.kill(other.eid) is KillAnswer.KILLED
+        for one in (first, second):
+            with pytest.raises(DeadlineExceeded):
+                qm.kill(one.eid, timeout_s=0.05)
 
 
 def test_the_row_of_a_session_that_is_finishing_stays(

@@ -301,8 +301,8 @@ def test_a_plain_finish_needs_no_other_function(
 
 @pytest.mark.parametrize(
     "fields",
-    [{"must": 0}, {"n": 2}, {"seqs": [-1, -2], "replies": [b"", b""], "must": 0}],
-    ids=["unfenced", "claiming several", "several"],
+    [{"batch": True}, {"n": 2}, {"seqs": [-1, -2], "replies": [b"", b""]}],
+    ids=["of a batch", "claiming several", "several"],
 )
 def test_a_finish_in_a_batch_is_general(
     qm: onceq.QueueManager, conninfo: str, repository: str, fields: dict[str, Any]
@@ -338,8 +338,10 @@ def test_a_plain_finish_is_fenced_and_knows_its_transaction(
     assert scalar(conninfo, f"select count(*) from {repository}.history") == 0
 
 
-def test_a_batch_holds_what_it_must(qm: onceq.QueueManager, conninfo: str, repository: str) -> None:
-    """What used its connection and is lost takes the batch with it."""
+def test_a_batch_holds_all_of_its_own(
+    qm: onceq.QueueManager, conninfo: str, repository: str
+) -> None:
+    """What is lost takes the batch with it."""
     qm.declare(RAW)
     qm.enqueue_many(RAW, [b"1", b"2"])
     with living(conninfo, repository) as server, living(conninfo, repository) as other:
@@ -347,7 +349,7 @@ def test_a_batch_holds_what_it_must(qm: onceq.QueueManager, conninfo: str, repos
         server.begin(elements[0])
         other.driver.perform(ops.Kill(eid=elements[1].eid))
         with pytest.raises(ClaimLost):
-            server.finish_all(elements, [b"a", b"b"], must=2)
+            server.finish_all(elements, [b"a", b"b"])
         server.rollback()
     assert (
         scalar(conninfo, f"select count(*) from {repository}.history where outcome = 'done'") == 0

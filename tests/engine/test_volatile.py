@@ -91,7 +91,6 @@ def test_only_what_is_volatile_and_writes_nothing_commits_asynchronously(
             replies=[b""] * count,
             content_type=None,
             token="1",
-            must=count,
             effects=effects,
             queue_id=claimed[0].queue_id,
             n=0,

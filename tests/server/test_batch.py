@@ -1,4 +1,4 @@
-"""Servers that run many requests in one transaction, each in a part of its own (S3, G7, G8)."""
+"""Servers that run many requests in one transaction, which comes to nothing as a whole (S3, G7)."""
 
 from __future__ import annotations
 
@@ -9,67 +9,31 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.engine.perform.parts import Parts
-from onceq.errors import ClaimLost, DeadlineExceeded, InvalidValue
+from onceq.engine.perform import together
+from onceq.engine.perform.differing import execute_text
+from onceq.engine.sessions import session
+from onceq.errors import ClaimLost, InvalidValue
 from onceq.model import ops
-from onceq.model.element import Lane
+from onceq.model.element import Charge, Lane
 from tests.lives import living
-from tests.parts import plain, rows, scalar, serving, wait_until
+from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
+from tests.server.booking import RAW, Booking, N, booked, numbered, serve_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.model.queue import Handled, IsolationLevel
-
-RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, abort_limit=2)
-N = 20
+    from onceq.model.queue import IsolationLevel
 
 
-class Booking:
-    """A handler that books what it is asked to, and knows what it was asked."""
-
-    def __init__(self, conninfo: str, repository: str) -> None:
-        self.insert = f"insert into {repository}.booked values (%s, pg_current_xact_id()::text)"
-        self.calls: list[bytes] = []
-        self.during: dict[bytes, Callable[[onceq.Context], None]] = {}
-        with plain(conninfo) as connection:
-            connection.execute(f"create table {repository}.booked (what text, xid text)".encode())
-
-    def __call__(self, body: bytes, context: onceq.Context) -> bytes:
-        self.calls.append(body)
-        context.connection.execute(self.insert.encode(), (body.decode(),))
-        if body in self.during:
-            self.during[body](context)
-        return b"done " + body
+@pytest.fixture(autouse=True)
+def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is, there is time for the whole of a batch."""
+    monkeypatch.setattr(together, "LASTS_S", LIMIT_S)
 
 
 @pytest.fixture
 def booking(conninfo: str, repository: str) -> Booking:
     return Booking(conninfo, repository)
-
-
-def serve_all(
-    qm: onceq.QueueManager, conninfo: str, handled: Handled[Any, Any], bodies: list[bytes]
-) -> dict[str, onceq.Reply[bytes]]:
-    """Sends all at once, then serves them; returns the replies by body."""
-    qm.declare(RAW)
-    with qm.clerk("till", RAW, window=1000) as clerk:
-        clerk.send_many([(body.decode(), body) for body in bodies])
-        with serving(conninfo, qm.repository, handled) as server:
-            replies = [clerk.receive(timeout_s=30) for _ in bodies]
-            assert server.statistics().lives == 1
-        clerk.acknowledge([reply.rid for reply in replies])
-    assert qm.show("raw").depth == 0
-    return {reply.rid: reply for reply in replies}
-
-
-def booked(conninfo: str, qm: onceq.QueueManager) -> list[str]:
-    found = rows(conninfo, f"select what from {qm.repository}.booked order by what")
-    return [what for (what,) in found]
-
-
-def numbered(count: int = N) -> list[bytes]:
-    return [f"{number:03}".encode() for number in range(count)]
 
 
 def test_what_waits_is_one_transaction(
@@ -141,9 +105,9 @@ def test_one_that_fails_costs_nobody_else(
     failed = replies.pop("003")
     assert (failed.outcome.value, failed.code, failed.attempts) == ("failed", code, attempts)
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
-    alone = during is swallowed  # nobody knows what was swallowed: others' locks may be behind it
-    assert booking.calls.count(b"003") == attempts + alone
-    assert len(booking.calls) == N + attempts + alone - 1, "the others ran once"
+    again = code != "HandlerMisuse"  # who breaks the rules needs no other evidence
+    assert booking.calls.count(b"003") == attempts + again, "the first in a batch, which is undone"
+    assert len(booking.calls) == N - 1 + 3 + attempts + again, "those before it ran twice"
     assert booked(conninfo, qm) == sorted(replies)
 
 
@@ -158,57 +122,52 @@ def test_what_asks_for_a_retry_gets_one(
     replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
     assert scalar(conninfo, f"select max(aborts) from {qm.repository}.history") == 0
-    assert len(booking.calls) == N + 1
+    assert len(booking.calls) == N + 1 + 3, "those before it ran twice"
 
 
-def test_a_kill_costs_nobody_else_and_waits_for_what_ran(
+def test_a_kill_undoes_the_batch_and_costs_nobody_else(
     qm: onceq.QueueManager, conninfo: str, booking: Booking
 ) -> None:
-    answers: dict[str, str] = {}
+    answers: list[str] = []
 
     def kill_the_last(_: onceq.Context) -> None:
-        eids = {rid: qm.lookup(rid)[0].eid for rid in ("003", "015")}
-        answers["015"] = qm.kill(eids["015"]).value
-        with pytest.raises(DeadlineExceeded):
-            qm.kill(eids["003"], timeout_s=0.05)  # this one: it is fenced
+        answers.append(qm.kill(qm.lookup("015")[0].eid).value)
 
     booking.during[b"003"] = kill_the_last
     replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
-    assert answers == {"015": "KILLED"}
+    assert answers == ["KILLED", "KILLED"]
     assert replies.pop("015").outcome.value == "cancelled"
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
     assert booked(conninfo, qm) == sorted(replies)
-    assert b"015" not in booking.calls or booking.calls.count(b"015") == 1
+    assert len(booking.calls) == 2 * N, "each alone"
 
 
-@pytest.mark.parametrize("at", [0, 1, 2])
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_what_could_not_be_started_undoes_no_other(
+def test_a_batch_that_cannot_begin_runs_one_at_a_time(
     qm: onceq.QueueManager,
     conninfo: str,
     booking: Booking,
     monkeypatch: pytest.MonkeyPatch,
     way: str,
-    at: int,
 ) -> None:
-    """A cancel that comes before the savepoint: the one that stands is the former part's."""
-    start_text = Parts.start_text
-    started: list[bytes] = []
+    begin_text = session.begin_text
+    begun: list[ops.Begin] = []
 
-    def cancelled_once(parts: Parts) -> bytes:
-        started.append(start_text(parts))
-        cancel = b"select pg_cancel_backend(pg_backend_pid()); " if len(started) == at + 1 else b""
-        return cancel + started[-1]
+    def cancelled_once(op: ops.Begin, repository: str) -> bytes:
+        begun.append(op)
+        cancel = b"; select pg_cancel_backend(pg_backend_pid())" if len(begun) == 1 else b""
+        return begin_text(op, repository) + cancel
 
     async def book(body: bytes, context: onceq.AsyncContext) -> bytes:
         await context.connection.execute(booking.insert.encode(), (body.decode(),))
         return b"done " + body
 
-    monkeypatch.setattr(Parts, "start_text", cancelled_once)
+    monkeypatch.setattr(session, "begin_text", cancelled_once)
     handled = RAW.handled_by(book if way == "async" else booking, batch=3)
     replies = serve_all(qm, conninfo, handled, numbered(3))
     assert {reply.body for reply in replies.values()} == {b"done " + one for one in numbered(3)}
     assert booked(conninfo, qm) == ["000", "001", "002"]
+    assert [op.seq < 0 for op in begun] == [True, False, False, False]
 
 
 def test_what_only_the_commit_finds_is_found_one_at_a_time(
@@ -227,24 +186,6 @@ def test_what_only_the_commit_finds_is_found_one_at_a_time(
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
     assert scalar(conninfo, f"select max(aborts) from {qm.repository}.history") == 2
     assert booked(conninfo, qm) == sorted(replies)
-
-
-@pytest.mark.parametrize("end", ["commit", "rollback", "commit; begin"])
-def test_a_handler_that_ends_the_transaction_is_not_run_again(
-    qm: onceq.QueueManager, conninfo: str, booking: Booking, end: str
-) -> None:
-    def end_it(context: onceq.Context) -> None:
-        context.connection.execute(end.encode())
-
-    booking.during[b"003"] = end_it
-    replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
-    outcomes = {rid: reply.outcome.value for rid, reply in replies.items()}
-    failed = {rid for rid, outcome in outcomes.items() if outcome == "failed"}
-    assert failed == {"000", "001", "002", "003"}, "all that had shared its transaction by then"
-    assert {replies[rid].code for rid in failed} == {"HandlerMisuse"}
-    assert len(booking.calls) == N, "nothing ran twice"
-    kept = set(booked(conninfo, qm)) & failed
-    assert kept == (set() if end == "rollback" else failed)
 
 
 @pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
@@ -271,28 +212,34 @@ def test_a_conflict_is_found_one_at_a_time(
     assert scalar(conninfo, f"select n from {qm.repository}.stock") == 2
 
 
-@pytest.mark.parametrize("touches", [False, True])
-def test_a_handler_without_sql_costs_no_round_trips(
-    qm: onceq.QueueManager,
-    conninfo: str,
-    booking: Booking,
-    monkeypatch: pytest.MonkeyPatch,
-    touches: bool,  # noqa: FBT001 # a parameter of pytest
+def test_between_its_handlers_a_batch_asks_nothing(
+    qm: onceq.QueueManager, conninfo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[bytes] = []
-    start_text = Parts.start_text
+    asked: list[bytes] = []
 
-    def counted(self: Parts) -> bytes:
-        started.append(start_text(self))
-        return started[-1]
+    def counted(connection: Any, text: bytes) -> None:
+        asked.append(text)
+        execute_text(connection, text)
 
     def echo(body: bytes, _context: onceq.Context) -> bytes:
+        asked.append(body)
         return body
 
-    monkeypatch.setattr(Parts, "start_text", counted)
-    handler = booking if touches else echo
-    serve_all(qm, conninfo, RAW.handled_by(handler, batch=N), numbered())
-    assert len(started) == (N if touches else 0)
+    monkeypatch.setattr("onceq.engine.perform.driver.execute_text", counted)
+    serve_all(qm, conninfo, RAW.handled_by(echo, batch=N), numbered())
+    first = asked.index(b"000")
+    assert b"begin isolation level" in asked[first - 1]
+    assert asked[first : first + N] == numbered()
+
+
+def test_a_batch_whose_time_is_over_finishes_and_the_next_are_smaller(
+    qm: onceq.QueueManager, conninfo: str, booking: Booking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(together, "LASTS_S", 0.0)
+    replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N // 2), numbered())
+    assert {reply.outcome.value for reply in replies.values()} == {"done"}
+    assert booking.calls == numbered()
+    assert scalar(conninfo, f"select count(distinct xid) from {qm.repository}.booked") == N
 
 
 def test_a_stop_finishes_what_ran_and_gives_back_the_rest(
@@ -340,11 +287,11 @@ def test_a_batch_has_from_1_to_1000(batch: int, booking: Booking) -> None:
 def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
-    """Between the rollback and the first that is run alone none is running; they run alone then."""
+    """Between the rollback and what runs next none is running; they run in halves then."""
     qm.declare(RAW)
-    qm.enqueue_many(RAW, [b"1", b"2", b"3"])
-    with living(conninfo, repository) as life:
-        elements = life.claim("raw", 3)
+    qm.enqueue_many(RAW, [b"1", b"2", b"3", b"4"])
+    with living(conninfo, repository) as life, living(conninfo, repository) as survivor:
+        elements = life.claim("raw", 4)
         life.driver.perform(
             ops.Begin(
                 slot=life.slot,
@@ -354,18 +301,21 @@ def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
                 alone=False,
             )
         )
-        for one in elements:
-            life.driver.perform(
-                ops.Start(slot=life.slot, seq=one.seq, incarnation=life.incarnation)
-            )
-            life.driver.perform(ops.Keep())
+        revoked = ops.AbortElement(
+            seq=elements[3].seq,
+            incarnation=life.incarnation,
+            charge=Charge.RELEASE,
+            code=None,
+            error=None,
+        )
+        survivor.driver.perform(revoked)
         with pytest.raises(ClaimLost):
-            life.finish_all(elements, [b"", b"", b""], must=4)
+            life.finish_all(elements, [b""] * 4)
         life.rollback()
     with living(conninfo, repository) as survivor:
         survivor.take_over(life)
-        found = rows(conninfo, f"select aborts, lane from {repository}.element")
-    assert found == 3 * [(0, Lane.SUSPECT)]
+        found = rows(conninfo, f"select aborts, lane, together from {repository}.element")
+    assert sorted(found, key=str) == [(0, Lane.DUE, None), *3 * [(0, Lane.SUSPECT, 2)]]
 
 
 def test_a_claim_of_many_holds_no_more_bytes_than_a_process_can_bear(

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 import onceq
-from onceq.engine.perform.parts import LOCK_WAIT_MS
+from onceq.engine.perform import together
+from onceq.engine.sessions.session import LOCK_WAIT_MS
 from onceq.errors import EnvironmentFault
 from onceq.model import ops
 from onceq.model.element import Element, Fate, Lane, Role
@@ -154,6 +155,7 @@ ANSWERS: dict[type[ops.Op[Any]], Any] = {
     ops.ListQueues: [info("raw", 1)],
     ops.AbortElement: Fate.RETURNED,
     ops.Call: b"",
+    ops.Rollback: False,
     ops.Sweep: ops.Observation(value=0, holders=[]),
     ops.TakeOver: 0,
 }
@@ -187,40 +189,46 @@ class Database:
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
-def test_a_batch_that_came_to_nothing_grows_back_from_one(isolation: str) -> None:
-    """Each claim that was executed allows for twice as many; the next conflict, for one."""
+def test_a_batch_that_came_to_nothing_is_halved_and_grows_back(isolation: str) -> None:
+    """Each claim that was executed allows for twice as many; the next conflict, for half."""
     session = ServerSession(
         process=uuid.UUID(int=1), host="here", pid=1, served=(Served("raw", isolation, 10),)
     )
     database = Database(refusals=2)
     program = serve(session)
     step: Callable[[], ops.Op[Any]] = functools.partial(next, program)
-    while len(database.wanted) < 9:
+    while len(database.wanted) < 7:
         op = step()
         try:
             step = functools.partial(program.send, database.answer(op))
         except EnvironmentFault as error:
             step = functools.partial(program.throw, error)
     program.close()
-    assert database.wanted == [10, 1, 2, 1, 2, 4, 8, 10, 10]
+    assert database.wanted == [10, 5, 2, 4, 8, 10, 10]
 
 
+@pytest.mark.parametrize("lasts_s", [0.0, LIMIT_S])
 def test_a_finish_that_waits_for_a_lock_is_waited_for_and_its_batch_is_not_run_again(
-    qm: onceq.QueueManager, conninfo: str, accounts: Accounts
+    qm: onceq.QueueManager,
+    conninfo: str,
+    accounts: Accounts,
+    monkeypatch: pytest.MonkeyPatch,
+    lasts_s: float,
 ) -> None:
-    """The short patience is for the parts; by the finish it would throw all of them away."""
+    """The short patience is for the handlers; the finish would throw all away, or the only one."""
+    monkeypatch.setattr(together, "LASTS_S", lasts_s)
     barring: list[threading.Thread] = []
     called: list[bytes] = []
     waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
 
     def bar(eid: uuid.UUID) -> None:
-        """Holds the row of a request that used no connection until the finish waits for it."""
+        """Holds the row of a request until the finish waits for it."""
         with psycopg.connect(conninfo) as connection:
             element = f"select from {qm.repository}.element where eid = %s for update"
             connection.execute(element.encode(), [eid])
             held.set()
             wait_until(lambda: scalar(conninfo, waiting) > 0)
-            time.sleep(4 * LOCK_WAIT_MS / 1000)  # its patience, were it a part's, would be over
+            time.sleep(4 * LOCK_WAIT_MS / 1000)  # its patience, were it a handler's, would be over
 
     def handle(body: bytes, context: onceq.Context) -> bytes:
         called.append(body)

@@ -72,9 +72,9 @@ def test_what_others_log_is_json_too() -> None:
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    event = telemetry.ClaimLost(queue="orders", rid=None, eid=None, count=2)
-    assert telemetry.line_of(event) == "claim_lost queue=orders count=2"
-    assert telemetry.content_of(event) == {"event": "claim_lost", "queue": "orders", "count": 2}
+    event = telemetry.Reconnected(incarnation=None, losses=2, away_s=0.5)
+    assert telemetry.line_of(event) == "reconnected losses=2 away_s=0.5"
+    assert telemetry.content_of(event) == {"event": "reconnected", "losses": 2, "away_s": 0.5}
 
 
 def test_an_event_is_frozen() -> None:
