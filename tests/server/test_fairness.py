@@ -41,8 +41,18 @@ class Load:
 
     @property
     def claims(self) -> int:
-        """How many claims its fresh elements take."""
+        """How many claims its fresh elements take at least."""
         return math.ceil(self.count / self.batch)
+
+    @property
+    def claims_most(self) -> int:
+        """The same at most: what fails in a batch halves the next claims."""
+        return self.claims if self.kind == GOOD else self.count
+
+    @property
+    def starts_each(self) -> int:
+        """How often an element starts for one claim at most: what fails in a batch runs again."""
+        return 1 if self.batch == 1 or self.kind == GOOD else 2
 
     def fails(self, body: bytes) -> bool:
         """Returns whether the element with this body fails whenever it runs."""
@@ -55,7 +65,7 @@ class Mix:
     def __init__(self, loads: list[Load], stop: Callable[[], None]) -> None:
         self.loads = {f"q{n}": load for n, load in enumerate(loads)}
         self.starts: list[tuple[str, bytes]] = []
-        self._left = sum(load.claims for load in loads) * 8 * max(load.batch for load in loads)
+        self._left = sum(load.claims_most for load in loads) * 16 * max(one.batch for one in loads)
         self._stop = stop
 
     def calls(self) -> dict[str, Callable[[Element, Any], bytes]]:
@@ -97,7 +107,7 @@ class Mix:
     def _check_lanes(self, load: Load, own: list[bytes]) -> None:
         """Fresh ones wait for no more than as many that came back, and these likewise."""
         last = max(own.index(str(n).encode()) for n in range(load.count))
-        assert last < load.batch * (2 * load.claims + 2)
+        assert last < load.batch * (2 * load.claims_most + 2) * load.starts_each
         if load.kind == FIRST_FAILS:
             assert own[: last + 1].count(b"0") >= min(load.claims, last) // 2
 
@@ -105,9 +115,9 @@ class Mix:
         """While one queue has work, another has as many turns, and no more."""
         load = self.loads[one]
         last = max(self.starts.index((one, str(n).encode())) for n in range(load.count))
-        turns = 2 * load.claims + 2 if load.kind != GOOD else load.claims + 1
+        turns = 2 * load.claims_most + 2 if load.kind != GOOD else load.claims + 1
         theirs = Counter(queue for queue, _ in self.starts[:last])[other]
-        assert theirs <= self.loads[other].batch * turns
+        assert theirs <= self.loads[other].batch * turns * self.loads[other].starts_each
 
 
 LOADS = st.builds(
