@@ -57,7 +57,7 @@ _LEFT: Final = """
 """
 BREAKS: Final = {
     "fence": (
-        ("finish", re.compile(r"if [^;]*?< p_must then"), "if false then"),
+        ("finish", re.compile(r"if [^;]*?< cardinality\(p_seqs\) then"), "if false then"),
         (
             "conclude_done",
             re.compile(r"if not found then\s+raise exception 'element[^;]*;"),

@@ -6,6 +6,7 @@ import pytest
 
 import onceq
 from onceq.engine.perform import together
+from onceq.engine.sessions import session
 from tests.parts import LIMIT_S
 from tests.server.booking import RAW, Booking, N, booked, numbered, serve_all
 
@@ -61,12 +62,12 @@ def test_who_rolls_a_batch_back_fails_alone(
 
 @pytest.mark.parametrize("how", ["set", "set local", "savepoint"])
 @pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_handler_may_change_the_name_by_which_a_batch_knows_its_transaction(
+def test_a_handler_may_change_that_by_which_a_batch_knows_its_transaction(
     qm: onceq.QueueManager, conninfo: str, booking: Booking, how: str, way: str
 ) -> None:
-    sql = f"{'set local' if how == 'savepoint' else how} application_name = 'mine'".encode()
+    sql = f"{'set local' if how == 'savepoint' else how} {session.MARK} = off".encode()
 
-    def rename(context: onceq.Context) -> None:
+    def within(context: onceq.Context) -> None:
         with context.connection.transaction():
             context.connection.execute(sql)
 
@@ -80,7 +81,7 @@ def test_a_handler_may_change_the_name_by_which_a_batch_knows_its_transaction(
     def execute(context: onceq.Context) -> None:
         context.connection.execute(sql)
 
-    booking.during[b"003"] = booking.during[b"007"] = rename if how == "savepoint" else execute
+    booking.during[b"003"] = booking.during[b"007"] = within if how == "savepoint" else execute
     handled = RAW.handled_by(book if way == "async" else booking, batch=N)
     replies = serve_all(qm, conninfo, handled, numbered())
     assert {reply.outcome.value for reply in replies.values()} == {"done"}

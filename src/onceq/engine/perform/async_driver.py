@@ -299,11 +299,11 @@ class AsyncPostgresDriver(ops.RunsAsync):
 
     async def _rollback(self, _: ops.Rollback) -> bool:
         self._to_ring.clear()
-        is_doubtful = self._together.is_doubtful(self.connection)
         if session.in_transaction(self.connection) and not session.is_broken(self.connection):
             await self._execute(b"rollback")
-        if is_doubtful:
-            self._together.was_committed = await self._asked(self._together.verdict())
+        verdict = self._together.verdict(self.connection)
+        if verdict:
+            self._together.was_committed = await self._asked(verdict)
         return self._together.was_committed
 
     async def _abort(self, op: ops.AbortElement) -> Fate:

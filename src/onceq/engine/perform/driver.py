@@ -299,11 +299,11 @@ class PostgresDriver(ops.Runs):
 
     def _rollback(self, _: ops.Rollback) -> bool:
         self._to_ring.clear()
-        is_doubtful = self._together.is_doubtful(self.connection)
         if session.in_transaction(self.connection) and not session.is_broken(self.connection):
             self._execute(b"rollback")
-        if is_doubtful:
-            self._together.was_committed = self._asked(self._together.verdict())
+        verdict = self._together.verdict(self.connection)
+        if verdict:
+            self._together.was_committed = self._asked(verdict)
         return self._together.was_committed
 
     def _abort(self, op: ops.AbortElement) -> Fate:

@@ -2,8 +2,9 @@
 
 Used by both drivers: this is what they share, without the round trips. After each handler it must
 be known whether the transaction is still the one that was begun: a handler may have sent COMMIT as
-SQL text. PostgreSQL reports each change of application_name by itself. The batch sets it for its
-transaction alone, so that it changes back when that ends, and no question is needed.
+SQL text. PostgreSQL reports each change of some settings by itself. The batch changes one of them
+(`session.MARK`) for its transaction alone, so that it changes back when that ends, and no question
+is needed.
 """
 
 from __future__ import annotations
@@ -25,18 +26,16 @@ LASTS_S = 0.005
 class Together:
     """The batch on one connection, if there is one. was_committed: by a handler of it."""
 
-    __slots__ = ("_mark", "_token", "_until", "was_committed")
+    __slots__ = ("_token", "_until", "was_committed")
 
     def __init__(self) -> None:
         self._token: str | None = None
-        self._mark = b""
         self._until = 0.0
         self.was_committed = False
 
     def begin(self, op: ops.Begin, now: float) -> None:
         """Notes what begins now, at this time in seconds: a batch, or one request."""
         self._token = op.token if op.seq < 0 else None
-        self._mark = session.mark(op.token).encode()
         self._until = now + LASTS_S
         self.was_committed = False
 
@@ -48,11 +47,11 @@ class Together:
         """Returns whether a batch was begun, and its transaction may be another by now."""
         if self._token is None or session.is_broken(connection):
             return False
-        name = connection.pgconn.parameter_status(b"application_name")
-        return name != self._mark or not session.in_transaction(connection)
+        mark = connection.pgconn.parameter_status(session.MARK.encode())
+        return mark != b"on" or not session.in_transaction(connection)
 
     def question(self, connection: psycopg.BaseConnection[Any]) -> bytes:
-        """Returns the SQL that asks whether it is, and marks it again: a handler may set the name.
+        """Returns the SQL that asks whether it is, and marks it again: a handler may unmark it.
 
         HandlerMisuse: none is open.
         """
@@ -60,12 +59,17 @@ class Together:
             raise misuse()
         return (
             f"select current_setting('onceq_setting.token', true) = '{self._token}',"
-            f" set_config('application_name', '{session.mark(str(self._token))}', true)"
+            f" set_config('{session.MARK}', 'on', true)"
         ).encode()
 
-    def verdict(self) -> bytes:
-        """Returns the SQL that asks, after the end of it, whether it was committed; asked once."""
+    def verdict(self, connection: psycopg.BaseConnection[Any]) -> bytes:
+        """Returns the SQL that asks, after a rollback, whether it had been committed.
+
+        Empty if there is nothing to ask: it was no batch, or was asked before.
+        """
         token, self._token = self._token, None
+        if token is None or session.is_broken(connection):
+            return b""
         return f"select current_setting('onceq_setting.begun', true) = '{token}'".encode()
 
 

@@ -240,21 +240,20 @@ other, one gives up first. A longer wait does no work, and past a second there i
 """
 
 
+MARK = "default_transaction_read_only"
+"""Set in the transaction of a batch: it says nothing of the present one, and is reported."""
+
+
 def _batch_text(token: str) -> str:
     """Returns what a batch sets too. `begun` stays if its transaction is committed, and only then.
 
     See `perform.together`. The finish takes the short patience back.
     """
     return (
-        f", set_config('application_name', '{mark(token)}', true)"
+        f", set_config('{MARK}', 'on', true)"
         f", set_config('onceq_setting.begun', '{token}', false)"
         f", set_config('lock_timeout', round({LOCK_WAIT_MS} * (0.5 + random() / 2)) || 'ms', true)"
     )
-
-
-def mark(token: str) -> str:
-    """Returns the application_name of a batch's transaction; PostgreSQL keeps up to 63 bytes."""
-    return f"onceq {token}"
 
 
 def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection[Any]) -> None:
