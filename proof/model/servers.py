@@ -153,13 +153,12 @@ def claim(w: World, s: State, x: int, out: Moves) -> None:
 
 
 def _together(w: World, s: State, suspects: list[int]) -> list[int]:
-    """Return the groups of suspects from which one is claimed."""
+    """Return what may be claimed of suspects: each that runs alone, and some of a batch."""
     chosen: dict[int, int] = {}
     for bit in suspects:
         share = s[w.at[bit] + SHARE]
-        former = chosen.get(share, 0)
-        if share and former.bit_count() < share:
-            chosen[share] = former | bit
+        if chosen.get(share, 0).bit_count() < share:
+            chosen[share] = chosen.get(share, 0) | bit
     return [bit for bit in suspects if not s[w.at[bit] + SHARE]] + list(chosen.values())
 
 
@@ -249,9 +248,7 @@ def give_back_all(w: World, n: Draft, x: int, charges: dict[int, int]) -> bool:
     """Give back what a session claims and no transaction holds; whether nothing is left."""
     left = False
     held = [charges.get(bit, RELEASE) for bit in claims(w, n, x)]
-    share = held.count(TOGETHER)
-    if w.rules.batch_halved:
-        share = (share + 1) // 2
+    share = -(-held.count(TOGETHER) // (2 if w.rules.batch_halved else 1))
     for bit, q in w.bits:
         if n[q + PLACE] == HELD and n[q + BY] == n[x + NUM]:
             if n[q + FLAGS] & LOCKED:

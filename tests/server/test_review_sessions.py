@@ -162,10 +162,10 @@ def test_what_was_claimed_with_a_commit_is_not_forgotten_when_its_session_cannot
     assert scalar(conninfo, f"select sum(aborts) from {repository}.history") == 0
 
 
-def test_a_batch_may_take_as_long_as_its_requests(
+def test_a_batch_of_slow_requests_is_not_cut_short(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
-    """Else it would be cut short at the limit of one, and begun anew, for ever (G12)."""
+    """Together they take longer than the limit of one: it is finished after each (G12)."""
     slow = onceq.Queue("slow", bytes, bytes, execution_limit_s=1)
     qm.declare(slow)
 

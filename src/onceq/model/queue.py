@@ -175,9 +175,10 @@ class HandlerOptions(TypedDict, total=False):
     """How a handler is called, as keywords.
 
     isolation: of its transaction, "read committed" by default. batch: how many
-    waiting requests, 1 to 1,000, may share one transaction, each in a savepoint of its own; a
-    server never waits for more to come. effects: False declares that the handler writes nothing,
-    so that volatile elements need not wait for the disk.
+    waiting requests, 1 to 1,000, may share one transaction; a server never waits for more to come.
+    If one of them fails, all is rolled back, and the handler is called again with the others too:
+    leave it at 1 for a handler that calls outside services. effects: False declares that the
+    handler writes nothing, so that volatile elements need not wait for the disk.
     """
 
     isolation: IsolationLevel

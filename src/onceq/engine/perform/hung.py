@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 
 from onceq.engine.bind.cursors import OwnCursor
 from onceq.engine.sessions.faults import translated
+from onceq.model.element import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +42,7 @@ cross join lateral (
         and x.seq = old.marker and x.claimed_by = old.incarnation
     union all
     select x.seq, x.queue_id, x.rid, x.eid, x.aborts from {schema}.element x where old.marker < 0
-        and x.claimed_by = old.incarnation and (x.code is null or x.lane = 11)
+        and x.claimed_by = old.incarnation and (x.code is null or x.lane = %(suspect)s)
         and exists (select from {schema}.element y
                     where y.seq = -old.marker and y.claimed_by = old.incarnation)
     offset 0
@@ -78,7 +79,11 @@ def find(
 ) -> list[Hung]:
     """Returns what hangs in these processes. limits: for each queue, in seconds."""
     text = _FIND.replace("{schema}", repository)
-    arguments = {"processes": list(processes), "limits": Jsonb(dict(limits))}
+    arguments = {
+        "processes": list(processes),
+        "limits": Jsonb(dict(limits)),
+        "suspect": int(Lane.SUSPECT),
+    }
     with translated(connection):
         rows = OwnCursor(connection).execute(text.encode(), arguments).fetchall()
     return [Hung(*row) for row in rows]

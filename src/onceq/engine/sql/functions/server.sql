@@ -41,28 +41,24 @@ begin
         foreach at_lane in array onceq.lanes_in_turn(q.lanes, q.any_late, p_turn, p_alone) loop
             exit when wanted = 0;
             continue when abs(at_lane) = 11 /* suspect */ and (wanted < p_n or not onceq.may_claim_suspect(p_incarnation, p_queue_id));
-            low := case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end;
+            low := coalesce(case when not p_everything then pg_sequence_last_value(q.low[at_lane + 1]) end, 0);
             latest := case when at_lane >= 10 /* due */ then due when at_lane < 0 then due - 1000000
                       else 9223372036854775807 end;
             if abs(at_lane) = 11 /* suspect */ then
-                return query select * from onceq.claim_suspects(p_incarnation, p_queue_id, coalesce(low, 0), latest, wanted);
+                return query select * from onceq.claim_suspects(p_incarnation, p_queue_id, low, latest, wanted);
                 get diagnostics got = row_count;
             elsif wanted = 1 then
-                e := onceq.claim_next(p_incarnation, p_queue_id, abs(at_lane)::smallint,
-                    coalesce(low, 0), latest);
+                e := onceq.claim_next(p_incarnation, p_queue_id, abs(at_lane)::smallint, low, latest);
                 continue when e.seq is null;
                 return next e;
                 got := 1;
             else
-                return query select * from onceq.claim_many(p_incarnation, p_queue_id, abs(at_lane)::smallint,
-                    coalesce(low, 0), latest, wanted);
+                return query select * from onceq.claim_many(p_incarnation, p_queue_id, at_lane, low, latest, wanted);
                 get diagnostics got = row_count;
             end if;
             wanted := wanted - got;
-            if got > 0 and abs(at_lane) >= 10 /* due */ then
-                perform onceq.be_durable();
-                exit when abs(at_lane) = 11 /* suspect */;
-            end if;
+            perform onceq.be_durable() where got > 0 and abs(at_lane) >= 10 /* due */;
+            exit when got > 0 and abs(at_lane) = 11 /* suspect */;
         end loop;
         exit when wanted < p_n;
     end loop;
