@@ -102,6 +102,11 @@ def backend_of(context: Context) -> int:
     return 0 if connection.closed else connection.info.backend_pid
 
 
+def is_together(context: Context) -> bool:
+    """Returns whether this execution is one of a batch: if it raises, that is undone, not counted."""
+    return context.connection.info.parameter_status(session.MARK) == "on"
+
+
 def make_ledger(conninfo: str, repository: str) -> None:
     """Makes the ledger of effects, without a unique key, so that a double shows."""
     ask(conninfo, f"create table {repository}.{EFFECTS} ({COLUMNS})")

@@ -3,8 +3,8 @@
 Used by the judge. The conductor and the cutters have written down what they did to whom (`Fault`:
 `struck`, from `at` to `until`), the handler each execution with its process and session, the
 database each abort. An execution that was not the last is excused by its own handler's failure, by
-another's lock, or by a fault that struck its process, its session or the whole database while it
-was under way; a charge by the handler's failure, or by the death of the process that was executing
+another's lock, by the end of its batch, as its server told it, or by a fault that struck its
+process, its session or the whole database while it was under way; a charge by the handler's failure, or by the death of the process that was executing
 just that element, or that had begun it again, unseen, after a first execution that came to nothing.
 Nothing else excuses, and nothing is allowed for.
 """
@@ -54,6 +54,14 @@ def limited(pid: int) -> str:
     It strikes what had executed for so long by then, be it in its commit, and nothing else.
     """
     return f"limit of {pid}"
+
+
+def undone(pid: int) -> str:
+    """Returns whom a process says to be struck when a batch of its comes to nothing.
+
+    It strikes what had executed in that batch, and what has not executed again since.
+    """
+    return f"batch of {pid}"
 
 
 class Abort(msgspec.Struct, kw_only=True, frozen=True, tag_field="event", tag=True):
@@ -208,6 +216,8 @@ class Evidence:
 
     def _is_excused(self, run: Run, again_at: int) -> bool:
         if run.raised or run.met or self._was_cut(run, again_at):
+            return True
+        if self._strikes.hit(undone(run.pid), run.at, again_at):
             return True
         return self._strikes.hit(run.name, run.at - BEFORE_NS, again_at)
 

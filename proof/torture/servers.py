@@ -17,11 +17,11 @@ from onceq import Server
 from onceq.errors import InDoubt, OperatingError
 from onceq.history.events import Aborted, Doubted, Fault, Returned
 from onceq.server.lives import UNMENDABLE
-from onceq.telemetry import SessionLost
-from proof.harness.ledger import LedgerHandler, Order, Receipt
+from onceq.telemetry import BatchUndone, SessionLost
+from proof.harness.ledger import LedgerHandler, Order, Receipt, is_together
 from proof.torture import hot
 from proof.torture.board import Count
-from proof.torture.evidence import limited
+from proof.torture.evidence import limited, undone
 from proof.torture.life import BATCH, BULK, NOTES, ORDERS, Living
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ STOP_TIMEOUT_S: Final = 5.0
 DEADLY: Final = frozenset({"poison", "sudden"})
 POISON: Final = "poison request"
 LIMITED: Final = "execution limit"
+UNDONE: Final = "batch undone"
 LIMITS: Final = ("transaction timeout", "idle-in-transaction timeout")
 """What PostgreSQL says to a session that it ends by its limit."""
 
@@ -57,6 +58,7 @@ def _serve(
     log = logging.getLogger("onceq.server")
     log.addHandler(_Doubts(handler))
     log.propagate = False  # that sessions are lost is what happens here
+    log.setLevel(logging.INFO)  # so is that batches come to nothing
     server = Server(handled, concurrency=concurrency, stop_timeout_s=STOP_TIMEOUT_S)
     with server.signals():
         while True:  # until it has served, and was asked to stop
@@ -90,7 +92,7 @@ class _Handler(LedgerHandler):
         try:
             receipt = super().__call__(order, context)
         except Exception as error:
-            excused = not isinstance(error, ValueError)  # what `fail` raises
+            excused = not isinstance(error, ValueError) or is_together(context)  # `fail` raises it
             self.living.recorder.record(
                 Aborted(
                     rid=context.rid,
@@ -122,7 +124,10 @@ LOST_IN_DOUBT: Final = (SessionLost.name(), InDoubt.__name__)
 
 
 class _Doubts(logging.Handler):
-    """Writes down that a session was lost by its limit, or while its commit was under way."""
+    """Writes down that a session was lost by its limit, or while its commit was under way.
+
+    And that a batch came to nothing: no fault that touches a server, but why it executes again.
+    """
 
     def __init__(self, handler: _Handler) -> None:
         super().__init__()
@@ -131,6 +136,10 @@ class _Doubts(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Looks at the error that ended a session."""
         event: dict[str, Any] = getattr(record, "onceq", {})
+        if event.get("event") == BatchUndone.name():
+            struck = (undone(os.getpid()),)
+            fault = Fault(what=UNDONE, target="client", struck=struck)
+            self._handler.living.recorder.record(fault)
         lost = event.get("event") == SessionLost.name()
         if lost and any(one in str(event.get("error", "")) for one in LIMITS):
             name, struck = self._handler.living.life.name, (limited(os.getpid()),)
