@@ -103,7 +103,7 @@ def backend_of(context: Context) -> int:
 
 
 def is_together(context: Context) -> bool:
-    """Returns whether this execution is one of a batch: if it raises, that is undone, not counted."""
+    """Returns whether this execution is one of a batch: if it raises, all are undone, uncharged."""
     return context.connection.info.parameter_status(session.MARK) == "on"
 
 

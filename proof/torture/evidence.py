@@ -4,9 +4,10 @@ Used by the judge. The conductor and the cutters have written down what they did
 `struck`, from `at` to `until`), the handler each execution with its process and session, the
 database each abort. An execution that was not the last is excused by its own handler's failure, by
 another's lock, by the end of its batch, as its server told it, or by a fault that struck its
-process, its session or the whole database while it was under way; a charge by the handler's failure, or by the death of the process that was executing
-just that element, or that had begun it again, unseen, after a first execution that came to nothing.
-Nothing else excuses, and nothing is allowed for.
+process, its session or the whole database while it was under way; a charge by the handler's
+failure, or by the death of the process that was executing just that element, or that had begun it
+again, unseen, after a first execution that came to nothing. Nothing else excuses, and nothing is
+allowed for.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ LIMITS: Final = frozenset({"TransactionTimeout", "IdleInTransactionSessionTimeou
 """How the database ends what has executed for LIMIT_S: it may have met another's lock."""
 DIED: Final = "server_died"
 FELL: Final = "database_fell"
+UNDONE: Final = "batch undone"
+"""No fault of anybody's: a server says why it executes again."""
 _CHARGES: Final = frozenset({"charge", "reject"})
 _ABORTS: Final = """
     select eid::text, charge, coalesce(code, ''), coalesce(pid, 0)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from onceq.history.events import Enqueued, Executed, Fault, ReplyEvent, SendOk
+from proof.torture.evidence import UNDONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,7 @@ class Marks:
             self._marks[""].append(event.at)
         elif isinstance(event, Executed):
             self._marks[event.actor.rpartition(" ")[2]].append(event.at)
-        elif isinstance(event, Fault):
+        elif isinstance(event, Fault) and event.what != UNDONE:
             self.faults.append(event)
 
     def recoveries(self) -> list[Recovery]:
@@ -108,7 +109,7 @@ class Waits:
         """Takes an event."""
         if isinstance(event, Executed):
             self._ran[event.eid].append(event.at)
-        elif isinstance(event, Fault):
+        elif isinstance(event, Fault) and event.what != UNDONE:
             self._last_fault = max(self._last_fault, event.at, event.until)
         elif isinstance(event, Enqueued) or (isinstance(event, SendOk) and event.state == "new"):
             self._sent[event.eid] = (event.at, event.actor, event.rid)

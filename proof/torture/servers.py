@@ -21,7 +21,7 @@ from onceq.telemetry import BatchUndone, SessionLost
 from proof.harness.ledger import LedgerHandler, Order, Receipt, is_together
 from proof.torture import hot
 from proof.torture.board import Count
-from proof.torture.evidence import limited, undone
+from proof.torture.evidence import UNDONE, limited, undone
 from proof.torture.life import BATCH, BULK, NOTES, ORDERS, Living
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ STOP_TIMEOUT_S: Final = 5.0
 DEADLY: Final = frozenset({"poison", "sudden"})
 POISON: Final = "poison request"
 LIMITED: Final = "execution limit"
-UNDONE: Final = "batch undone"
 LIMITS: Final = ("transaction timeout", "idle-in-transaction timeout")
 """What PostgreSQL says to a session that it ends by its limit."""
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.history.events import ALL, Aborted, Ended, Executed, Fault, KillBegun, Returned
-from proof.torture.evidence import Abort, Evidence, limited
+from proof.torture.evidence import Abort, Evidence, limited, undone
 from proof.torture.life import ABORT_LIMIT
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ TWICE = (executed(10), executed(20, **ELSEWHERE))
         aborted(11, "DeadlockDetected"),
         aborted(13, "TransactionTimeout"),
         fault(13, limited(7)),
+        fault(11, undone(7)),
     ],
 )
 def test_what_was_struck_may_be_executed_again(excuse: Event) -> None:
@@ -83,6 +84,8 @@ def test_what_was_struck_may_be_executed_again(excuse: Event) -> None:
         aborted(11, "TransactionTimeout"),
         fault(11, limited(7)),
         fault(13, limited(8)),
+        fault(9, undone(7)),
+        fault(11, undone(8)),
     ],
 )
 def test_what_nothing_had_struck_may_not(excuse: Event) -> None:
