@@ -121,7 +121,9 @@ def execute(
     pieces = _pieces(run.elements)
     while True:
         piece = pieces.pop(0)
-        part = replace(run, elements=piece, chains=run.chains and not pieces)
+        part = run
+        if len(piece) < len(run.elements):
+            part = replace(run, elements=piece, chains=run.chains and not pieces)
         if len(piece) == 1:
             following = yield from _execute_one(session, life, part)
         else:
