@@ -12,7 +12,8 @@
 --   10       due at a time: sent with not_before, or given     that time, in   it ends, or becomes a suspect
 --            back by whoever had claimed it                    microseconds
 --   11       suspect: something ended while it ran, and it     as in 10        it ends
---            may have been the cause (G7); it runs alone
+--            may have been the cause (G7); it runs alone,
+--            or with half of its batch (ADR 29)
 --   12       held in an error queue: nobody claims it          as it was       an operator redrives it
 --   13       a reply that its client acknowledged, kept for    the order of    a later one is kept instead
 --            rereceive; everywhere else it is gone             acknowledging
@@ -23,7 +24,7 @@
 -- An element does not leave its lane when it is claimed: `claimed_by` says so, and stands in no index, so
 -- that a claim is a HOT update. The price is that a look passes over what is claimed; the low-water
 -- marks (cursor.sql) keep it from passing over what has ended. A suspect never becomes fresh again: once
--- doubted, it runs alone until it ends, as no success can clear it of having been the cause.
+-- doubted, it runs without the fresh ones until it ends, as no success can clear it of having been the cause.
 --
 -- LOCK ORDER. A transaction takes its locks in this order, and so none waits for another in a circle:
 --
