@@ -170,7 +170,8 @@ $$;
 --   fell         the database went down while it was claimed: a suspect; one that ran alone is charged
 --                if the database went down as often in a row before as its queue's abort limit
 --   release      nothing is held against it
--- One that may run with others is no suspect of its own yet, and never charged as one. p_after_s: how long it then waits; null: its queue's back-off after a charge or a fault, else not at all. The caller
+-- One that may run with others is no suspect of its own yet, and never charged as one.
+-- p_after_s: how long it then waits; null: its queue's back-off after a charge or a fault, else not at all. The caller
 -- holds the row's lock. Returns 'failed' or 'returned'.
 create or replace function onceq.return_element(
     e onceq.element, p_charge text, p_code text, p_error text, p_server bigint, p_traceback text default null,

@@ -70,7 +70,8 @@ end $$;
 
 -- Gives back what an incarnation holds. p_charges maps the seqs it had started to 'charge',
 -- 'suspect', 'environment' or 'fell'; what is not in it comes back uncharged. Suspects are of one batch, if there
--- are several, and run in halves of it from now on. p_waits: what is in p_charges stays claimed. Safety comes from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
+-- are several, and run in halves of it from now on. p_waits: what is in p_charges stays claimed. Safety comes
+-- from the fence, claimed_by: a ghost that is just finishing holds its row, is skipped, and
 -- wins. Returns false if rows were left that should have come back.
 create or replace function onceq.revoke(p_incarnation bigint, p_charges jsonb, p_waits boolean default false)
 returns boolean
