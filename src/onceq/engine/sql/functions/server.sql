@@ -6,8 +6,9 @@
 -- first, odd ones at fresh ones. A suspect is claimed without others, but for those of its batch with which it
 -- may run, behind all others; once it has waited for a second, before the fresh ones on even turns, and before
 -- the due ones on every fourth turn; and first of all on turn -1. None is claimed if p_alone is false, nor
--- while another session holds one. Fresh lanes are read from their low-water marks on; with p_everything, from the beginning. p_may_lose: if this is alone in its
--- transaction, the claim of what never failed need not be durable. p_slot: this session's. p_asleep: the
+-- while another session holds one. Fresh lanes are read from their low-water marks on; with p_everything, from
+-- the beginning. p_may_lose: if this is alone in its transaction, the claim of what never failed need not be
+-- durable. p_slot: this session's. p_asleep: the
 -- queues on which it is asleep; it wakes when it gets something. p_sleep: those on which it falls asleep when
 -- it finds nothing, and then looks once more: what came meanwhile rang nobody. p_drowsy: it expects nothing,
 -- and so falls asleep before it looks. A row without a seq has in its rid a bell to ring after the commit: one
