@@ -14,7 +14,7 @@ from onceq.engine.perform.differing import execute_text
 from onceq.engine.sessions import session
 from onceq.errors import ClaimLost, InvalidValue
 from onceq.model import ops
-from onceq.model.element import Charge, Lane
+from onceq.model.element import Lane
 from tests.lives import living
 from tests.parts import LIMIT_S, plain, rows, scalar, serving, wait_until
 from tests.server.booking import RAW, Booking, N, booked, numbered, serve_all
@@ -290,7 +290,7 @@ def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
     """Between the rollback and what runs next none is running; they run in halves then."""
     qm.declare(RAW)
     qm.enqueue_many(RAW, [b"1", b"2", b"3", b"4"])
-    with living(conninfo, repository) as life, living(conninfo, repository) as survivor:
+    with living(conninfo, repository) as life:
         elements = life.claim("raw", 4)
         life.driver.perform(
             ops.Begin(
@@ -301,21 +301,16 @@ def test_a_server_that_dies_with_a_batch_that_failed_at_its_end_charges_nobody(
                 alone=False,
             )
         )
-        revoked = ops.AbortElement(
-            seq=elements[3].seq,
-            incarnation=life.incarnation,
-            charge=Charge.RELEASE,
-            code=None,
-            error=None,
-        )
-        survivor.driver.perform(revoked)
+        revoked = f"update {repository}.element set claimed_by = null where seq = {elements[3].seq}"
+        with plain(conninfo) as connection:
+            connection.execute(revoked.encode())
         with pytest.raises(ClaimLost):
             life.finish_all(elements, [b""] * 4)
         life.rollback()
     with living(conninfo, repository) as survivor:
         survivor.take_over(life)
         found = rows(conninfo, f"select aborts, lane, together from {repository}.element")
-    assert sorted(found, key=str) == [(0, Lane.DUE, None), *3 * [(0, Lane.SUSPECT, 2)]]
+    assert sorted(found, key=str) == [*3 * [(0, Lane.SUSPECT, 2)], (0, Lane.USUAL, None)]
 
 
 def test_a_claim_of_many_holds_no_more_bytes_than_a_process_can_bear(

@@ -118,9 +118,14 @@ def test_two_batch_servers_on_hot_rows_never_deadlock(
 
 @pytest.mark.parametrize("how", ["book", "wrapping", "swallowing"])
 def test_who_waits_for_the_other_lets_go_of_its_locks(
-    qm: onceq.QueueManager, conninfo: str, accounts: Accounts, how: str
+    qm: onceq.QueueManager,
+    conninfo: str,
+    accounts: Accounts,
+    monkeypatch: pytest.MonkeyPatch,
+    how: str,
 ) -> None:
     """Each has changed one row and wants the other's, whatever its handler makes of the refusal."""
+    monkeypatch.setattr(together, "LASTS_S", LIMIT_S)
     book: Callable[[bytes, onceq.Context], bytes] = getattr(accounts, how)
 
     def crossing(body: bytes, context: onceq.Context) -> bytes:
