@@ -22,9 +22,10 @@ KEPT_FOR = {
     "Peek": 0.1,
     "Receive": 0.02,
     "Redrive": 0.2,
+    "Settle": 0.2,
 }
 """Ops for each of which a fault is kept, and how likely it hits. The others are spent by then."""
-LATE = frozenset(("ListAttempts", "Peek", "Redrive"))
+LATE = frozenset(("ListAttempts", "Peek", "Redrive", "Settle"))
 """Those of an operator; the rest are of `submit` and `collect`."""
 USUALLY = 0.1
 CHANCES = {
@@ -43,7 +44,7 @@ CHANCES = {
                 "ReplyTaken",
                 "RidRange",
             ),
-            *("Settle", "Undo"),
+            "Undo",
         ),
         0.5,
     ),
@@ -66,6 +67,8 @@ INSIDE = (
     steps.CallerWrites,
 )
 """Ops of a transaction that others end: a ghost of one never commits."""
+SPARED = (*(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive), ops.Posted, steps.Renew)
+"""Ops that no fault hits: nothing is performed, or, of Posted, nothing was posted."""
 STARTING = (ops.Begin, ops.Start, ops.Take)
 EACH = (desk_ops.SendEach, desk_ops.ReceiveEach, desk_ops.AcknowledgeEach)
 STEPS = frozenset(

@@ -28,6 +28,7 @@ from proof.simulator.chances import (
     LATE,
     LOSSES,
     SERVER_DEATHS_MAX,
+    SPARED,
     STARTING,
     STEPS,
     USUALLY,
@@ -160,7 +161,7 @@ class Misfortune(Cast):
 
     def _faults_of(self, actor: Actor, op: ops.Op[Any]) -> tuple[str, ...]:
         """Returns the faults that may hit an Op of a participant."""
-        if isinstance(op, (ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive, steps.Renew)):
+        if isinstance(op, SPARED):
             return ()
         if isinstance(op, steps.Ask):
             return ("second life",)
