@@ -22,9 +22,10 @@ KEPT_FOR = {
     "Peek": 0.1,
     "Receive": 0.02,
     "Redrive": 0.2,
+    "Settle": 0.2,
 }
 """Ops for each of which a fault is kept, and how likely it hits. The others are spent by then."""
-LATE = frozenset(("ListAttempts", "Peek", "Redrive"))
+LATE = frozenset(("ListAttempts", "Peek", "Redrive", "Settle"))
 """Those of an operator; the rest are of `submit` and `collect`."""
 USUALLY = 0.1
 CHANCES = {
@@ -43,7 +44,6 @@ CHANCES = {
                 "ReplyTaken",
                 "RidRange",
             ),
-            "Settle",
         ),
         0.5,
     ),
@@ -65,9 +65,9 @@ INSIDE = (
 """Ops of a transaction that others end: a ghost of one never commits."""
 FAULTLESS = (
     *(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.MayGoOn, ops.IsAlive),
-    steps.Renew,
+    *(ops.Posted, steps.Renew),
 )
-"""Ops that leave the database as it is, and are answered by the process itself."""
+"""Ops that leave the database as it is: the process answers them itself, or nothing was posted."""
 STARTING = (ops.Begin, ops.Take)
 EACH = (desk_ops.SendEach, desk_ops.ReceiveEach, desk_ops.AcknowledgeEach)
 STEPS = frozenset(

@@ -122,6 +122,7 @@ def test_a_batch_that_comes_to_nothing_is_told(
         context.connection.execute(insert, [request])
         return request
 
+    qm.declare(RAW)
     qm.enqueue_many(RAW, ["good", "good", "bad", "good"])
     with serving(conninfo, repository, RAW.handled_by(note, batch=8)):
         ended = f"select count(*) from {repository}.history"
