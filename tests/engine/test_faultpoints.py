@@ -27,7 +27,7 @@ SOURCE = Path(faultpoints.__file__).parents[1]
 CALLED = re.compile(r'faultpoint\("([^"]+)"\)')
 CALLED_BY_SPARK = re.compile(r'self\.at\("([^"]+)"\)')
 WITHOUT_SQL = {
-    *("Act", "Begin", "BeginWork", "Start", "Keep", "Undo", "Commit", "Rollback", "Call"),
+    *("Act", "Begin", "BeginWork", "MayGoOn", "Commit", "Rollback", "Call"),
     *("Post", "Posted", "Stopping", "IsAlive", "Wait", "Sleep", "Rouse"),
 }
 
@@ -36,9 +36,9 @@ CHANGE_NOTHING = {
     *("ArchiveCount", "ArchiveDead", "ArchiveDue", "ArchiveManifest", "ArchiveRedriven"),
     *("ArchiveTables", "Attend", "LastUser", "BeginWork", "Identify", "ListClients"),
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
-    *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MeasureRates", "NextDue"),
-    *("NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "RidRange", "Rouse", "Sleep"),
-    *("StopWaiting", "Stopping", "Threads", "Wait", "WhereIs"),
+    *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
+    *("NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "RidRange"),
+    *("Rouse", "Sleep", "StopWaiting", "Stopping", "Threads", "Wait", "WhereIs"),
     *("SparkAborts", "SparkBound", "SparkLastRecord", "SparkLeft", "SparkRead"),
 }
 """What nobody else can see. An Op that forgets to say what it changes is not here."""
