@@ -169,6 +169,18 @@ CASES = (
         step=100,
         most=100_000,
     ),
+    *(
+        Case(
+            name=f"serve-batch-100-raising-{percent}",
+            question=f"execute in batches of 100, of which {percent} % raise, by one at a time",
+            ask={**SERVE, "batch": 100, "raising": 100 // percent},
+            against=(Against("onceq", 0.9, "safe", {"batch": 1}),),
+            first=2000,
+            step=100,
+            most=50_000,
+        )
+        for percent in (1, 10)
+    ),
     Case(
         name="echo-batch-10",
         question="execute in batches of 10, without user SQL; history; one server",

@@ -89,13 +89,15 @@ class Dequeue:
     """Execute `number` requests, which are enqueued first, untimed.
 
     user_sql: each execution inserts its body into a user's table, if possible in the same
-    transaction. The time ends when the last one is done and acknowledged, durably.
+    transaction. The time ends when the last one is done and acknowledged, durably. raising: one of
+    so many raises after that, and has failed; 0: none does.
     """
 
     number: int
     servers: int = 1
     batch: int = 1
     user_sql: bool = False
+    raising: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,8 @@ SPAWN = multiprocessing.get_context("spawn")
 READY_S = 30.0
 """How long servers may take until all of them have work; a slice may last as long again."""
 LOOK_S = 0.001
+LATE_LOOK_S = 0.005
+"""From one look at the queue to the next: what was undone runs again after all were executed."""
 LOOKS = 100
 """How many looks there are from one check of whether the servers live to the next."""
 SLICE_S_MAX = 45.0
@@ -130,5 +132,6 @@ def consumed(
     while not is_empty():
         if time.monotonic() > deadline:
             raise WrongError("all were executed, but some are still there")
+        time.sleep(LATE_LOOK_S)
     began: float = min(shared.begun)
     return time.monotonic() - began

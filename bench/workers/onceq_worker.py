@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from onceq import Clerk, Context
 
 WINDOW = 100_000
+RAISES = b"raises".ljust(len(BODY))
 FILL = 10_000
 WARM_UP = 20
 """Round trips of each client before it is timed."""
@@ -76,6 +77,8 @@ def serve(index: int, shared: Shared, served: Served, asked: Dequeue) -> None:
             shared.begin(index)
         if asked.user_sql:
             context.connection.execute("insert into effect values (%s)", (body,))
+        if body == RAISES:
+            raise ValueError("as asked")
         shared.done[index] += 1
         return b"ok"
 
@@ -178,18 +181,22 @@ class Onceq(System):
     def enqueue_batch(self, asked: EnqueueBatch) -> Timed:
         """Enqueue many, in transactions of `batch`."""
         started = time.perf_counter()
-        self._fill(self.filled, asked.number, asked.batch)
+        for size in shares(asked.number, -(-asked.number // asked.batch)):
+            self.qm.enqueue_many(self.filled, [BODY] * size)
         return Timed(seconds=time.perf_counter() - started)
 
     def dequeue(self, asked: Dequeue) -> Timed:
         """Execute with the native server, from the moment when every process has its first."""
-        self._fill(self.executed, asked.number, FILL)
+        bodies = [BODY] * asked.number
+        if asked.raising:
+            bodies[:: asked.raising] = [RAISES] * len(bodies[:: asked.raising])
+        for first in range(0, asked.number, FILL):
+            self.qm.enqueue_many(self.executed, bodies[first : first + FILL])
         shared = Shared(asked.servers)
+        done = bodies.count(BODY)
         with serving(serve, shared, Served(self.conninfo, self.executed), asked) as servers:
-            seconds = consumed(
-                shared, servers, asked.number, lambda: self.qm.show(self.executed.name).depth == 0
-            )
-        self._check_effects(asked.number if asked.user_sql else 0)
+            seconds = consumed(shared, servers, done, self._is_executed)
+        self._check_effects(done if asked.user_sql else 0)
         return Timed(seconds=seconds)
 
     def request_reply(self, asked: RequestReply) -> RoundTrips:
@@ -206,17 +213,16 @@ class Onceq(System):
         self.direct.close()
         self.qm.close()
 
+    def _is_executed(self) -> bool:
+        return self.qm.show(self.executed.name).depth == 0
+
     def _queue(self, name: str) -> onceq.Queue[bytes, bytes]:
-        queue = onceq.Queue(name, bytes, bytes, durable=self.durable)
+        queue = onceq.Queue(name, bytes, bytes, durable=self.durable, abort_limit=1)
         self.qm.declare(queue)
         return queue
 
     def _numbers(self, clients: int) -> list[int]:
         return list(itertools.islice(self.numbers, clients))
-
-    def _fill(self, queue: onceq.Queue[bytes, bytes], number: int, batch: int) -> None:
-        for size in shares(number, -(-number // batch)):
-            self.qm.enqueue_many(queue, [BODY] * size)
 
     def _check_effects(self, expected: int) -> None:
         row = self.direct.execute("select count(*) from effect").fetchone()
