@@ -271,12 +271,31 @@ def a_kill_undoes_the_batch_in_which_it_runs(place: Repository) -> None:
     refuses(server, errors.ClaimLost, replace(several, seqs=seqs, replies=[b"r"] * 3))
     same(server.perform(ops.Rollback()), wanted=False)
     same(place.effects(), [])
+    held = ops.StillClaimed(seqs=[last.seq, *seqs[:2]], incarnation=life.incarnation)
+    same(server.perform(held), [first.seq, last.seq])
     begin(server, life, first, several=True)
     for one in (first, last):
         server.perform(ops.Call(queue="orders", element=one))
     seqs = [first.seq, last.seq]
     finished = server.perform(replace(several, seqs=seqs, replies=[b"r"] * 2))
     same((finished, place.effects()), (ops.Finished(following=[]), ["1", "3"]))
+
+
+def a_kill_of_the_first_of_a_batch_leaves_the_others_suspects(place: Repository) -> None:
+    """The marker names the first; whoever removes that lets it name another (G7)."""
+    connection = declared(place)
+    connection.perform(ops.EnqueueMany(queue="orders", bodies=[b"1", b"2", b"3"]))
+    dying, survivor = place.session(_writes), place.session()
+    life = live(dying, OTHER_PROCESS)
+    claimed = claim(dying, life, n=3)
+    begin(dying, life, claimed[0], several=True)
+    for one in claimed[:2]:
+        same(connection.perform(ops.Kill(eid=one.eid)), KillAnswer.KILLED)
+    dying.close()
+    same(survivor.perform(ops.TakeOver(process=PROCESS)), 1)
+    survivor.perform(ops.Judge(process=OTHER_PROCESS, verdict=ops.Verdict.ENDED))
+    (taken,) = survivor.perform(ops.ListTakenOver())
+    same((taken.returned, taken.suspects, taken.charged), (0, 1, 0))
 
 
 def a_death_in_a_batch_is_halved(place: Repository) -> None:

@@ -15,6 +15,7 @@ from onceq.model.element import RequestOutcome, Role
 from proof.oracle.clients import kept_replies, own_rows, session_tags
 from proof.oracle.rows import Failure, RegistrantRow, RegistrationRow
 from proof.oracle.state import conclude
+from proof.oracle.takeover import name_another
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -97,6 +98,7 @@ def _forget(state: State, tx: Transaction, who: RegistrantRow) -> admin_ops.Forg
     own = own_rows(state, tx, who.registrant_id)
     requests = [row for row in own if row.role == Role.REQUEST]
     for row in requests:
+        name_another(state, tx, row)
         state.elements.put(tx, row.seq, None)
         failure = Failure("forgotten", "its client was forgotten before it took effect")
         conclude(state, tx, row, RequestOutcome.CANCELLED, failure=failure)

@@ -42,6 +42,7 @@ from proof.oracle.state import (
     queue_of,
     to_element,
 )
+from proof.oracle.takeover import name_another
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -312,6 +313,7 @@ def kill_eid(state: State, tx: Transaction, eid: UUID | None) -> KillAnswer:
     """Kills the element with this eid, if it is there to be killed."""
     for row in state.elements.seen(tx):
         if row.eid == eid and row.role in SERVED_ROLES:
+            name_another(state, tx, row)
             state.elements.put(tx, row.seq, None)
             failure = Failure("killed", "cancelled before it took effect")
             conclude(state, tx, row, RequestOutcome.CANCELLED, failure=failure)

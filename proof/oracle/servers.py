@@ -187,6 +187,12 @@ def claim_row(state: State, tx: Transaction, op: ops.ClaimEid) -> ElementRow | N
     return taken[0] if taken else None
 
 
+def still_claimed(state: State, tx: Transaction, op: ops.StillClaimed) -> list[int]:
+    """Answers StillClaimed."""
+    found = (state.elements.get(tx, seq) for seq in sorted(op.seqs))
+    return [row.seq for row in found if row is not None and row.claimed_by == op.incarnation]
+
+
 def claim_eid(state: State, tx: Transaction, op: ops.ClaimEid) -> Element | None:
     """Answers ClaimEid."""
     row = claim_row(state, tx, op)

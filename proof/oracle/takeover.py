@@ -296,6 +296,15 @@ def _batch_of(marker: int | None, claimed: list[ElementRow]) -> list[int]:
     return [row.seq for row in claimed if row.code is None or row.lane == Lane.SUSPECT]
 
 
+def name_another(state: State, tx: Transaction, removed: ElementRow) -> None:
+    """Lets the marker of a batch name another of it, if it names the one that is removed."""
+    row = row_of(state, tx, removed.claimed_by)
+    if row is not None and state.markers.get(row.slot) == -removed.seq:
+        batch = _batch_of(-removed.seq, _rows_claimed(state, tx, row.incarnation))
+        others = [seq for seq in batch if seq != removed.seq]
+        state.markers[row.slot] = -min(others, default=removed.seq)
+
+
 def _broken_by(state: State, tx: Transaction, row: ServerRow) -> Charges:
     """Returns what a live process had started when its connection broke."""
     if row.charges is not None:

@@ -210,10 +210,15 @@ def handler(world: World) -> Callable[[Element, MemoryDriver], bytes]:
                 return f"reply to {rid}".encode()
 
     return lambda element, driver: (
-        b"void"  # its claim is gone: whatever is done now never takes effect
-        if driver.oracle.has_lost(element)
-        else handle(element, driver)
+        _void(world, element) if driver.oracle.has_lost(element) else handle(element, driver)
     )
+
+
+def _void(world: World, element: Element) -> bytes:
+    """Executes what is no longer claimed: whatever is done now never takes effect."""
+    who = {"rid": element.rid, "eid": str(element.eid)}
+    world.record(ev.Executed, "server", **who, attempt=element.aborts + 1)
+    return b"void"
 
 
 class ClientLife:

@@ -38,7 +38,7 @@ CHANGE_NOTHING = {
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
     *("NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "RidRange"),
-    *("Rouse", "Sleep", "StopWaiting", "Stopping", "Threads", "Wait", "WhereIs"),
+    *("Rouse", "Sleep", "StillClaimed", "StopWaiting", "Stopping", "Threads", "Wait", "WhereIs"),
     *("SparkAborts", "SparkBound", "SparkLastRecord", "SparkLeft", "SparkRead"),
 }
 """What nobody else can see. An Op that forgets to say what it changes is not here."""

@@ -12,6 +12,7 @@ import onceq
 from onceq.engine.perform import together
 from onceq.engine.perform.differing import execute_text
 from onceq.engine.sessions import session
+from onceq.engine.wake.waiting import Pause
 from onceq.errors import ClaimLost, InvalidValue
 from onceq.model import ops
 from onceq.model.element import Lane
@@ -128,6 +129,7 @@ def test_what_asks_for_a_retry_gets_one(
 def test_a_kill_undoes_the_batch_and_costs_nobody_else(
     qm: onceq.QueueManager, conninfo: str, booking: Booking
 ) -> None:
+    """What was killed is called no more than once after that (G3); the others run together."""
     answers: list[str] = []
 
     def kill_the_last(_: onceq.Context) -> None:
@@ -136,10 +138,55 @@ def test_a_kill_undoes_the_batch_and_costs_nobody_else(
     booking.during[b"003"] = kill_the_last
     replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
     assert answers == ["KILLED", "KILLED"]
+    assert booking.calls.count(b"015") == 1
     assert replies.pop("015").outcome.value == "cancelled"
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
     assert booked(conninfo, qm) == sorted(replies)
-    assert len(booking.calls) == 2 * N, "each alone"
+    assert len(booking.calls) == 2 * N - 1
+    assert scalar(conninfo, f"select count(distinct xid) from {qm.repository}.booked") == 1
+
+
+def test_what_was_killed_is_not_called_again_when_another_undoes_the_batch(
+    qm: onceq.QueueManager, conninfo: str, booking: Booking
+) -> None:
+    """Neither what had been called, nor what was still to be."""
+
+    def kill_two(_: onceq.Context) -> None:
+        if booking.calls.count(b"003") == 1:
+            for rid in ("001", "015"):
+                assert qm.kill(qm.lookup(rid)[0].eid).value == "KILLED"
+            raise onceq.Retry("now", after_s=0.001)
+
+    booking.during[b"003"] = kill_two
+    replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
+    cancelled = {rid for rid, reply in replies.items() if reply.outcome.value == "cancelled"}
+    assert cancelled == {"001", "015"}
+    assert booked(conninfo, qm) == sorted(replies.keys() - cancelled)
+    assert (booking.calls.count(b"001"), booking.calls.count(b"015")) == (1, 0)
+
+
+def test_where_nothing_goes_well_the_rest_of_a_batch_is_given_back_before_the_wait(
+    qm: onceq.QueueManager, conninfo: str, booking: Booking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each of a batch would wait alone, for minutes, and the others with it."""
+    held: list[int] = []
+    waits = Pause.next
+
+    def noted(pause: Pause, op: ops.Wait, now: float) -> float | None:
+        if op.key == "environment":
+            held.append(qm.show("raw").claimed)
+        return waits(pause, op, now)
+
+    def down(_: onceq.Context) -> None:
+        if len(held) < 3:
+            raise onceq.Retry("the service is down")
+
+    monkeypatch.setattr(Pause, "next", noted)
+    booking.during |= dict.fromkeys(numbered(), down)
+    replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N), numbered())
+    assert {reply.outcome.value for reply in replies.values()} == {"done"}
+    assert held[1:] == [0, 0]
+    assert held[0] == N - 1, "the first time it only waits a moment"
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
@@ -217,9 +264,9 @@ def test_between_its_handlers_a_batch_asks_nothing(
 ) -> None:
     asked: list[bytes] = []
 
-    def counted(connection: Any, text: bytes) -> None:
+    def counted(connection: Any, text: bytes) -> bytes | None:
         asked.append(text)
-        execute_text(connection, text)
+        return execute_text(connection, text)
 
     def echo(body: bytes, _context: onceq.Context) -> bytes:
         asked.append(body)

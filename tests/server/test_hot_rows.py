@@ -177,6 +177,8 @@ class Database:
     def answer(self, op: ops.Op[Any]) -> Any:
         if isinstance(op, ops.Claim):
             return self._claimed(op.n)
+        if isinstance(op, ops.StillClaimed):
+            return op.seqs
         if isinstance(op, ops.Finish):
             return self._finished(op)
         return ANSWERS.get(type(op), not isinstance(op, ops.Stopping))

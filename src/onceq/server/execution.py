@@ -100,14 +100,15 @@ class Batch:
 
 
 class After(NamedTuple):
-    """What follows a batch: what its finish claimed, and what is left of its own, in pieces.
+    """What follows a run: what its finish claimed, and what is left of its own, in pieces.
 
-    undone: it came to nothing.
+    undone: a batch came to nothing. faulty: the environment is to blame.
     """
 
     following: list[Element] | None = None
     left: Sequence[list[Element]] = ()
     undone: bool = False
+    faulty: bool = False
 
 
 def execute(
@@ -125,13 +126,15 @@ def execute(
         if len(piece) < len(run.elements):
             part = replace(run, elements=piece, chains=run.chains and not pieces)
         if len(piece) == 1:
-            following = yield from _execute_one(session, life, part)
+            after = yield from _execute_one(session, life, part)
         else:
-            following, left, is_undone = yield from _execute_batch(session, life, part)
-            run = replace(run, again=run.again or is_undone)
-            pieces = [*left, *pieces]
+            after = yield from _execute_batch(session, life, part)
+            run = replace(run, again=run.again or after.undone)
+            pieces = [*after.left, *pieces]
+        if after.faulty:
+            pieces = yield from _wait_out(session, life, pieces)
         if not pieces or (yield from ops.Stopping()):
-            return following
+            return after.following
 
 
 def _pieces(elements: list[Element]) -> list[list[Element]]:
@@ -150,25 +153,40 @@ def _pieces(elements: list[Element]) -> list[list[Element]]:
     return pieces
 
 
+def _wait_out(
+    session: ServerSession, life: ops.Incarnation, pieces: list[list[Element]]
+) -> ops.Program[list[list[Element]]]:
+    """Waits for the environment; returns what this session still holds.
+
+    If nothing was done since it waited last, others may have the rest meanwhile.
+    """
+    if session.fault_in_row:
+        yield from _release(life, [element for piece in pieces for element in piece])
+        pieces = []
+    yield from ops.Wait(key="environment", first=not session.fault_in_row)
+    session.fault_in_row = True
+    return pieces
+
+
 def _execute_one(
     session: ServerSession, life: ops.Incarnation, run: Execution
-) -> ops.Program[list[Element] | None]:
+) -> ops.Program[After]:
     (element,) = run.elements
     try:
         if not (yield from _begin(life, run, element.seq)):
             yield from _give_back(session, life, run)
-            return None
+            return After()
         reply = yield from ops.Call(queue=run.served.queue, element=element)
         finished = yield from _finish(session, life, run, [Answered(element, reply)])
     except LIFE_IS_OVER:
         raise
     except errors.OnceqError as error:
         yield from ops.Rollback()
-        yield from _account(session, life, run, [Failed(element, error)])
-        return None
+        is_faulty = yield from _account(session, life, run, [Failed(element, error)])
+        return After(faulty=is_faulty)
     session.counts.done += 1
     session.fault_in_row = False
-    return finished.following if run.chains else None
+    return After(finished.following if run.chains else None)
 
 
 def _execute_batch(
@@ -217,29 +235,49 @@ def _undo(
 ) -> ops.Program[After]:
     """Undoes a batch: who was running runs alone; if it failed at its finish, each one does.
 
-    Who breaks the rules is to blame at once. If a handler has committed what others had done before
-    it, that stays, and none of them may run again.
+    What is no longer claimed, as it was killed, is not called again. Who breaks the rules is to
+    blame at once. If a handler has committed what others had done before it, that stays, and none
+    of them may run again.
     """
     run.width.halve()
     was_committed = yield from ops.Rollback()
     yield from tell(session, undone(run.served.queue, len(run.elements), code_of(error)))
-    done = [element for element, _ in batch.done]
-    rest = run.elements[len(done) + len(batch.running) :]
-    if not (done or batch.running):  # it could not even begin
-        done, rest = rest, []
-    left = [[element] for element in (batch.running or done)]
+    held = yield from _still_claimed(session, life, run)
+    done = [element for element, _ in batch.done if element.seq in held]
+    running = [element for element in batch.running if element.seq in held]
+    begun = len(batch.done) + len(batch.running)
+    rest = [element for element in run.elements[begun:] if element.seq in held]
+    failed: list[Failed] = []
     if was_committed:
         misuse = errors.HandlerMisuse(f"a handler committed what its batch had done: {error}")
-        failed = [Failed(element, misuse) for element in (*done, *batch.running)]
+        failed = [Failed(element, misuse) for element in (*done, *running)]
         left = []
-    elif isinstance(error, errors.HandlerMisuse) and batch.running:
-        failed = [Failed(element, error) for element in batch.running]
+    elif isinstance(error, errors.HandlerMisuse) and running:
+        failed = [Failed(element, error) for element in running]
         left = [done]
-    else:
-        failed = []
-        left = [done, *left] if batch.running else left
-    yield from _account(session, life, run, failed)
-    return After(None, [piece for piece in (*left, rest) if piece], undone=True)
+    elif batch.running:
+        left = [done, running]
+    elif isinstance(error, errors.ClaimLost) and len(held) < len(run.elements):
+        left = [done]
+    elif begun:
+        left = [[element] for element in done]
+    else:  # it could not even begin
+        left, rest = [[element] for element in rest], []
+    is_faulty = yield from _account(session, life, run, failed)
+    return After(None, [piece for piece in (*left, rest) if piece], undone=True, faulty=is_faulty)
+
+
+def _still_claimed(
+    session: ServerSession, life: ops.Incarnation, run: Execution
+) -> ops.Program[set[int]]:
+    """Returns what of a batch is still claimed, by seq, and tells of what is not."""
+    seqs = [element.seq for element in run.elements]
+    held = set((yield from ops.StillClaimed(seqs=seqs, incarnation=life.incarnation)))
+    for element in run.elements:
+        if element.seq not in held:
+            session.counts.claims_lost += 1
+            yield from tell(session, lost(run.served.queue, element))
+    return held
 
 
 def _token(life: ops.Incarnation, run: Execution) -> str:
@@ -298,12 +336,17 @@ def _finish(
 
 
 def _give_back(session: ServerSession, life: ops.Incarnation, run: Execution) -> ops.Program[None]:
-    """Gives back, uncharged, what cannot begin now: others may run it while this session waits."""
-    for one in run.elements:
+    """Gives back what cannot begin now: others may run it while this session waits."""
+    yield from _release(life, run.elements)
+    session.gave_back = True
+
+
+def _release(life: ops.Incarnation, elements: list[Element]) -> ops.Program[None]:
+    """Returns elements uncharged."""
+    for one in elements:
         yield from ops.AbortElement(
             seq=one.seq, incarnation=life.incarnation, charge=Charge.RELEASE, code=None, error=None
         )
-    session.gave_back = True
 
 
 def _account(
@@ -311,10 +354,10 @@ def _account(
     life: ops.Incarnation,
     run: Execution,
     failed: list[Failed],
-) -> ops.Program[None]:
-    """Returns or fails what was undone, and waits if the environment is to blame.
+) -> ops.Program[bool]:
+    """Returns or fails what was undone; returns whether the environment is to blame, so all wait.
 
-    It does not wait if the handler said how long, above 0, its request is to wait: others need not.
+    It is not if the handler said how long, above 0, its request is to wait: others need not.
     """
     faulty = False
     for one in failed:
@@ -323,9 +366,7 @@ def _account(
         session.counts.returned += fate is Fate.RETURNED
         session.counts.claims_lost += fate is Fate.LOST
         faulty = faulty or is_faulty
-    if faulty:
-        yield from ops.Wait(key="environment", first=not session.fault_in_row)
-        session.fault_in_row = True
+    return faulty
 
 
 def _abort(

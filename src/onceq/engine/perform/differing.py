@@ -95,24 +95,32 @@ async def _arrived(timeout_s: float, *files: int) -> set[int]:
     return found
 
 
-def execute_text(connection: psycopg.Connection[Any], text: bytes) -> None:
-    """Executes SQL that has no parameters and whose rows nobody needs, directly by libpq.
+def execute_text(connection: psycopg.Connection[Any], text: bytes) -> bytes | None:
+    """Executes SQL that has no parameters, directly by libpq.
 
-    A cursor of psycopg costs more than the statement. Only for short statements: it blocks,
-    unless there is a deadline. Raises psycopg.Error.
+    Returns what its last row begins with, as text; None: there is none. A cursor of psycopg costs
+    more than the statement. Only for short statements: it blocks, unless there is a deadline.
+    Raises psycopg.Error.
     """
     if silence.is_bounded(connection):
-        connection.execute(text)
-        return
+        return _first(connection.execute(text))
     with connection.lock:
         result = connection.pgconn.exec_(text)
     if result.status == ExecStatus.FATAL_ERROR:
         raise psycopg.errors.error_from_result(result)
+    return result.get_value(0, 0) if result.ntuples else None
 
 
-async def async_execute_text(connection: psycopg.AsyncConnection[Any], text: bytes) -> None:
+async def async_execute_text(connection: psycopg.AsyncConnection[Any], text: bytes) -> bytes | None:
     """The same, by a cursor."""
-    await connection.execute(text)
+    return _first(await connection.execute(text))
+
+
+def _first(cursor: psycopg.Cursor[Any] | psycopg.AsyncCursor[Any]) -> bytes | None:
+    while cursor.nextset():
+        pass
+    result = cursor.pgresult
+    return result.get_value(0, 0) if result is not None and result.ntuples else None
 
 
 def act(op: ops.Act) -> Any:

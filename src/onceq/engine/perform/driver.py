@@ -35,7 +35,7 @@ from onceq.engine.sessions.identity import is_alive
 from onceq.engine.sessions.silence import OwnConnection
 from onceq.engine.wake.waiting import Pause
 from onceq.engine.wake.watch import Watch, is_lost
-from onceq.errors import OnceqError, StatementRefused
+from onceq.errors import ConnectionLost, OnceqError, StatementRefused
 from onceq.model import ops
 
 if TYPE_CHECKING:
@@ -235,14 +235,15 @@ class PostgresDriver(ops.Runs):
         text = session.begin_text(op, self._repository)
         if self._is_unclean and op.isolation != session.ISOLATION:
             self._clean(b"")  # what comes before BEGIN in one text has its level
-        (self._clean(text) if self._is_unclean else self._execute(text))
+        first = self._clean(text) if self._is_unclean else self._execute(text)
+        self._together.begun(first)
         return True
 
-    def _clean(self, following: bytes) -> None:
+    def _clean(self, following: bytes) -> bytes | None:
         """Makes the session like new after a commit, and executes what follows. InDoubt."""
         self._is_unclean = False
         try:
-            self._execute(self.clean_text + following)
+            return self._execute(self.clean_text + following)
         except OnceqError as error:
             raise session.not_like_new(error, self.connection) from error
 
@@ -250,6 +251,8 @@ class PostgresDriver(ops.Runs):
         self._execute(session.BEGIN_WORK)
 
     def _may_go_on(self, _: ops.MayGoOn) -> bool:
+        if session.is_broken(self.connection):
+            raise ConnectionLost("the connection was lost while a handler ran")
         if session.has_failed(self.connection):
             raise StatementRefused("a statement of the handler's had failed", "25P02")
         if self._together.is_doubtful(self.connection):
@@ -322,9 +325,10 @@ class PostgresDriver(ops.Runs):
     def _leave(self) -> None:
         self._way.end()
 
-    def _execute(self, text: bytes) -> None:
+    def _execute(self, text: bytes) -> bytes | None:
+        """Returns what its last row begins with, as text; None: there is none."""
         try:
-            execute_text(self.connection, text)
+            return execute_text(self.connection, text)
         except psycopg.Error as error:
             raise session.failure(error, self.connection, committing=False) from error
 

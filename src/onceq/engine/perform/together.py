@@ -26,18 +26,25 @@ LASTS_S = 0.005
 class Together:
     """The batch on one connection, if there is one. was_committed: by a handler of it."""
 
-    __slots__ = ("_token", "_until", "was_committed")
+    __slots__ = ("_token", "_until", "_xid", "was_committed")
 
     def __init__(self) -> None:
         self._token: str | None = None
+        self._xid: str | None = None
         self._until = 0.0
         self.was_committed = False
 
     def begin(self, op: ops.Begin, now: float) -> None:
         """Notes what begins now, at this time in seconds: a batch, or one request."""
         self._token = op.token if op.seq < 0 else None
+        self._xid = None
         self._until = now + LASTS_S
         self.was_committed = False
+
+    def begun(self, first: bytes | None) -> None:
+        """Notes what Begin's SQL returned first: of a batch, the number of its transaction."""
+        if self._token is not None and first is not None:
+            self._xid = first.decode()
 
     def is_over(self, now: float) -> bool:
         """Returns whether its time is over."""
@@ -65,12 +72,12 @@ class Together:
     def verdict(self, connection: psycopg.BaseConnection[Any]) -> bytes:
         """Returns the SQL that asks, after a rollback, whether it had been committed.
 
-        Empty if there is nothing to ask: it was no batch, or was asked before.
+        Empty if there is nothing to ask: it was no batch, did not begin, or was asked before.
         """
-        token, self._token = self._token, None
-        if token is None or session.is_broken(connection):
+        xid, self._token, self._xid = self._xid, None, None
+        if xid is None or session.is_broken(connection):
             return b""
-        return f"select current_setting('onceq_setting.begun', true) = '{token}'".encode()
+        return f"select pg_xact_status('{xid}') is distinct from 'aborted'".encode()
 
 
 def misuse() -> HandlerMisuse:

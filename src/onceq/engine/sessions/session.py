@@ -226,9 +226,10 @@ def begin_text(op: ops.Begin, repository: str) -> bytes:
     hasty = "" if op.effects else " set local synchronous_commit = off;"
     return (
         f"begin isolation level {op.isolation};{hasty}"
-        f" select setval('{repository}.started_{op.slot}', {op.seq}),"
+        f" select {'pg_current_xact_id(), ' if op.seq < 0 else ''}"
+        f"setval('{repository}.started_{op.slot}', {op.seq}),"
         f" set_config('onceq_setting.token', '{op.token}', true)"
-        f"{_batch_text(op.token) if op.seq < 0 else ''}"
+        f"{BATCH_TEXT if op.seq < 0 else ''}"
     ).encode()
 
 
@@ -244,16 +245,11 @@ MARK = "default_transaction_read_only"
 """Set in the transaction of a batch: it says nothing of the present one, and is reported."""
 
 
-def _batch_text(token: str) -> str:
-    """Returns what a batch sets too. `begun` stays if its transaction is committed, and only then.
-
-    See `perform.together`. The finish takes the short patience back.
-    """
-    return (
-        f", set_config('{MARK}', 'on', true)"
-        f", set_config('onceq_setting.begun', '{token}', false)"
-        f", set_config('lock_timeout', round({LOCK_WAIT_MS} * (0.5 + random() / 2)) || 'ms', true)"
-    )
+BATCH_TEXT = (
+    f", set_config('{MARK}', 'on', true)"
+    f", set_config('lock_timeout', round({LOCK_WAIT_MS} * (0.5 + random() / 2)) || 'ms', true)"
+)
+"""What a batch sets too. The finish takes the short patience back."""
 
 
 def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection[Any]) -> None:

@@ -233,6 +233,13 @@ class Rouse(Op[None]):
     queues: list[str] | None
 
 
+class StillClaimed(Op[list[int]]):
+    """Which of these elements an incarnation still claims, by seq: others were killed."""
+
+    seqs: list[int]
+    incarnation: int
+
+
 class ClaimEid(Op[Element | None], changes="the request of one eid is claimed"):
     """Claims the element of a queue with this eid.
 

@@ -93,6 +93,7 @@ begin
             raise exception 'request "%" of client "%" is in the state of a Spark query, and cannot be cancelled',
                 e.rid, who.name using errcode = 'OQ011', hint = 'try again when it is done';
         end if;
+        perform onceq.name_another(e) where e.claimed_by is not null;
         perform onceq.conclude_one(e.seq, null, 'cancelled', p_code => 'forgotten',
             p_error => 'its client was forgotten before it took effect');
         cancelled := cancelled + 1;

@@ -174,8 +174,7 @@ do $$ begin
 end $$;
 
 -- Kills an element (G8). The lock on its row is the decision (finding 8): the kill wins at once
--- against a handler that is running, and waits for a finish that has begun, or for a batch that has
--- started this element (`fence`). KILLED leaves the cancelled reply and the history row in this
+-- against a handler that is running, and waits for a finish that has begun. KILLED leaves the cancelled reply and the history row in this
 -- transaction (finding 2). p_timeout_s bounds the wait; past it an error says that nothing happened.
 -- An element in the state of a Spark query counts as executed.
 create or replace function onceq.kill(p_eid uuid, p_timeout_s double precision) returns text
@@ -190,6 +189,7 @@ begin
     if e.claimed_by is not null and onceq.spark_is_in_state(e) then
         return 'TOO_LATE';
     elsif e.seq is not null then
+        perform onceq.name_another(e) where e.claimed_by is not null;
         perform onceq.conclude_one(e.seq, null, 'cancelled', p_code => 'killed',
             p_error => 'cancelled before it took effect');
         return 'KILLED';

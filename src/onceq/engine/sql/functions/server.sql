@@ -181,6 +181,12 @@ begin
     end loop;
 end $$;
 
+-- Which of these elements an incarnation still claims.
+create or replace function onceq.still_claimed(p_seqs bigint[], p_incarnation bigint) returns setof bigint
+language sql stable as $$
+    select seq from onceq.element where seq = any (p_seqs) and claimed_by = p_incarnation order by seq
+$$;
+
 -- Removes an element just claimed that may not be given out: one of an earlier life of the database, or
 -- an expired one, with its expired reply. Returns whether it was such an element.
 create or replace function onceq.dismiss(e onceq.element) returns boolean

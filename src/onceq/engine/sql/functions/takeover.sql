@@ -295,6 +295,22 @@ language sql stable as $$
         where claimed_by = p_incarnation and (code is null or lane = 11 /* suspect */)
 $$;
 
+-- Lets the marker of a batch name another of it if it names this element, which is about to be removed: else
+-- nothing would be known of the others if their server dies. The caller has locked the element, so the batch cannot
+-- end meanwhile.
+create or replace function onceq.name_another(e onceq.element) returns void
+language plpgsql volatile as $$
+declare
+    marker regclass := (select to_regclass('onceq.started_' || slot) from onceq.server
+        where incarnation = e.claimed_by);
+    another bigint;
+begin
+    if pg_sequence_last_value(marker) = -e.seq then
+        select min(key::bigint) into another from jsonb_object_keys(onceq.batch_of(e.claimed_by, '') - e.seq::text) key;
+        perform setval(marker, -another) where another is not null;
+    end if;
+end $$;
+
 -- Whether the database went down since an incarnation began; a crash has emptied its marker too.
 create or replace function onceq.database_fell(s onceq.server) returns boolean
 language sql volatile as $$
