@@ -37,8 +37,19 @@ CHANGE_NOTHING = {
     *("ArchiveTables", "Attend", "LastUser", "BeginWork", "Identify", "ListClients"),
     *("ListPrepared", "ListQueues", "ListServers", "FindMissing", "FindRequests", "IsAlive"),
     *("ListAttempts", "ListTakenOver", "CountOutstanding", "LookUp", "MayGoOn", "MeasureRates"),
-    *("NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast", "RidRange"),
-    *("Rouse", "Sleep", "StillClaimed", "StopWaiting", "Stopping", "Threads", "Wait", "WhereIs"),
+    *("NextDue", "NextExpiry", "Outstanding", "Peek", "ReadElement", "ReadLast"),
+    *(
+        "ReceiveEach",
+        "RidRange",
+        "Rouse",
+        "Sleep",
+        "StillClaimed",
+        "StopWaiting",
+        "Stopping",
+        "Threads",
+        "Wait",
+        "WhereIs",
+    ),
     *("SparkAborts", "SparkBound", "SparkLastRecord", "SparkLeft", "SparkRead"),
 }
 """What nobody else can see. An Op that forgets to say what it changes is not here."""

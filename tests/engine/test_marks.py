@@ -363,7 +363,7 @@ def test_the_claim_of_what_has_failed_is_durable(
             conninfo,
             repository,
             "claim",
-            ("if got > 0 and abs(at_lane) >= 10 /* due */ then", "if false then"),
+            ("where got > 0 and abs(at_lane) >= 10 /* due */", "where false"),
         )
     with living(conninfo, repository) as life:
         life.abort(life.claim_one("raw"))
