@@ -146,6 +146,7 @@ def test_each_queue_and_lane_has_its_share(loads: list[Load], place: int) -> Non
         [Load(FAILS, 1, 1), Load(GOOD, 6, 1)],
         [Load(GOOD, 6, 1), Load(FAILS, 3, 1)],
         [Load(FAILS, 2, 2), Load(GOOD, 4, 1), Load(FIRST_FAILS, 5, 1), Load(GOOD, 4, 3)],
+        [Load(FAILS, 3, 1)],
     ],
 )
 def test_a_failing_queue_starves_no_other(
