@@ -17,6 +17,8 @@ from tests.parts import rows, scalar, wait_until
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onceq.model.element import Element
+
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0)
 SUSPECT = 11
 AGAIN = 10
@@ -45,6 +47,14 @@ def die(conninfo: str, *lives: Life) -> None:
         life.driver.connection.close()
     alive = "select count(*) from pg_stat_activity where pid = any (%s)"
     wait_until(lambda: scalar(conninfo, alive, pids) == 0)
+
+
+def begin_batch(life: Life, first: Element) -> None:
+    """Begins a batch: whoever dies in it leaves the marker of its first, negated."""
+    batch = ops.Begin(
+        slot=life.slot, seq=-first.seq, token="test", isolation="read committed", alone=False
+    )
+    life.driver.perform(batch)
 
 
 def test_a_takeover_leaves_the_living_alone(
@@ -90,20 +100,36 @@ def test_of_a_batch_none_is_charged_and_they_run_in_halves(
 ) -> None:
     with living(conninfo, repository) as other, living(conninfo, repository) as life:
         first, *_ = life.claim("raw", 3)
-        life.driver.perform(
-            ops.Begin(
-                slot=life.slot,
-                seq=-first.seq,
-                token="test",
-                isolation="read committed",
-                alone=False,
-            )
-        )
+        begin_batch(life, first)
         die(conninfo, life)
         other.take_over(life)
         assert held() == [(SUSPECT, 0, False)] * 3
         assert rows(conninfo, f"select together from {repository}.element") == [(2,)] * 3
         assert [len(other.claim("raw", 9)) for _ in range(3)] == [2, 1, 0]
+
+
+@pytest.mark.parametrize("how", ["died", "cut"])
+def test_what_a_batch_left_to_the_next_one_had_not_begun(
+    conninfo: str, repository: str, held: Callable[[], list[tuple[int, int, bool]]], how: str
+) -> None:
+    """It finished what there was time for; its marker names one that is gone, and nobody."""
+    process = uuid.uuid4()
+    with living(conninfo, repository) as other, living(conninfo, repository, process) as life:
+        first, second, _ = life.claim("raw", 3)
+        begin_batch(life, first)
+        life.finish_all([first, second], [b"", b""])
+        life.commit()
+        die(conninfo, life)
+        if how == "died":
+            other.take_over(life)
+        else:
+            with living(conninfo, repository, process, life.incarnation):
+                pass
+    assert held() == [(AGAIN, 0, False)]
+    assert rows(conninfo, f"select code, faults, together from {repository}.element") == [
+        (None, 0, None)
+    ]
+    assert rows(conninfo, f"select charge from {repository}.attempt") == []
 
 
 def test_a_cut_connection_charges_nobody(

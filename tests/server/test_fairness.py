@@ -10,10 +10,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import onceq
+from onceq.engine.perform import together
 from onceq.engine.perform.driver import PostgresDriver, connect
 from onceq.engine.perform.stop import Stop
 from onceq.errors import HandlerFailed
@@ -21,6 +22,7 @@ from onceq.manager.program import declare
 from onceq.model import ops
 from onceq.server.program import Served, ServerSession, serve
 from proof.oracle.memory import MemoryDriver, memory_repository
+from tests.parts import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +35,13 @@ SETTINGS: dict[str, Any] = {"backoff_ms": 0, "abort_limit": 1000}
 
 @dataclasses.dataclass(frozen=True)
 class Load:
-    """What waits in a queue, and how it goes."""
+    """What waits in a queue, and how it goes.
+
+    Only the first claim can come to nothing as a batch: it takes as many as are fresh, up to
+    `batch`, and whoever raises in it starts twice. After that, what raises has failed before and
+    runs alone, or, if all raise, no claim is for more than one. And every second claim takes what
+    is fresh first, the others what came back.
+    """
 
     kind: str
     count: int
@@ -46,13 +54,26 @@ class Load:
 
     @property
     def claims_most(self) -> int:
-        """The same at most: what fails in a batch halves the next claims."""
-        return self.claims if self.kind == GOOD else self.count
+        """The same at most: the first takes a batch, then every second one takes one."""
+        return self.claims if self.kind == GOOD else 1 + 2 * max(0, self.count - self.batch)
 
     @property
-    def starts_each(self) -> int:
-        """How often an element starts for one claim at most: what fails in a batch runs again."""
-        return 1 if self.batch == 1 or self.kind == GOOD else 2
+    def before_last(self) -> int:
+        """How many starts come before the last fresh one at most: two for each of the others."""
+        return self.count - 1 if self.kind == GOOD else 2 * (self.count - 1)
+
+    @property
+    def returns(self) -> int:
+        """How often the first, if it fails, starts at least before all fresh ones have."""
+        return 1 + (self.claims - 1) // 2
+
+    def starts_most(self, claims: int) -> int:
+        """Returns how many starts so many claims are at most."""
+        if self.kind == GOOD:
+            return min(self.batch * claims, self.count)
+        if self.kind == FIRST_FAILS:
+            return self.batch * claims + 1
+        return 2 * self.batch - 1 + (claims - 1)
 
     def fails(self, body: bytes) -> bool:
         """Returns whether the element with this body fails whenever it runs."""
@@ -65,7 +86,8 @@ class Mix:
     def __init__(self, loads: list[Load], stop: Callable[[], None]) -> None:
         self.loads = {f"q{n}": load for n, load in enumerate(loads)}
         self.starts: list[tuple[str, bytes]] = []
-        self._left = sum(load.claims_most for load in loads) * 16 * max(one.batch for one in loads)
+        rounds = max(load.claims_most for load in loads)  # then each fresh one has started
+        self._left = sum(load.starts_most(rounds) for load in loads)
         self._stop = stop
 
     def calls(self) -> dict[str, Callable[[Element, Any], bytes]]:
@@ -107,17 +129,16 @@ class Mix:
     def _check_lanes(self, load: Load, own: list[bytes]) -> None:
         """Fresh ones wait for no more than as many that came back, and these likewise."""
         last = max(own.index(str(n).encode()) for n in range(load.count))
-        assert last < load.batch * (2 * load.claims_most + 2) * load.starts_each
+        assert last <= load.before_last
         if load.kind == FIRST_FAILS:
-            assert own[: last + 1].count(b"0") >= min(load.claims, last) // 2
+            assert own[: last + 1].count(b"0") >= load.returns
 
     def _check_share(self, one: str, other: str) -> None:
         """While one queue has work, another has as many turns, and no more."""
         load = self.loads[one]
         last = max(self.starts.index((one, str(n).encode())) for n in range(load.count))
-        turns = 2 * load.claims_most + 2 if load.kind != GOOD else load.claims + 1
         theirs = Counter(queue for queue, _ in self.starts[:last])[other]
-        assert theirs <= self.loads[other].batch * turns * self.loads[other].starts_each
+        assert theirs <= self.loads[other].starts_most(load.claims_most)
 
 
 LOADS = st.builds(
@@ -126,16 +147,29 @@ LOADS = st.builds(
     count=st.integers(1, 12),
     batch=st.integers(1, 3),
 )
+ENDLESS = st.builds(Load, kind=st.just(FAILS), count=st.integers(1, 12), batch=st.integers(1, 3))
+
+
+def begin_later(driver: Any) -> None:
+    """Makes whatever begins next another life than the first: its turns begin elsewhere."""
+    opened = ops.OpenIncarnation(process=uuid.uuid4(), host="here", pid=1, former=None)
+    driver.perform(ops.CloseIncarnation(incarnation=driver.perform(opened).incarnation))
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(LOADS, max_size=4), st.integers(0, 4))
-def test_each_queue_and_lane_has_its_share(loads: list[Load], place: int) -> None:
+@given(st.lists(LOADS, max_size=4), ENDLESS, st.integers(0, 4), st.integers(0, 3))
+@example([], Load(FAILS, 3, 1), 0, 0)  # no other queue: a claim is chained to each finish
+@example([], Load(FAILS, 3, 1), 0, 1)
+def test_each_queue_and_lane_has_its_share(
+    loads: list[Load], endless: Load, place: int, lives: int
+) -> None:
     stop = Stop()
-    loads.insert(place, Load(FAILS, 1, 1))  # it is what never ends
+    loads.insert(place, endless)
     mix = Mix(loads, stop.set)
     driver = MemoryDriver(*memory_repository(), calls=mix.calls(), stop=stop.is_set)
     mix.fill(driver)
+    for _ in range(lives):
+        begin_later(driver)
     driver.run(serve(mix.session()))
     mix.check()
 
@@ -146,11 +180,13 @@ def test_each_queue_and_lane_has_its_share(loads: list[Load], place: int) -> Non
         [Load(FAILS, 1, 1), Load(GOOD, 6, 1)],
         [Load(GOOD, 6, 1), Load(FAILS, 3, 1)],
         [Load(FAILS, 2, 2), Load(GOOD, 4, 1), Load(FIRST_FAILS, 5, 1), Load(GOOD, 4, 3)],
+        [Load(FAILS, 3, 1)],
     ],
 )
 def test_a_failing_queue_starves_no_other(
-    conninfo: str, repository: str, loads: list[Load]
+    conninfo: str, repository: str, monkeypatch: pytest.MonkeyPatch, loads: list[Load]
 ) -> None:
+    monkeypatch.setattr(together, "LASTS_S", LIMIT_S)  # a batch that is cut makes the next smaller
     stop = Stop()
     mix = Mix(loads, stop.set)
     with connect(conninfo) as connection:

@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 import onceq
 from onceq import telemetry
 from onceq.engine.embedded.locate import locate
+from onceq.engine.perform import together
 from onceq.engine.sessions.identity import own_identity
 from onceq.model import ops
 from onceq.server import processes, reporting
@@ -105,10 +106,47 @@ def test_a_conflict_is_no_warning(
     assert not events.of(telemetry.Aborted)
 
 
+@emits(telemetry.Conflict)
+@pytest.mark.parametrize("sqlstate", ["40001", "55P03"])
+@pytest.mark.parametrize("how", ["from", "while"])
+def test_a_conflict_is_one_whatever_its_handler_makes_of_it(
+    qm: onceq.QueueManager,
+    conninfo: str,
+    repository: str,
+    events: Events,
+    sqlstate: str,
+    how: str,
+) -> None:
+    """It is told as one, though it costs what the handler's own exception does."""
+    refused = f"do $$ begin raise exception 'refused' using errcode = '{sqlstate}'; end $$"
+
+    def wrap(request: str, context: onceq.Context) -> str:
+        if context.attempt == 1:
+            try:
+                context.connection.execute(refused.encode())
+            except psycopg.Error as error:
+                if how == "from":
+                    raise LookupError("no such article") from error
+                raise LookupError("no such article")  # noqa: B904 # as many do
+        return request
+
+    with serving(conninfo, repository, RAW.handled_by(wrap)), qm.clerk("till", RAW) as clerk:
+        clerk.transceive("1", "x", timeout_s=LIMIT_S)
+    assert not events.of(telemetry.Aborted)
+    (conflict,) = events.of(telemetry.Conflict)
+    told = {"rid": "1", "attempt": 1, "code": "LookupError", "charge": "charge", "fate": "returned"}
+    assert told.items() <= conflict.items()
+
+
 @emits(telemetry.BatchUndone)
 def test_a_batch_that_comes_to_nothing_is_told(
-    qm: onceq.QueueManager, conninfo: str, repository: str, events: Events
+    qm: onceq.QueueManager,
+    conninfo: str,
+    repository: str,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(together, "LASTS_S", LIMIT_S)  # all are one batch, however slow it is
     make = (
         "create table {0}.known (what text primary key);"
         " create table {0}.noted (what text references {0}.known deferrable initially deferred);"

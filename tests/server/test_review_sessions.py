@@ -165,12 +165,12 @@ def test_what_was_claimed_with_a_commit_is_not_forgotten_when_its_session_cannot
 def test_a_batch_of_slow_requests_is_not_cut_short(
     qm: onceq.QueueManager, conninfo: str, repository: str
 ) -> None:
-    """Together they take longer than the limit of one: it is finished after each (G12)."""
+    """Together they would take longer than a transaction may: it is finished after each (G12)."""
     slow = onceq.Queue("slow", bytes, bytes, execution_limit_s=1)
     qm.declare(slow)
 
     def sleeping(request: bytes, context: onceq.Context) -> bytes:
-        context.connection.execute("select pg_sleep(0.4)")
+        context.connection.execute("select pg_sleep(0.7)")
         return request
 
     rids = ["1", "2", "3", "4"]

@@ -148,6 +148,10 @@ class Looks:
         self.turns[at] = (self.turns[at] + 1) % TURNS
         return self.turns[at]
 
+    def give_back_turn(self, at: int) -> None:
+        """Notes that the claim with the latest number did not come about: the next one has it."""
+        self.turns[at] = (self.turns[at] - 1) % TURNS
+
     def note(self, found: list[Element], sleep: list[int] | None) -> None:
         """Notes the result of a claim; if it found nothing, it was to fall asleep on `sleep`."""
         if found:
@@ -226,6 +230,8 @@ def _execute(
         session.gave_back = False
         looks.at = claimed.at  # look for a suspect there
     if following is None:
+        if chains:  # or each failure would skip the turn of the same lane
+            looks.give_back_turn(claimed.at)
         return []
     looks.note(following, list(looks.queue_ids))
     return following
