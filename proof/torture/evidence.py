@@ -59,12 +59,12 @@ def limited(pid: int) -> str:
     return f"limit of {pid}"
 
 
-def undone(pid: int) -> str:
-    """Returns whom a process says to be struck when a batch of its comes to nothing.
+def undone(pid: int, eid: str) -> str:
+    """Returns whom a process says to be struck when its batch comes to nothing: one request.
 
-    It strikes what had executed in that batch, and what has not executed again since.
+    It strikes that execution of the request, and no other's.
     """
-    return f"batch of {pid}"
+    return f"batch of {pid} with {eid}"
 
 
 class Abort(msgspec.Struct, kw_only=True, frozen=True, tag_field="event", tag=True):
@@ -116,13 +116,15 @@ class Strikes:
 
 @dataclass(slots=True)
 class Run:
-    """An execution. name: whose. raised: its handler did; met: another's lock, or its limit.
+    """An execution. name: of whoever executed.
 
-    aborted: its handler saw that it came to nothing, whatever the reason.
+    raised: its handler did; met: another's lock, or its limit. aborted: its handler saw that it
+    came to nothing, whatever the reason.
     """
 
     at: int
     rid: str
+    eid: str
     name: str
     pid: int
     backend: int
@@ -187,7 +189,7 @@ class Evidence:
             eid = event.eid
             if self._times[eid] > 1 or eid in self._killed or eid in self._charged:
                 name = event.actor.rpartition(" ")[2]
-                run = Run(event.at, event.rid, name, event.pid, event.backend)
+                run = Run(event.at, event.rid, eid, name, event.pid, event.backend)
                 self._runs[eid].append(run)
         elif isinstance(event, Aborted) and event.eid in self._runs:
             run = self._runs[event.eid][-1]  # of the same process, whose events come in their order
@@ -220,7 +222,7 @@ class Evidence:
     def _is_excused(self, run: Run, again_at: int) -> bool:
         if run.raised or run.met or self._was_cut(run, again_at):
             return True
-        if self._strikes.hit(undone(run.pid), run.at, again_at):
+        if self._strikes.hit(undone(run.pid, run.eid), run.at, again_at):
             return True
         return self._strikes.hit(run.name, run.at - BEFORE_NS, again_at)
 

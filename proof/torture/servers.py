@@ -105,6 +105,13 @@ class _Handler(LedgerHandler):
         self.living.recorder.record(returned)
         return receipt
 
+    def called(self, first: str) -> list[str]:
+        """Returns the eids of a batch, from its first on: the latest, as it has one session."""
+        latest = [*self.latest]
+        if first not in latest:
+            return []
+        return latest[len(latest) - 1 - latest[::-1].index(first) :]
+
     def before(self, order: Order, context: Context) -> None:
         """Adds to a hot row too, if it is one of those that do."""
         super().before(order, context)
@@ -136,7 +143,9 @@ class _Doubts(logging.Handler):
         """Looks at the error that ended a session."""
         event: dict[str, Any] = getattr(record, "onceq", {})
         if event.get("event") == BatchUndone.name():
-            struck = (undone(os.getpid()),)
+            struck = tuple(
+                undone(os.getpid(), eid) for eid in self._handler.called(str(event["eid"]))
+            )
             fault = Fault(what=UNDONE, target="client", struck=struck)
             self._handler.living.recorder.record(fault)
         lost = event.get("event") == SessionLost.name()

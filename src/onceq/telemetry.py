@@ -79,10 +79,16 @@ class ClaimLost(Event, level=logging.WARNING):
 
 
 class BatchUndone(Event):
-    """A batch came to nothing, and runs again in pieces. code: of the error."""
+    """A batch came to nothing, and runs again in pieces. code: of the error.
+
+    eid: of its first request. requests: how many it had; called: of so many, in their order, the
+    handler was called, and will be again.
+    """
 
     queue: str
+    eid: UUID
     requests: int
+    called: int
     code: str
 
 

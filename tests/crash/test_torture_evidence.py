@@ -64,7 +64,7 @@ TWICE = (executed(10), executed(20, **ELSEWHERE))
         aborted(11, "DeadlockDetected"),
         aborted(13, "TransactionTimeout"),
         fault(13, limited(7)),
-        fault(11, undone(7)),
+        fault(11, undone(7, "e")),
     ],
 )
 def test_what_was_struck_may_be_executed_again(excuse: Event) -> None:
@@ -84,8 +84,9 @@ def test_what_was_struck_may_be_executed_again(excuse: Event) -> None:
         aborted(11, "TransactionTimeout"),
         fault(11, limited(7)),
         fault(13, limited(8)),
-        fault(9, undone(7)),
-        fault(11, undone(8)),
+        fault(9, undone(7, "e")),
+        fault(11, undone(8, "e")),
+        fault(11, undone(7, "other")),
     ],
 )
 def test_what_nothing_had_struck_may_not(excuse: Event) -> None:

@@ -16,6 +16,8 @@ from onceq.model.element import Charge, Element, Fate
 from onceq.server.traces import Trace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onceq import errors
     from onceq.engine.perform.hung import Hung
     from onceq.server.program import ServerSession
@@ -82,9 +84,13 @@ def lost(queue: str, element: Element) -> telemetry.ClaimLost:
     return telemetry.ClaimLost(queue=queue, rid=element.rid, eid=element.eid)
 
 
-def undone(queue: str, requests: int, code: str) -> telemetry.BatchUndone:
-    """Returns the event for a batch that came to nothing."""
-    return telemetry.BatchUndone(queue=queue, requests=requests, code=code)
+def undone(
+    queue: str, requests: Sequence[Element], called: int, code: str
+) -> telemetry.BatchUndone:
+    """Returns the event for a batch that came to nothing. called: how many of its requests."""
+    return telemetry.BatchUndone(
+        queue=queue, eid=requests[0].eid, requests=len(requests), called=called, code=code
+    )
 
 
 def in_doubt(queue: str, element: Element) -> telemetry.InDoubt:
