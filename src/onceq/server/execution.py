@@ -241,11 +241,11 @@ def _undo(
     """
     run.width.halve()
     was_committed = yield from ops.Rollback()
-    yield from tell(session, undone(run.served.queue, len(run.elements), code_of(error)))
+    begun = len(batch.done) + len(batch.running)
+    yield from tell(session, undone(run.served.queue, run.elements, begun, code_of(error)))
     held = yield from _still_claimed(session, life, run)
     done = [element for element, _ in batch.done if element.seq in held]
     running = [element for element in batch.running if element.seq in held]
-    begun = len(batch.done) + len(batch.running)
     rest = [element for element in run.elements[begun:] if element.seq in held]
     failed: list[Failed] = []
     if was_committed:
