@@ -29,20 +29,22 @@ NOBODY: Final = -1
 
 
 class Running(msgspec.Struct, kw_only=True):
-    """A Program that runs. position: behind what it appended last."""
+    """A Program that runs. position: behind what it appended last. life: of who asked for it."""
 
     program: Program[Any]
     link: int
     stream: int = 0
     tag: int = 0
     position: int = 0
+    life: int = 0
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a Program for which a link waits."""
+    """The answer of a Program for which a link waits. life: of who asked for it."""
 
     link: int
     waiting: Waiting
+    life: int
 
 
 class Programs:
@@ -64,7 +66,7 @@ class Programs:
 
     def admit(self, link: int, tag: int, ask: asks.Admit) -> Iterator[Any]:
         """Begin an admission for which a link waits."""
-        running = Running(program=admit(ask), link=link, stream=ask.stream, tag=tag)
+        running = Running(program=admit(ask), link=link, stream=ask.stream, tag=tag, life=ask.life)
         return self._begin(running)
 
     def scrub(self) -> Iterator[Any]:
@@ -136,7 +138,7 @@ class Programs:
             waiting = Waiting(
                 position=running.position, stream=running.stream, tag=running.tag, answer=value
             )
-            yield Ended(link=running.link, waiting=waiting)
+            yield Ended(link=running.link, waiting=waiting, life=running.life)
         elif running.stream in self._trimming:
             self._trimming.remove(running.stream)
             if isinstance(value, records.Trimmed):

@@ -172,7 +172,10 @@ class Serving:
             if isinstance(one, acts.Ask | acts.Drop):
                 yield one
             elif one.link in self._lives:
-                yield from self._answer(one.link, one.waiting)
+                waiting = one.waiting
+                if isinstance(waiting.answer, asks.Holding | asks.Noted):
+                    self._lives[one.link][waiting.stream] = one.life
+                yield from self._answer(one.link, waiting)
 
 
 ASKS: Final[dict[type[Any], Callable[[Catalogue, Any], Step | asks.Answer]]] = {

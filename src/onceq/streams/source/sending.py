@@ -1,0 +1,374 @@
+"""What a source does while it sends: a core without links, threads or a clock. Pure.
+
+It numbers messages, sends them to all stores of its lists in blocks, and finds what is stable by
+what they answer. What every store must have noted, it asks of each anew when its link was lost. An
+epoch ends when a store forgot, or promised more to another life, or lacks what was released, when
+a number is given up, or the list is to change: then a recovery begins the next one, and what the
+chosen log lacks is sent again. Source: streams.md 5 and 7; spec M9 to M16.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from msgspec.structs import replace
+
+from onceq.streams.errors import FlightFull, NotRegistered, SourceSucceeded
+from onceq.streams.model import asks, events
+from onceq.streams.model.choice import Stage
+from onceq.streams.model.frames import Frame, FrameKind, encode
+from onceq.streams.model.low import Consensus, agreed
+from onceq.streams.model.quorum import StoreList, are_stable
+from onceq.streams.model.window import Flight
+from onceq.streams.net.wire import answer_frame
+from onceq.streams.source import acts
+from onceq.streams.source.acts import Act, Given
+from onceq.streams.source.epochs import Begun, SourceLife, Timing, WhyEnded, is_succeeded
+from onceq.streams.source.feeding import Feeding
+from onceq.streams.source.retaining import Block, Retention
+
+
+class Sending:
+    """The messages of one life of a source, from its first epoch to its last.
+
+    flight: the limit of what may be unstable. retained_bytes_max: with more, what is stable is
+    released although a store that is there has not got it.
+    """
+
+    def __init__(
+        self,
+        life: SourceLife,
+        flight: Flight,
+        timing: Timing | None = None,
+        *,
+        retained_bytes_max: int = 64 << 20,
+        reported: Consensus = Consensus.MAJORITY,
+    ) -> None:
+        self.life = life
+        self.flight = flight
+        self.timing = timing or Timing()
+        self.retained_bytes_max = retained_bytes_max
+        self.reported = reported
+        self.retention = Retention()
+        self.begun: Begun | None = None
+        self.needed: tuple[StoreList, ...] = ()
+        self.own = life.own
+        self.wanted: StoreList | None = life.own
+        self.stable = 0
+        self.refused: set[str] = set()
+        self.given_up: set[int] = set()
+        self.ended: WhyEnded | None = None
+        self.is_starved = False
+        self.feeding = Feeding(self.timing)
+        self._now_s = 0.0
+        self._published = self._told = 0
+
+    @property
+    def next(self) -> int:
+        """The number of its next message."""
+        return self.retention.next
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that was begun last; 0: none."""
+        return 0 if self.begun is None else self.begun.epoch
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether an epoch goes on."""
+        return self.begun is not None and self.ended is None
+
+    def information(self) -> asks.Information | None:
+        """Return what receivers must know; None: no epoch was begun yet."""
+        begun = self.begun
+        if begun is None:
+            return None
+        return asks.Information(
+            stream=begun.stream,
+            epoch=begun.epoch,
+            firsts=begun.bridge.firsts,
+            lists=begun.bridge.lists,
+            address=self.life.address,
+            stable=self.stable,
+        )
+
+    # messages
+
+    def send(self, message: bytes) -> int:
+        """Take a message; return its number. It leaves with `flush`, or when a block is full.
+
+        Raises NotRegistered, FlightFull, SourceSucceeded or TooLarge: nothing was taken.
+        """
+        if self.ended is WhyEnded.SUCCEEDED:
+            raise SourceSucceeded("a later life of this source sends: end this one")
+        if self.begun is None or self.is_starved:
+            raise NotRegistered(
+                "no stable set of stores is responsive: wait until enough are back, then send again"
+            )
+        if not self.flight.has_room(len(message)):
+            raise FlightFull(
+                f"{len(self.flight)} messages are not yet stable: wait, or raise flight_size"
+            )
+        self.retention.add(message)
+        return self.flight.send(len(message))
+
+    def flush(self, now_s: float) -> list[Act]:
+        """Send what was taken."""
+        self._now_s = now_s
+        self.retention.seal()
+        return list(self._feed()) if self.is_sending else []
+
+    # epochs
+
+    def begin(self, begun: Begun, now_s: float) -> list[Act]:
+        """Begin to send in an epoch; return what is to be done."""
+        self._now_s = now_s
+        return list(self._begin(begun))
+
+    def _begin(self, begun: Begun) -> Iterator[Act]:
+        self._take_over(begun)
+        self.begun, self.ended, self.refused = begun, None, set(begun.refused)
+        self.needed = begun.bridge.lists
+        self._published = self._told = begun.log.end
+        self.feeding.begin(begun, self._now_s)
+        yield self._registered(begun)
+        if begun.bridge.stage is Stage.SETTLING:
+            self._settle()
+        self.own = self.needed[-1]
+        if self.wanted == self.own:
+            self.wanted = None
+        yield from self._publish_information()
+        yield from self._land(begun.log.end)
+        yield from self._go_on()
+
+    def _take_over(self, begun: Begun) -> None:
+        """Go on behind the chosen log: what it lacks is sent again, or as void."""
+        end = begun.log.end
+        self.retention.seal()
+        if self.begun is None:
+            self.retention, self.stable = Retention(end), end
+            self.flight.land(end)
+            self.flight.landed_below = end
+        elif not self.stable <= end <= self.retention.sealed:
+            raise AssertionError(f"{begun} ends at {end}, and all below {self.stable} was stable")
+        self.retention.void([one for one in self.given_up if one >= end])
+        self.given_up.clear()
+
+    def _registered(self, begun: Begun) -> acts.Tell:
+        ends = [end - 1 for end in begun.seen.values()]
+        event = events.RegistrationComplete(
+            stream=begun.stream,
+            next_number=self.next,
+            reported=agreed(ends, self.reported) if ends else -1,
+            epoch=begun.epoch,
+        )
+        return acts.Tell(event=event)
+
+    def _publish_information(self) -> Iterator[Act]:
+        known = self.information()
+        if known is not None:
+            yield acts.Publish(data=answer_frame(known.stream, 0, known))
+
+    # what happens
+
+    def step(self, given: Given, now_s: float) -> list[Act]:
+        """Take what happened; return what is to be done, in order."""
+        self._now_s = now_s
+        made = list(self._steps(given))
+        if self.is_sending:
+            made += self._go_on()
+        return made
+
+    def _steps(self, given: Given) -> Iterator[Act]:
+        match given:
+            case acts.Opened(store=store):
+                self.feeding.of(store).open()
+            case acts.Gone(store=store, why=why):
+                self.feeding.of(store).lose()
+                yield from self._unresponsive(store, why)
+            case acts.Wanted() | acts.GaveUp():
+                self._wish(given)
+            case _ if self.is_sending:
+                yield from self._heard(given)
+            case _:
+                pass
+
+    def _wish(self, given: acts.Wanted | acts.GaveUp) -> None:
+        if isinstance(given, acts.Wanted):
+            self.wanted = given.own
+        elif self.stable <= given.number < self.next:
+            self.given_up.add(given.number)
+
+    def _heard(self, given: Given) -> Iterator[Act]:
+        """Take what matters only while an epoch goes on."""
+        match given:
+            case acts.Answered():
+                yield from self._admitted(given)
+            case acts.Came(store=store, answer=answer):
+                yield from self._answered(store, answer)
+            case _:
+                for store in self.feeding.tick(self._now_s):
+                    yield from self._unresponsive(store, "it has not answered for what was sent")
+                yield from self._tell_stable()
+
+    def _unresponsive(self, store: str, why: str) -> Iterator[Act]:
+        fed = self.feeding.stores.get(store)
+        if fed is not None and fed.is_responsive and self.begun is not None:
+            fed.is_responsive = False
+            event = events.StoreUnresponsive(stream=self._stream, store=store, why=why)
+            yield acts.Tell(event=event)
+
+    def _admitted(self, given: acts.Answered) -> Iterator[Act]:
+        """Take the answer of a store that was asked to be admitted, or to note a stage."""
+        fed, stage = self.feeding.of(given.store), given.ask.bridge.stage
+        if fed.asked is not given.ask:
+            return  # of a link that was lost since, or of a former epoch
+        fed.asked = None
+        match given.answer:
+            case asks.Holding(end=end):
+                fed.admit(stage, min(end, self.retention.sealed), self._now_s)
+            case asks.Noted():
+                fed.is_noting = True
+                fed.admit(stage, self.stable, self._now_s)
+            case asks.Forgot():
+                yield from self._end(WhyEnded.FORGOT)
+            case asks.Refused():
+                self.refused.add(given.store)
+            case _:
+                fed.ask_s = self._now_s + self.timing.retry_s
+
+    def _answered(self, store: str, answer: asks.Answer) -> Iterator[Act]:
+        """Take the answer of a store to frames."""
+        fed = self.feeding.of(store)
+        match answer:
+            case asks.Holding(epoch=self.epoch, end=end):
+                fed.hear(min(end, self.retention.sealed), self._now_s)
+            case asks.Noted(epoch=self.epoch):
+                fed.hear(fed.sent, self._now_s)
+            case asks.Full():
+                fed.refuse(self._now_s)
+            case asks.NotAdmitted():
+                fed.stage = None
+            case asks.Refused(promised=promised):
+                fed.is_greeted = False  # unless overtaken, it does not know who sends on this link
+                self.refused |= {store} if promised > self.epoch else set()
+            case asks.Forgot() | asks.Conflict():
+                yield from self._end(BROKEN[type(answer)])
+            case _:
+                pass
+
+    # what follows
+
+    def _go_on(self) -> Iterator[Act]:
+        """Do whatever can be done now, in this order."""
+        yield from self._land(self.feeding.stable_below(self.needed, self.stable))
+        self._advance()
+        yield from self._look_around()
+        if self.begun is not None and self.ended is None:
+            for store, fed in self.feeding.asked(self.life, self.begun, self._now_s):
+                if fed.asked is not None:
+                    yield acts.Ask(store=store, ask=fed.asked)
+            yield from self._feed()
+            self._release()
+        responsive = self.feeding.responsive
+        self.is_starved = not all(one.is_responsive(responsive) for one in self.needed)
+
+    def _land(self, below: int) -> Iterator[Act]:
+        """Note that everything below a number is stable."""
+        if below <= self.stable:
+            return
+        event = events.Stable(stream=self._stream, first=self.stable, last=below - 1)
+        self.stable = below
+        self.given_up = {one for one in self.given_up if one >= below}
+        self.flight.land(below)
+        yield acts.Tell(event=event)
+
+    def _advance(self) -> None:
+        """Take a change of lists one stage further, if enough stores have come so far."""
+        if self.begun is None or self.begun.bridge.stage not in {Stage.JOINT, Stage.SETTLING}:
+            return
+        bridge = self.begun.bridge
+        at = {store for store, stage in self.feeding.noted.items() if stage >= bridge.stage}
+        if bridge.stage is Stage.SETTLING:
+            if are_stable(bridge.lists, at):
+                self._settle()
+        elif bridge.lists[-1].stores <= at:
+            bridge = replace(bridge, stage=Stage.SETTLING)
+            self.begun = replace(self.begun, bridge=bridge)
+
+    def _settle(self) -> None:
+        """A stable set of both lists knows that all of the new one hold it: it alone counts."""
+        if self.begun is not None:
+            self.needed = self.begun.bridge.lists[-1:]
+            bridge = replace(self.begun.bridge, stage=Stage.SETTLED, lists=self.needed)
+            self.begun = replace(self.begun, bridge=bridge)
+            self.feeding.choose(self.begun)
+
+    def _look_around(self) -> Iterator[Act]:
+        """Find a reason to end the epoch."""
+        is_settled = self.begun is not None and self.begun.bridge.stage is Stage.SETTLED
+        if is_succeeded(self.needed, self.refused):
+            yield from self._end(WhyEnded.SUCCEEDED)
+        elif self.refused:
+            yield from self._end(WhyEnded.OVERTAKEN)
+        elif self.given_up:
+            yield from self._end(WhyEnded.GIVEN_UP)
+        elif is_settled and self.wanted not in {None, self.own}:
+            yield from self._end(WhyEnded.LIST_CHANGES)
+        elif self.feeding.lacks(self.retention.begin):
+            yield from self._end(WhyEnded.BEHIND)
+
+    def _end(self, why: WhyEnded) -> Iterator[Act]:
+        if self.ended is not None:
+            return
+        self.ended = why
+        if why is WhyEnded.SUCCEEDED:
+            yield acts.Tell(event=events.SourceFenced(stream=self._stream, epoch=self.epoch))
+        yield acts.End(why=why)
+
+    def _feed(self) -> Iterator[Act]:
+        """Send to receivers and stores what was not yet sent to them."""
+        for block in self.retention.blocks(self._published):
+            yield acts.Publish(data=self._framed(block))
+            self._published, self._told = block.end, max(self._told, block.told)
+        for store, fed, block in self.feeding.blocks(self.retention):
+            data = self._framed(block)
+            fed.send(block, len(data), self._now_s)
+            fed.told = max(fed.told, block.told)
+            yield acts.Send(store=store, data=data)
+
+    @property
+    def _stream(self) -> int:
+        return 0 if self.begun is None else self.begun.stream
+
+    def _framed(self, block: Block) -> bytes:
+        return block.framed(stream=self._stream, epoch=self.epoch, stable=self.stable)
+
+    def _tell_stable(self) -> Iterator[Act]:
+        """Tell what is stable to who was not told by a frame."""
+        for store, fed in self.feeding.untold(self.stable):
+            yield acts.Send(store=store, data=self._empty(fed.sent))
+        if self._told < self.stable:
+            self._told = self.stable
+            yield acts.Publish(data=self._empty(self._published))
+
+    def _empty(self, number: int) -> bytes:
+        return encode(
+            Frame(
+                kind=FrameKind.MESSAGES,
+                stream=self._stream,
+                epoch=self.epoch,
+                number=number,
+                stable=self.stable,
+            )
+        )
+
+    def _release(self) -> None:
+        """Release what is stable, and, while there is room, what every store that is there has."""
+        is_over = self.retention.bytes > self.retained_bytes_max
+        self.retention.release(self.stable if is_over else self.feeding.needs(self.stable))
+
+
+BROKEN: Final = {asks.Forgot: WhyEnded.FORGOT, asks.Conflict: WhyEnded.CONFLICT}
+"""What answers end an epoch at once."""
