@@ -373,6 +373,17 @@ def test_a_store_that_may_have_forgotten_is_admitted_when_a_recover_set_of_other
     assert source.asked[0].ask.donors == ("a", "b")
 
 
+def test_a_store_that_waits_is_admitted_though_the_list_of_those_it_waits_for_is_left() -> None:
+    lists = (ABC, listed("a b d"))
+    source = Source(lists[1])
+    source.begin(
+        begun(3, 2, "bcd", admitted=2, lists=lists, stage=Stage.SETTLING, fillings=(("a", 3),))
+    )
+    assert counted(source) == lists[1:]
+    source.step(acts.Opened(store="a"))
+    assert "a" in [one.store for one in source.asked]
+
+
 def test_an_ask_without_an_answer_is_asked_again(source: Source) -> None:
     source.step(acts.Gone(store="c", why="killed"))
     source.step(acts.Opened(store="c"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 
@@ -16,16 +17,24 @@ from onceq.streams.model.quorum import StoreList, are_stable
 class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     """One life of a source. life: by which stores tell it from others; never used before.
 
-    fresh: the id of the stream, if it is new. own: the list that the source is to use. address:
-    where receivers find it.
+    own: the list that the source is to use. address: where receivers find it.
     """
 
     life: int
-    fresh: int
     own: StoreList
     topic: str
     session: int
     address: str = ""
+
+    @property
+    def fresh(self) -> int:
+        """The id of its stream, if that is new: the same for all lives of the source.
+
+        With ids by chance, two lives that begin at once would each create a stream: a store can
+        promise both of them, and each would be settled at all stores.
+        """
+        named = hashlib.sha256(f"{self.session:x} {self.topic}".encode()).digest()
+        return int.from_bytes(named[:8], "little") or 1
 
 
 class Begun(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,11 +128,15 @@ class Fed:
 
 
 class Feeding:
-    """The stores of the lists of an epoch, by their addresses, and all others that have a link."""
+    """The stores of the lists of an epoch, by their addresses, and all others that have a link.
+
+    admitted: all that were admitted to the epoch, also those that are in no list any more.
+    """
 
     def __init__(self, timing: Timing) -> None:
         self.timing = timing
         self.stores: dict[str, Fed] = {}
+        self.admitted: set[str] = set()
         self._links: dict[str, Fed] = {}
 
     def of(self, store: str) -> Fed:
@@ -142,6 +146,7 @@ class Feeding:
     def begin(self, begun: Begun, now_s: float) -> None:
         """Begin an epoch: all stores of its lists are to get what the chosen log lacks."""
         self.choose(begun)
+        self.admitted = set(begun.noted)
         for store, fed in self.stores.items():
             is_noted = store in begun.noted
             fed.begin(begun.noted.get(store), begun.ends.get(store, begun.log.end), now_s)
@@ -151,6 +156,16 @@ class Feeding:
         """Feed the stores of the lists, and no others."""
         stores = sorted({store for one in begun.bridge.lists for store in one.stores})
         self.stores = {store: self.of(store) for store in stores}
+
+    def admit(self, store: str, stage: Stage, end: int, now_s: float) -> None:
+        """Note that a store is admitted, and has everything before `end`."""
+        self.admitted.add(store)
+        self.of(store).admit(stage, end, now_s)
+
+    def dismiss(self, store: str) -> None:
+        """Note that a store is not admitted to the epoch."""
+        self.admitted.discard(store)
+        self.of(store).stage = None
 
     @property
     def noted(self) -> dict[str, Stage]:
@@ -189,10 +204,9 @@ class Feeding:
 
         Those that may have forgotten wait until enough others are admitted.
         """
-        noted = self.noted.keys()
         for store, fed in self.stores.items():
             is_done = fed.is_greeted and fed.stage is begun.bridge.stage
-            waits = must_wait(begun.log, begun.bridge, store, noted - {store})
+            waits = must_wait(begun.log, begun.bridge, store, self.admitted)
             is_free = fed.is_linked and fed.asked is None and now_s >= fed.ask_s
             if is_free and not is_done and not waits:
                 fed.asked = admission(life, begun, store)

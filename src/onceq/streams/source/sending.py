@@ -227,10 +227,11 @@ class Sending:
         fed.asked = None
         match given.answer:
             case asks.Holding(end=end):
-                fed.admit(stage, min(end, self.retention.sealed), self._now_s)
+                sealed = self.retention.sealed
+                self.feeding.admit(given.store, stage, min(end, sealed), self._now_s)
             case asks.Noted():
                 fed.is_noting = True
-                fed.admit(stage, self.stable, self._now_s)
+                self.feeding.admit(given.store, stage, self.stable, self._now_s)
             case asks.Forgot():
                 yield from self._end(WhyEnded.FORGOT)
             case asks.Refused():
@@ -249,7 +250,7 @@ class Sending:
             case asks.Full():
                 fed.refuse(self._now_s)
             case asks.NotAdmitted():
-                fed.stage = None
+                self.feeding.dismiss(store)
             case asks.Refused(promised=promised):
                 fed.is_greeted = False  # unless overtaken, it does not know who sends on this link
                 self.refused |= {store} if promised > self.epoch else set()
