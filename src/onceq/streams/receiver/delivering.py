@@ -1,0 +1,254 @@
+"""What a life of a receiver shows, and in which order: a core without links or a clock. Pure.
+
+It gets frames from its source, as they are sent, and from stores, in ranges. What it shows ascends,
+each number once, and no number is left out untold: until an epoch begins that cut what it had seen,
+which it tells. With `is_stable_only` it shows only what is stable, and so is never told that.
+Source: streams.md 3 and 7; spec M9, M23, M27, M40.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from onceq.streams.model import asks, frames
+from onceq.streams.model.choice import Firsts, epoch_at, in_vain
+from onceq.streams.model.events import Loss, RolledBack, WhyLost
+from onceq.streams.model.frames import Frame, FrameKind
+from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+from onceq.streams.receiver.ops import Message, Shown
+
+AHEAD_BYTES_MAX = 4 << 20
+"""Frames of the source that are kept while what lies before them is fetched."""
+
+
+class Delivering:
+    """One life of a receiver of a stream. begin: the first number that it is to be shown.
+
+    next: the number that comes next. stable: everything below is, for all it knows. told: what it
+    must know of the epoch that it follows. lists: of stores, while it was told of none. is_behind:
+    it has heard of a later epoch. late_join: False: what came before it was there is not asked for.
+    """
+
+    def __init__(
+        self, stream: int, begin: int, lists: tuple[StoreList, ...], *, is_stable_only: bool
+    ) -> None:
+        self.stream = stream
+        self.begin = self.next = begin
+        self.is_stable_only = is_stable_only
+        self.stable = 0
+        self.told: asks.Information | None = None
+        self.is_behind = False
+        self._lists = lists
+        self._losses: list[tuple[int, int]] = []
+        self._runs: list[_Run] = []
+        self._gone: dict[str, int] = {}
+        self._harmed: dict[str, int] = {}
+        self._ahead: list[tuple[int, Frame]] = []
+        self._ahead_bytes = 0
+
+    @property
+    def lists(self) -> tuple[StoreList, ...]:
+        """The lists of the stores that keep the stream."""
+        return self._lists if self.told is None else self.told.lists
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that it follows; 0: it was told of none."""
+        return 0 if self.told is None else self.told.epoch
+
+    @property
+    def sure(self) -> int:
+        """Below this everything was shown, and is stable: what may be acknowledged to stores."""
+        return self.next if self.is_stable_only else max(self.begin, min(self.stable, self.next))
+
+    @property
+    def lacks(self) -> bool:
+        """Whether it knows of a number that it lacks: stores must be asked."""
+        is_known = self.next < self.stable
+        return is_known or (bool(self._ahead) and self._ahead[0][0] > self.next)
+
+    # epochs
+
+    def inform(self, known: asks.Information) -> list[Shown]:
+        """Follow an epoch; return what is to be shown. One before the one followed is ignored.
+
+        known: as the source says, or stores of which a stable set was admitted (`confirmed`).
+        """
+        if known.stream != self.stream or known.epoch < self.epoch:
+            return []
+        shown: list[Shown] = []
+        if self.told is None or known.epoch > self.told.epoch:
+            shown = list(self._compare(known))
+            self.told, self.is_behind = known, False
+            self._ahead, self._ahead_bytes = [], 0
+        self.told = known
+        self.stable = max(self.stable, known.stable)
+        return shown
+
+    def _compare(self, known: asks.Information) -> Iterator[Shown]:
+        """Go back to where the later epoch cut what was seen."""
+        first = self._cut_at(known.firsts)
+        if first is None:
+            return
+        vain = in_vain(first, self.next, self._losses)
+        self._losses = [(one, min(below, first)) for one, below in self._losses if one < first]
+        self._runs = [run for run in self._runs if run.begin < first]
+        self.next = first
+        if vain is not None:
+            yield RolledBack(stream=self.stream, first=vain[0], last=vain[1] - 1)
+
+    def _cut_at(self, firsts: Firsts) -> int | None:
+        """Return the first number that a log has of another epoch than was shown; None: none."""
+        bounds = [run.begin for run in self._runs]
+        for run, end in zip(self._runs, [*bounds, self.next][1:], strict=True):
+            inner = [first for _, first in firsts if run.begin < first < end]
+            for number in (run.begin, *sorted(inner)):
+                epoch = epoch_at(firsts, number)
+                if epoch > run.epoch or (epoch < run.epoch and not run.is_lost):
+                    return number
+        return None
+
+    def _note(self, epoch: int, *, is_lost: bool = False) -> None:
+        """Note of which epoch the numbers from `next` on are."""
+        last = self._runs[-1] if self._runs else None
+        if last is None or (last.epoch, last.is_lost) != (epoch, is_lost):
+            self._runs.append(_Run(begin=self.next, epoch=epoch, is_lost=is_lost))
+
+    # frames
+
+    def live(self, data: bytes) -> list[Shown]:
+        """Take a frame from the source; return what is to be shown. Raises FrameRefused."""
+        frame = frames.decode(data)
+        if frame.stream != self.stream or frame.epoch < self.epoch:
+            return []  # a former life still sends
+        if frame.epoch > self.epoch:
+            self.is_behind = True
+            return []
+        self.stable = max(self.stable, frame.stable)
+        if frame.count and frame.end > self.next:
+            size = len(frame.body)
+            if self._ahead_bytes + size <= AHEAD_BYTES_MAX or frame.number <= self.next:
+                insort(self._ahead, (frame.number, frame), key=_number)
+                self._ahead_bytes += size
+        return list(self._drain())
+
+    def _drain(self) -> Iterator[Shown]:
+        """Show what follows of the frames that are kept."""
+        while self._ahead and self._ahead[0][0] <= self.next:
+            _, frame = self._ahead[0]
+            below = min(frame.end, self.stable) if self.is_stable_only else frame.end
+            yield from self._take(frame, below, is_again=False)
+            if self.next < frame.end:
+                return
+            self._ahead.pop(0)
+            self._ahead_bytes -= len(frame.body)
+
+    def given(self, store: str, answer: asks.Answer | None, data: tuple[bytes, ...]) -> list[Shown]:
+        """Take what a store gave from `next` on; return what is to be shown."""
+        if not isinstance(answer, asks.Range):
+            return []
+        if answer.begin > self.next:
+            self._gone[store] = answer.begin
+            return list(self._lose())
+        shown: list[Shown] = []
+        for one in data:
+            frame = frames.decode(one)
+            if frame.number > self.next or not self._is_of_log(frame):
+                break
+            shown += self._take(frame, min(frame.end, answer.end), is_again=True)
+        if answer.missing and answer.end == self.next:
+            self._harmed[store] = self.next
+            shown += self._lose()
+        return shown + list(self._drain())
+
+    def _is_of_log(self, frame: Frame) -> bool:
+        """Whether a frame of a store is of the log that this life follows.
+
+        What is stable always is; stores show nothing else to who has seen no epoch.
+        """
+        if self.is_stable_only:
+            return True
+        if self.told is None:
+            return False
+        self.is_behind = self.is_behind or frame.epoch > self.told.epoch
+        return epoch_at(self.told.firsts, max(frame.number, self.next)) == frame.epoch
+
+    def _take(self, frame: Frame, below: int, *, is_again: bool) -> Iterator[Shown]:
+        """Show the messages of a frame from `next` to before a number."""
+        if below <= self.next:
+            return
+        self._note(frame.epoch)
+        if frame.kind is FrameKind.VOID:
+            first, self.next = self.next, below
+            self._losses.append((first, below))
+            yield Loss(stream=self.stream, first=first, last=below - 1, why=WhyLost.RECLAIMED)
+            return
+        for number, body in enumerate(frame.messages(), frame.number):
+            if self.next <= number < below:
+                self.next = number + 1
+                yield Message(
+                    stream=self.stream,
+                    epoch=frame.epoch,
+                    number=number,
+                    body=bytes(body),
+                    retransmitted=is_again,
+                )
+
+    # what nobody gives
+
+    def _lose(self) -> Iterator[Shown]:
+        """Go on behind what no store can give any more, if enough of them have said so."""
+        stores = {store for one in self.lists for store in one.stores}
+        gone = {one: begin for one, begin in self._gone.items() if begin > self.next}
+        harmed = {one for one, number in self._harmed.items() if number == self.next}
+        if are_recovered(self.lists, gone.keys()):
+            yield from self._lost(min(gone.values()), WhyLost.TRIMMED)
+        elif stores <= gone.keys() | harmed:
+            yield from self._lost(self.next + 1, WhyLost.LOST)
+
+    def _lost(self, below: int, why: WhyLost) -> Iterator[Shown]:
+        self._note(self.epoch, is_lost=True)
+        first, self.next = self.next, below
+        self._losses.append((first, below))
+        yield Loss(stream=self.stream, first=first, last=below - 1, why=why)
+
+
+class _Run(msgspec.Struct, frozen=True, kw_only=True):
+    """Numbers in a row that were shown of one epoch, or told as lost while that was followed."""
+
+    begin: int
+    epoch: int
+    is_lost: bool
+
+
+def _number(one: tuple[int, Frame]) -> int:
+    return one[0]
+
+
+def confirmed(told: Mapping[str, asks.Information]) -> asks.Information | None:
+    """Return what stores tell of the last epoch that a stable set of its lists was admitted to.
+
+    None: there is none. What one store alone was admitted to may have come to nothing.
+    """
+    admitted = {store: one.firsts[-1][0] for store, one in told.items() if one.firsts}
+    for epoch in sorted(set(admitted.values()), reverse=True):
+        stores = {store for store, its in admitted.items() if its == epoch}
+        for store in sorted(stores):
+            if are_stable(told[store].lists, stores):
+                stable = max(told[one].stable for one in stores)
+                return _at_epoch(told[store], epoch, stable)
+    return None
+
+
+def _at_epoch(one: asks.Information, epoch: int, stable: int) -> asks.Information:
+    return asks.Information(
+        stream=one.stream,
+        epoch=epoch,
+        firsts=one.firsts,
+        lists=one.lists,
+        address=one.address,
+        stable=stable,
+    )
