@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
@@ -314,3 +315,17 @@ def test_replaying_a_log_from_any_snapshot_gives_the_same(seed: int) -> None:
             else:
                 again.apply(one)
         assert again.snapshot() == store.catalogue.snapshot()
+
+
+def test_a_stage_that_comes_late_does_not_undo_a_later_one() -> None:
+    """The source counts on it that a stable set has noted the later one."""
+    store = Store()
+    store.fence(1)
+    settled = admit(1)
+    joint = replace(settled, bridge=replace(settled.bridge, stage=Stage.JOINT))
+    for ask in (joint, settled, joint):
+        answer = store.do(store.catalogue.admit(ask))
+        assert answer == asks.Holding(epoch=1, end=0)
+    bridge = store.catalogue.of(S).bridge
+    assert bridge is not None
+    assert bridge.stage is Stage.SETTLED

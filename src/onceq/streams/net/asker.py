@@ -19,6 +19,8 @@ Given = tuple[asks.Answer, tuple[bytes, ...]]
 """An answer, and the frames that came behind it."""
 GIVEN_BYTES_MAX: Final = 2 * frames.FRAME_BYTES_MAX
 _NOT_THERE: Final = (OSError, TimeoutError, ssl.SSLError)
+_BINDING: Final = (asks.Fence, asks.Admit)
+"""Asks whose effect must not come after whoever asked has gone on: their link is closed then."""
 
 
 class Peer:
@@ -40,7 +42,10 @@ class Peer:
         self._size = 0
 
     async def ask(self, ask: asks.Ask, stream: int) -> Given | None:
-        """Ask, and wait for the answer; None: the link broke, or cannot be made."""
+        """Ask, and wait for the answer; None: the link broke, or cannot be made.
+
+        Cancelled while a promise or an admission is on its way, it closes the link.
+        """
         link = await self._linked()
         if link is None:
             return None
@@ -51,6 +56,10 @@ class Peer:
         try:
             link.send(ask_frame(stream, tag, ask))
             return await answer
+        except asyncio.CancelledError:
+            if isinstance(ask, _BINDING) and self._link is link:
+                link.abort()
+            raise
         finally:
             self._asked.pop(tag, None)
 

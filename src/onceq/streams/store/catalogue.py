@@ -134,8 +134,10 @@ class Catalogue:
                 return Step(answer=asks.Refused(promised=held.promised))
             case Deed.FORGOT:
                 return Step(answer=asks.Forgot())
-            case Deed.SETTLE:
+            case Deed.SETTLE if held.bridge is None or bridge.stage >= held.bridge.stage:
                 return self._noted(ask, kept=held.end, begin=held.begin, end=held.end)
+            case Deed.SETTLE:  # it was asked before the later stage, on a link that has ended
+                return Step(answer=asks.Holding(epoch=bridge.epoch, end=held.end))
             case _:
                 return self._admitted(ask, held, copied)
 
