@@ -138,6 +138,17 @@ def test_a_change_of_lists_settles_in_two_stages() -> None:
     assert source.core.wanted is None
 
 
+def test_a_change_of_lists_begins_when_a_stable_set_knows_that_the_last_one_is_settled() -> None:
+    lists = (ABC, listed("b c d"))
+    source = Source(listed("c d e"))
+    source.begin(begun(3, noted="bcd", lists=lists, stage=Stage.SETTLING))
+    assert counted(source) == lists[1:]
+    source.answer(asks.Holding(epoch=3, end=0))
+    assert source.ends == []
+    source.answer(asks.Holding(epoch=3, end=0))
+    assert source.ends == [WhyEnded.LIST_CHANGES]
+
+
 def test_um_flight_size_blocks_until_messages_are_stable() -> None:
     source = Source(flight=2)
     source.begin(begun())

@@ -308,17 +308,21 @@ class Sending:
 
     def _look_around(self) -> Iterator[Act]:
         """Find a reason to end the epoch."""
-        is_settled = self.begun is not None and self.begun.bridge.stage is Stage.SETTLED
         if is_succeeded(self.needed, self.refused):
             yield from self._end(WhyEnded.SUCCEEDED)
         elif self.refused:
             yield from self._end(WhyEnded.OVERTAKEN)
         elif self.given_up:
             yield from self._end(WhyEnded.GIVEN_UP)
-        elif is_settled and self.wanted not in {None, self.own}:
+        elif self.wanted not in {None, self.own} and self._is_known_to_be_settled():
             yield from self._end(WhyEnded.LIST_CHANGES)
         elif self.feeding.lacks(self.retention.begin):
             yield from self._end(WhyEnded.BEHIND)
+
+    def _is_known_to_be_settled(self) -> bool:
+        """Whether a recovery would find that no change of lists is on."""
+        noted = self.feeding.noted.items()
+        return are_stable(self.needed, {store for store, at in noted if at is Stage.SETTLED})
 
     def _end(self, why: WhyEnded) -> Iterator[Act]:
         if self.ended is not None:
