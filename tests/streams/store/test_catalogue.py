@@ -329,3 +329,22 @@ def test_a_stage_that_comes_late_does_not_undo_a_later_one() -> None:
     bridge = store.catalogue.of(S).bridge
     assert bridge is not None
     assert bridge.stage is Stage.SETTLED
+
+
+def test_an_id_that_was_given_to_another_since_acknowledges_nothing() -> None:
+    """The store was wiped, and its ids began anew: what it hears is of a receiver of before."""
+    store = Store()
+    store.fence(1)
+    store.do(store.catalogue.admit(admit(1)))
+    for number in range(3):
+        store.take(frame(1, number, stable=number))
+    other = asks.Register(stream=S, epoch=1, topic="t", session=22)
+    answer = store.do(store.catalogue.register(other))
+    assert isinstance(answer, asks.Registered)
+    late = asks.Acknowledge(stream=S, regid=answer.regid, below=2, session=21)
+    assert store.do(store.catalogue.acknowledge(late)) == asks.NotAdmitted()
+    gone = asks.Deregister(stream=S, regid=answer.regid, session=21)
+    store.do(store.catalogue.deregister(gone))
+    assert store.catalogue.of(S).positions == {"session 16": 0}
+    own = asks.Acknowledge(stream=S, regid=answer.regid, below=2, session=22)
+    assert store.do(store.catalogue.acknowledge(own)) == asks.Holding(epoch=1, end=2)

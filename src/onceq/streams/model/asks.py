@@ -96,18 +96,26 @@ class Register(Tagged, frozen=True):
 
 
 class Acknowledge(Tagged, frozen=True):
-    """This receiver has processed everything below."""
+    """This receiver has processed everything below.
+
+    session: the receiver's, if it has one: a store that forgot may have given its id to another.
+    """
 
     stream: Natural
     regid: Natural
     below: Natural
+    session: Natural = 0
 
 
 class Deregister(Tagged, frozen=True):
-    """Forget this receiver; what it did not acknowledge may be trimmed."""
+    """Forget this receiver; what it did not acknowledge may be trimmed.
+
+    session: as in Acknowledge.
+    """
 
     stream: Natural
     regid: Natural
+    session: Natural = 0
 
 
 class Positions(Tagged, frozen=True):

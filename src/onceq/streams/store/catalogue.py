@@ -210,7 +210,7 @@ class Catalogue:
         """Note what a receiver has processed: at most what is stable."""
         held = self.of(ask.stream)
         epoch = serving(held)
-        if epoch == 0 or records.receiver(held, ask.regid) is None:
+        if epoch == 0 or not _is_registered(held, ask):
             return Step(answer=asks.NotAdmitted())
         below = min(ask.below, held.stable)
         note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
@@ -223,7 +223,7 @@ class Catalogue:
         if epoch == 0:
             return Step(answer=asks.NotAdmitted())
         made: tuple[Record, ...] = ()
-        if records.receiver(held, ask.regid) is not None:
+        if _is_registered(held, ask):
             made = (records.Deregistered(stream=ask.stream, regid=ask.regid),)
         return Step(records=made, answer=asks.Holding(epoch=epoch, end=held.end))
 
@@ -326,6 +326,12 @@ def serving(held: Held) -> int:
     """Return the epoch in which receivers are heeded; 0 between a promise and an admission."""
     admitted = _admitted(held)
     return admitted if admitted == held.promised else 0
+
+
+def _is_registered(held: Held, ask: asks.Acknowledge | asks.Deregister) -> bool:
+    """Whether a receiver is registered here, and its id is not another's since."""
+    known = records.receiver(held, ask.regid)
+    return known is not None and ask.session in {0, known.session}
 
 
 def _is_asked(receiver: Receiver, ask: asks.Register) -> bool:
