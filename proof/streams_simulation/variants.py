@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ class Variant:
     text: str
 
     @contextlib.contextmanager
-    def made(self) -> Iterator[None]:
+    def made(self) -> Generator[None]:
         """Make the mistake within a block."""
         before = self.of.__dict__[self.name]
         setattr(self.of, self.name, self.by)

@@ -16,7 +16,7 @@ from onceq.streams.model import asks
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.receiver.delivering import Delivering, confirmed
 from onceq.streams.receiver.ops import ReadStore, Show
-from onceq.streams.receiver.placing import Who
+from onceq.streams.receiver.placing import Who, has_all
 
 RANGE_MAX: Final = 1 << 20
 """Numbers that are asked for at once; a store gives about 1 MiB of them."""
@@ -71,7 +71,7 @@ def learn(core: Delivering, who: Who, patience: Patience) -> Program[None]:
     ask = asks.Learn(topic=who.topic, session=who.source)
     answers = yield from AskStores(
         asked=dict.fromkeys(sorted(stores), ask),
-        enough=partial(frozenset.issubset, stores),
+        enough=partial(has_all, stores),
         within_s=patience.ask_s,
     )
     told = {

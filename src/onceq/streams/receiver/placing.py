@@ -69,7 +69,7 @@ def place(who: Who, within_s: float) -> Program[Position | None]:
         ask = asks.Look(topic=who.topic, session=who.source)
         given = yield from AskStores(
             asked=dict.fromkeys(sorted(stores), ask),
-            enough=partial(_has_all, stores),
+            enough=partial(has_all, stores),
             within_s=within_s,
         )
         answers |= {store: one for store, one in given.items() if isinstance(one, asks.Found)}
@@ -81,7 +81,8 @@ def place(who: Who, within_s: float) -> Program[Position | None]:
     return None
 
 
-def _has_all(stores: AbstractSet[str], answered: AbstractSet[str]) -> bool:
+def has_all(stores: AbstractSet[str], answered: AbstractSet[str]) -> bool:
+    """Whether all of some stores have answered."""
     return answered >= stores
 
 
@@ -143,7 +144,7 @@ def register(
     for _ in range(ROUNDS):
         answers = yield from AskStores(
             asked=dict.fromkeys(sorted(stores - regids.keys()), ask),
-            enough=partial(_has_all, stores - regids.keys()),
+            enough=partial(has_all, stores - regids.keys()),
             within_s=within_s,
         )
         regids |= {

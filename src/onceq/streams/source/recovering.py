@@ -9,6 +9,7 @@ that it was filled since is dropped, and asked anew. Source: streams.md 5; ADR 2
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final, TypeAlias
 
@@ -120,7 +121,7 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
     ask = asks.Look(topic=life.topic, session=life.session)
     answers = yield from AskStores(
         asked=dict.fromkeys(sorted(stores), ask),
-        enough=partial(frozenset.issubset, frozenset(stores)),
+        enough=partial(_has_all, stores),
         within_s=timing.ask_s,
     )
     found = {store: one for store, one in answers.items() if isinstance(one, asks.Found)}
@@ -135,6 +136,10 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
             if past.epochs and one.promised > past.epoch and one.life != life.life
         ),
     )
+
+
+def _has_all(stores: AbstractSet[str], answered: AbstractSet[str]) -> bool:
+    return answered >= stores
 
 
 def _called(found: Mapping[str, asks.Found]) -> int:
@@ -162,7 +167,7 @@ def _fence(
             break
         answers = yield from AskStores(
             asked=dict.fromkeys(sorted(stores), ask),
-            enough=partial(frozenset.issubset, frozenset(stores)),
+            enough=partial(_has_all, stores),
             within_s=timing.ask_s,
         )
         if any(isinstance(one, asks.Refused) for one in answers.values()):
@@ -190,13 +195,13 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
     That is, if all stores that it adds have promised.
     """
     promised = fenced.promised
-    stage, lists = Stage.SETTLED, log.lists
+    stage, lists, old = Stage.SETTLED, log.lists, log.lists[0]
     if log.admitted == 0:
         stage = Stage.CREATING
-    elif len(lists) > 1:
+    elif old != log.lists[-1]:
         stage = Stage.SETTLING
-    elif wanted is not None and _is_addable(wanted, lists[0], promised):
-        stage, lists = Stage.JOINT, (lists[0], wanted)
+    elif wanted is not None and _is_addable(wanted, old, promised):
+        stage, lists = Stage.JOINT, (old, wanted)
     holding = holders(promised)
     unsure = {store for one in lists for store in one.stores} - holding.keys()
     bridge = Bridge(
