@@ -72,7 +72,7 @@ class MemoryStore(Store):
         local = self.catalogue.of(record.stream).local
         match record:
             case records.Admitted():
-                self._admitted(local, record.kept)
+                self._admitted(local, record.kept, record.end)
             case records.Trimmed():
                 self._of(local).trim(record.below)
                 self.weights.of(local).trim(record.below)
@@ -81,13 +81,13 @@ class MemoryStore(Store):
         self.catalogue.apply(record)
         return 0
 
-    def _admitted(self, local: int, below: int) -> None:
+    def _admitted(self, local: int, below: int, end: int) -> None:
         kept = self._of(local)
         kept.cut(below)
-        self.weights.admit(local, below, self._clock())
+        self.weights.admit(local, below, self._clock(), end)
         copies, kept.copies = kept.copies, []
         for frame, data in copies:
-            if frame.number >= below:
+            if below <= frame.number < end:  # others are of an admission that came to nothing
                 kept.add(frame.number, data)
 
     def _append(self, local: int, frame: frames.Frame, data: bytes) -> int:

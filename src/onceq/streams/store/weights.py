@@ -114,10 +114,10 @@ class Weights:
             copies.clear()  # of an admission that came to nothing
         copies.append((numbers, size))
 
-    def admit(self, local: int, kept: int, now_s: float) -> None:
+    def admit(self, local: int, kept: int, now_s: float, end: int | None = None) -> None:
         """Note an admission: the log keeps what lies before a number, and then its copies."""
         weight = self.of(local)
         weight.cut(kept)
         for numbers, size in self._copies.pop(local, ()):
-            if numbers.start >= kept:
+            if numbers.start >= kept and (end is None or numbers.start < end):
                 weight.add(numbers, size, now_s)
