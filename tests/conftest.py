@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,12 @@ pytest_plugins = ["pytester", "onceq.testing.plugin"]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Without a database the run has one of its own in memory: nobody cuts its power."""
+    """Without a database the run has one of its own in memory: nobody cuts its power.
+
+    What a shell starts in the background ignores Ctrl-C, and so would all that tests interrupt.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("--onceq-url") or os.environ.get(VARIABLE):
         return
     worker: dict[str, Any] | None = getattr(config, "workerinput", None)

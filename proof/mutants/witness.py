@@ -2,7 +2,8 @@
 
 Loaded in the process of the tests, from the mutant's tree (`-p proof.mutants.witness`). It writes a
 line of JSON for each phase of a test, and for each file that could not be read, to the file that
-ONCEQ_WITNESS names.
+ONCEQ_WITNESS names. A mutant is caught by the first example that fails, which is not made smaller:
+that takes minutes, and the time limit would fall into it.
 """
 
 from __future__ import annotations
@@ -10,19 +11,27 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
+from hypothesis import Phase, settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
 TEXT_CHARS_MAX = 300
+PHASES: Final = (Phase.explicit, Phase.generate, Phase.target)
 
 
 def _write(**line: object) -> None:
     with Path(os.environ["ONCEQ_WITNESS"]).open("a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
+
+
+def pytest_configure() -> None:
+    """Lets examples be found, and left as they are."""
+    settings.register_profile("mutants", phases=PHASES)
+    settings.load_profile("mutants")
 
 
 @pytest.hookimpl(wrapper=True)

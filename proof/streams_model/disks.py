@@ -17,6 +17,7 @@ from onceq.streams.model.choice import (
     Promised,
     Stage,
     epoch_at,
+    governing,
     kept_below,
     merged,
 )
@@ -61,9 +62,19 @@ class Told:
     """What a store tells a receiver: of the last epoch in which it got something."""
 
     epoch: int
+    stage: Stage
     firsts: Firsts
     lists: tuple[StoreList, ...]
-    governs: tuple[StoreList, ...]
+
+    @classmethod
+    def of(cls, bridge: Bridge) -> Told:
+        """Return what is told of a bridge record."""
+        return cls(epoch=bridge.epoch, stage=bridge.stage, firsts=bridge.firsts, lists=bridge.lists)
+
+    @property
+    def governs(self) -> tuple[StoreList, ...]:
+        """The lists of which a recover set must say that numbers are lost."""
+        return governing(self.stage, self.lists)
 
 
 @dataclass(slots=True)
@@ -239,14 +250,8 @@ class Disk:
         return len(self.log)
 
     def _tell(self) -> None:
-        bridge = self.bridge
-        if bridge is not None:
-            self.told = Told(
-                epoch=bridge.epoch,
-                firsts=bridge.firsts,
-                lists=bridge.lists,
-                governs=bridge.governs,
-            )
+        if self.bridge is not None:
+            self.told = Told.of(self.bridge)
 
     @property
     def serving(self) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from onceq.streams.model import low
-from onceq.streams.model.choice import in_vain, newest, rolled_back
+from onceq.streams.model.choice import in_vain, newest, replaces, rolled_back
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 from proof.streams_model.disks import RUINED, Disk, Told
 
@@ -116,12 +116,16 @@ class Reader:
         return False
 
     def _accept(self, told: Told | None) -> bool:
-        """Take registration information; return False for that of a former epoch."""
+        """Take registration information; return False for that of a former epoch.
+
+        Of one epoch, that of the last stage counts.
+        """
         if told is None:
             return False
         if self.told is not None and told.epoch < self.told.epoch:
             return not self.world.rules.zombies_ignored
-        if self.told is None or told.epoch > self.told.epoch:
+        known = self.told
+        if known is None or replaces((told.epoch, told.stage), (known.epoch, known.stage)):
             if self.told is not None:
                 firsts = told.firsts
                 if not self.world.rules.every_epoch_compared:

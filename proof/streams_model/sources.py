@@ -80,12 +80,7 @@ class Sender:
 
     def told(self) -> Told | None:
         """Return what receivers are told of the epoch; None before the first is complete."""
-        bridge = self.bridge
-        if bridge.epoch != self.epoch:
-            return None
-        return Told(
-            epoch=self.epoch, firsts=bridge.firsts, lists=bridge.lists, governs=bridge.governs
-        )
+        return Told.of(self.bridge) if self.bridge.epoch == self.epoch else None
 
     def run(self) -> Steps:
         """Go through one life; return whether it ended because another one fenced it."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import contextlib
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -11,10 +12,14 @@ import pytest
 import onceq
 from onceq.errors import IllegalState, InDoubt, QueueStopped
 from onceq.model.client_state import ClientState
+from onceq.model.ops import Post, Posted
 from tests.parts import LIMIT_S, plain, scalar, serving, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
     from onceq import Context
+    from onceq.model.ops import Op
 
 RAW = onceq.Queue("raw", bytes, bytes)
 
@@ -72,6 +77,48 @@ def test_a_refusal_is_told_by_the_next_call(qm: onceq.QueueManager) -> None:
         clerk.send_one_way("1", b"x")
         clerk.connect()  # which does not ask what became of it, but what is there
         assert clerk.last_sent is None
+
+
+class _Interrupted(BaseException):
+    """Ctrl-C."""
+
+
+@contextlib.contextmanager
+def _interrupted(
+    clerk: onceq.Clerk[bytes, bytes], at: type[Op[Any]], *, after: bool
+) -> Generator[None]:
+    """A block in which Ctrl-C comes just before, or just after, an Op of this kind."""
+    link: Any = clerk._link
+    local: dict[type[Any], Callable[[Any], Any]] = link._driver._local
+    perform = local[at]
+
+    def cut_short(op: Op[Any]) -> None:
+        if after:
+            perform(op)
+        raise _Interrupted
+
+    local[at] = cut_short
+    with pytest.raises(_Interrupted):
+        yield
+    local[at] = perform
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_interrupt_anywhere_around_a_one_way_send_leaves_a_clerk_that_connects(
+    qm: onceq.QueueManager, *, after: bool
+) -> None:
+    """The connection may hold an answer of which the clerk knows nothing."""
+    with qm.clerk("till", RAW) as clerk:
+        with _interrupted(clerk, Post, after=after):
+            clerk.send_one_way("1", b"x")
+        clerk.connect()
+        assert clerk.last_sent == ("1" if after else None)
+        if not after:
+            clerk.send_one_way("1", b"x")
+            with _interrupted(clerk, Posted, after=False):
+                clerk.connect()
+            clerk.connect()
+        assert (clerk.state, list(clerk.outstanding)) == (ClientState.REQ_SENT, ["1"])
 
 
 def test_one_that_is_lost_is_missed_by_the_next_connect(

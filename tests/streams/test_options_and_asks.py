@@ -96,7 +96,13 @@ def test_an_ask_arrives_as_it_was_sent(ask: asks.Ask) -> None:
         asks.Holding(epoch=2, end=12),
         asks.Noted(epoch=2),
         asks.Information(
-            stream=1, epoch=2, firsts=((1, 0), (2, 9)), lists=(ABC,), address="", stable=9
+            stream=1,
+            epoch=2,
+            stage=Stage.JOINT,
+            firsts=((1, 0), (2, 9)),
+            lists=(ABC, listed("d")),
+            address="",
+            stable=9,
         ),
         asks.Conflict(number=5),
         asks.Lacking(begin=3, end=9),

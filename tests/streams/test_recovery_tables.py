@@ -27,6 +27,7 @@ from onceq.streams.model.choice import (
     may_fill,
     merged,
     outdated,
+    replaces,
     rolled_back,
     seen,
 )
@@ -276,3 +277,10 @@ def test_what_was_told_as_lost_was_not_seen_in_vain() -> None:
     assert in_vain(3, 6, [(0, 4)]) == (4, 6)
     assert in_vain(3, 6, [(4, 5)]) == (3, 6), "the outermost ones that it saw"
     assert in_vain(3, 6, [(1, 4), (4, 9)]) is None
+
+
+def test_of_one_epoch_a_receiver_goes_by_the_lists_of_the_last_stage() -> None:
+    """Whatever order it hears of them in: a store that is behind tells it nothing new."""
+    order = [(2, Stage.SETTLED), (3, Stage.JOINT), (3, Stage.SETTLING), (3, Stage.SETTLED)]
+    for told, known in itertools.product(order, repeat=2):
+        assert replaces(told, known) is (order.index(told) > order.index(known))

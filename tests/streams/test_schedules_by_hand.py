@@ -239,18 +239,8 @@ def test_a_number_that_is_stable_by_the_new_list_alone_is_lost() -> None:
 def _lost_by_old_information() -> tuple[Schedule, Reader]:
     """A receiver is told of a loss by stores that are behind, then hears of the epoch between."""
     it = Schedule("A B C")
-    life = it.begun()
-    it.send(life, "ABC", new=False)
-    reader = Reader(
-        world=it.world,
-        name="stable",
-        is_stable_only=True,
-        from_newest=False,
-        rule=Consensus.MAJORITY,
-    )
-    reading = reader.run()
-    followed = it.world.promises.receivers["stable"]
-    _read(it, reading, (), lambda: followed.owed is not None)
+    it.send(it.begun(), "ABC", new=False)
+    reader, reading = _registered(it)
     life = it.begun()
     it.send(life, "AB")
     it.world.promises.given_up.add(0)
@@ -262,6 +252,21 @@ def _lost_by_old_information() -> tuple[Schedule, Reader]:
     _read(it, reading, "CB", lambda: reader.next == 1)
     _read(it, reading, "A", lambda: reader.told is not None and reader.told.epoch > 1)
     return it, reader
+
+
+def _registered(it: Schedule) -> tuple[Reader, Generator[None, None, None]]:
+    """Return a receiver of what is stable, from the first number on, that is registered."""
+    reader = Reader(
+        world=it.world,
+        name="stable",
+        is_stable_only=True,
+        from_newest=False,
+        rule=Consensus.MAJORITY,
+    )
+    reading = reader.run()
+    followed = it.world.promises.receivers["stable"]
+    _read(it, reading, (), lambda: followed.owed is not None)
+    return reader, reading
 
 
 def _read(
@@ -290,3 +295,42 @@ def test_a_loss_that_counts_as_seen_is_noticed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(receivers, "in_vain", lambda first, end, _: (first, end))
     it, _ = _lost_by_old_information()
     assert "was told of (0, 1)" in it.world.promises.broken["I5"]
+
+
+def _settled_since() -> tuple[Schedule, Reader]:
+    """A receiver hears of a change of lists, which settles; then a number is given up for it.
+
+    A and B are in the old list only, and hear no more of it: they will never say that it is lost.
+    """
+    it = Schedule("A B C; D E")
+    it.send(it.begun(), "DE")
+    reader, reading = _registered(it)
+    life = it.life(listed("D E"))
+    assert it.completed(life)
+    it.send(life, "C", new=False)
+    it.world.promises.given_up.add(0)
+    for store in "CDE":
+        it.disks[store].trim(1)
+    _read(it, reading, "C", lambda: reader.told is not None)
+    it.send(life, "DED")
+    assert life[0].bridge.stage is choice.Stage.SETTLED
+    _read(it, reading, "ABCDE", lambda: reader.next == 2)
+    return it, reader
+
+
+def test_a_receiver_goes_by_the_lists_of_the_last_stage() -> None:
+    it, reader = _settled_since()
+    assert not it.world.promises.broken
+    assert reader.told is not None
+    assert reader.told.governs == (listed("D E"),)
+    assert (reader.losses, list(reader.seen), reader.next) == ([(0, 1)], [1], 2)
+
+
+def test_a_receiver_that_keeps_the_lists_of_a_former_stage_waits_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(receivers, "replaces", lambda told, known: told[0] > known[0])
+    it, reader = _settled_since()
+    assert reader.gone.keys() == {"C", "D", "E"}
+    assert (reader.losses, reader.next) == ([], 0)
+    assert len(it.world.promises.stable) == 2

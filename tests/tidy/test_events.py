@@ -7,7 +7,7 @@ import inspect
 from typing import TYPE_CHECKING
 
 from tests.events import ENVELOPE, kinds
-from tests.tidy.source_tree import ROOT, place, python_files, syntax, verdict
+from tests.tidy.source_tree import ROOT, nodes, place, python_files, syntax, verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,8 +46,10 @@ def marked() -> set[str]:
     return {
         argument.attr
         for path in python_files("tests")
-        for node in ast.walk(syntax(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "emits"
+        for node in nodes(path)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "emits"
         for argument in node.args
         if isinstance(argument, ast.Attribute)
     }

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.tidy.source_tree import PACKAGE, place, python_files, sql_files, syntax, verdict, words
+from tests.tidy.source_tree import PACKAGE, nodes, place, python_files, sql_files, verdict, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,7 @@ SQL_NAME = re.compile(
 )
 
 
+@functools.cache
 def banned_words(identifier: str) -> set[str]:
     """Return the banned words in an identifier, plurals too, but for the allowed phrases."""
     parts = words(identifier)
@@ -45,7 +47,7 @@ def banned_words(identifier: str) -> set[str]:
 
 def defined_names(path: Path) -> Iterator[str]:
     """Yield the names that a Python file defines."""
-    for node in ast.walk(syntax(path)):
+    for node in nodes(path):
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
                 yield node.name

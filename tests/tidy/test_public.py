@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq import errors
-from tests.tidy.source_tree import PACKAGE, ROOT, place, python_files, sql_files, syntax, verdict
+from tests.tidy.source_tree import (
+    PACKAGE,
+    ROOT,
+    nodes,
+    place,
+    python_files,
+    sql_files,
+    syntax,
+    verdict,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +67,7 @@ def names_in_tests() -> frozenset[str]:
     for path in python_files("tests"):
         if "tidy" in path.parts:
             continue
-        for node in ast.walk(syntax(path)):
+        for node in nodes(path):
             match node:
                 case ast.Name(id=name) | ast.Attribute(attr=name):
                     found.add(name)

@@ -37,9 +37,9 @@ def lines(*suffixes: str) -> Iterator[tuple[str, str]]:
     for path in files():
         if path.suffix in BINARY or (suffixes and path.suffix not in suffixes):
             continue
-        text = path.read_text(encoding="utf-8")
-        for number, line in enumerate(text.splitlines(), 1):
-            yield place(path, str(number)), line
+        where = place(path)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield f"{where}: {number}", line
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from onceq.model.element import Charge, ElementState, Fate, KillAnswer, RequestOutcome, Role
 from onceq.model.ops import Verdict
 from onceq.model.queue import QueueKind
-from tests.tidy.source_tree import PACKAGE, place, python_files, sql_files, syntax, verdict
+from tests.tidy.source_tree import PACKAGE, nodes, place, python_files, sql_files, verdict
 from tests.tidy.test_sizes import SQL_FUNCTION
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def functions() -> dict[str, str]:
 def texts_of_python() -> Iterator[tuple[str, str]]:
     """Yield the texts in Python files, among them SQL."""
     for path in python_files("src"):
-        for node in ast.walk(syntax(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 yield place(path), node.value
 
@@ -150,7 +150,7 @@ def bare_words(node: ast.AST) -> Iterator[tuple[str, str]]:
 def test_no_word_is_bare_in_python() -> None:
     def findings() -> Iterator[tuple[str, str]]:
         for path in python_files("src"):
-            for node in ast.walk(syntax(path)):
+            for node in nodes(path):
                 for name, word in bare_words(node):
                     if name in WORDS_OF and word in values(WORDS_OF[name]):
                         yield place(path, word), f"{WORDS_OF[name].__name__} has a name for it"

@@ -28,10 +28,9 @@ NOT_KNOWN = UUID(int=0)
 
 def connect(session: Session[T, R]) -> ops.Program[None]:
     """Begins a new life of the registrant, and continues where the former one stopped."""
-    if session.posted is not None:
-        session.posted = None
-        with contextlib.suppress(errors.OnceqError):  # connect tells what became of it
-            yield from ops.Posted()
+    session.posted = None
+    with contextlib.suppress(errors.OnceqError):  # connect tells what became of it
+        yield from ops.Posted()  # an interrupted call may have left one that it did not note
     session.sure = False
     found = yield from ops.Connect(name=session.name, thread=session.thread, keep=session.keep)
     session.who = found.who

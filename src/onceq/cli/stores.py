@@ -31,6 +31,11 @@ from onceq.streams.store.verifying import verify as verify_log
 
 Directory = Annotated[Path, typer.Argument(metavar="DIR", help="The directory of the store.")]
 MIB: Final = 1 << 20
+STREAM_COLUMNS: Final = (
+    *("stream", "topic", "session", "epoch"),
+    *("begin", "end", "stable", "damaged"),
+)
+SEGMENT_COLUMNS: Final = ("segment", "size", "entries", "frames", "damaged")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,8 +161,7 @@ def show(invoked: Invocation, directory: Directory) -> int:
         }
         for held in catalogue.streams.values()
     ]
-    columns = ("stream", "topic", "session", "epoch", "begin", "end", "stable", "damaged")
-    invoked.output.rows(columns, rows)
+    invoked.output.rows(STREAM_COLUMNS, rows)
     if not rows:
         hint(f"onceq: the store {identity.store} knows no stream")
     return OK
@@ -166,7 +170,7 @@ def show(invoked: Invocation, directory: Directory) -> int:
 def verify(invoked: Invocation, directory: Directory) -> int:
     """Read all that a store has on its disk, and change nothing. Exit 1: something is damaged."""
     rows = [msgspec.structs.asdict(one) for one in verify_log(directory)]
-    invoked.output.rows(("segment", "size", "entries", "frames", "damaged"), rows)
+    invoked.output.rows(SEGMENT_COLUMNS, rows)
     damaged = sum(row["damaged"] for row in rows)
     if damaged:
         hint(f"onceq: {damaged} place(s) are damaged: `onceq store scrub` heals what others have")

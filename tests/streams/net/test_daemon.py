@@ -114,24 +114,30 @@ def test_a_damaged_store_heals_itself_from_another(
 
     async def run() -> None:
         first, second = made(tmp_path, "a"), made(tmp_path, "b")
-        async with serving(second) as (_, other):
-            pair = asks.Fence(stream=S, epoch=1, life=5, own=listed_of(other))
-            for store in (first, second):
-                store.do(store.catalogue.fence(pair))
-                store.admit(admission_of(other))
-                for n in range(60):
-                    store.take(decode(data_of(1, n)), data_of(1, n), 5)
-                store.log.commit()
-            path = first.files.path(0)
-            data = bytearray(path.read_bytes())
-            data[data.index(data_of(1, 33)) + 50] ^= 1
-            path.write_bytes(data)
-            async with serving(first):
-                await soon(lambda: len(list(first.read(S, range(60)))) == 60)
+        other = free_address()
+        pair = asks.Fence(stream=S, epoch=1, life=5, own=listed_of(str(other)))
+        for store in (first, second):
+            store.do(store.catalogue.fence(pair))
+            store.admit(admission_of(str(other)))
+            for n in range(60):
+                store.take(decode(data_of(1, n)), data_of(1, n), 5)
+            store.log.commit()
+        path = first.files.path(0)
+        data = bytearray(path.read_bytes())
+        data[data.index(data_of(1, 33)) + 50] ^= 1
+        path.write_bytes(data)
+        async with serving(second, at=other), serving(first):
+            await soon(lambda: len(list(first.read(S, range(60)))) == 60)
         first.close()
         second.close()
 
     asyncio.run(run())
+
+
+def free_address() -> Address:
+    """Returns an address of this machine that nobody listens at."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return Address(host="127.0.0.1", port=free.getsockname()[1])
 
 
 def listed_of(other: str) -> StoreList:
@@ -188,7 +194,7 @@ def test_who_does_not_read_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> 
             await source.until(asks.Holding(epoch=1, end=12))
             loop = asyncio.get_running_loop()
             idle = socket.create_connection(address_of(at))
-            idle.setblocking(False)  # noqa: FBT003 - as sockets have it
+            idle.settimeout(0)
             ask = asks.Fetch(stream=S, begin=0, end=10)
             asked = b"".join(ask_frame(S, tag, ask) for tag in range(1, 101))
             await loop.sock_sendall(idle, asked)

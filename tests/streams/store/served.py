@@ -32,6 +32,12 @@ class Served:
         for link in (SOURCE, OTHER):
             self.step(acts.Opened(link=link))
 
+    @property
+    def disk(self) -> DiskStore:
+        """The store, which is on a disk."""
+        assert isinstance(self.store, DiskStore)
+        return self.store
+
     def step(self, given: acts.Given) -> None:
         for act in self.serving.step(given):
             match act:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onceq.streams.model import asks, frames
+from msgspec.structs import replace
+
+from onceq.streams.model import asks, frames, quorum
+from onceq.streams.model.choice import Stage
 from onceq.streams.model.ops import AskStores
 from onceq.streams.store import acts, catalogue, ranging, serving
 from onceq.streams.store.directory import initialize
@@ -63,7 +66,7 @@ def test_damage_is_said_and_not_served(served: Served) -> None:
     served.commit()
     served.heard()
     served.store.catalogue.damage(S, range(3, 4))
-    path = served.store.files.path(0)  # type: ignore[attr-defined] # a store on a disk
+    path = served.disk.files.path(0)
     data = bytearray(path.read_bytes())
     data[data.index(data_of(1, 3)) + 50] ^= 1
     path.write_bytes(data)
@@ -93,7 +96,7 @@ def test_a_full_store_says_so_and_serves_reads(home: Path) -> None:
     done = served.told(asks.Acknowledge(stream=S, regid=registered.regid, below=end - 1))
     assert done == asks.Holding(epoch=1, end=end - 1), "it acknowledges and fences"
     assert isinstance(served.told(fence(2)), asks.Found)
-    served.store.close()  # type: ignore[attr-defined] # a store on a disk
+    served.disk.close()
 
 
 def test_receivers_register_acknowledge_and_are_forgotten(served: Served) -> None:
@@ -128,14 +131,37 @@ def test_a_stream_is_found_by_its_topic_and_session(served: Served, home: Path) 
     found = served.told(look, OTHER)
     assert (found.stream, found.promised, found.has.bridge) == (S, 1, ask.bridge)
     told = asks.Information(
-        stream=S, epoch=1, firsts=((1, 0),), lists=(ABC,), address="127.0.0.1:7500", stable=0
+        stream=S,
+        epoch=1,
+        stage=Stage.SETTLED,
+        firsts=((1, 0),),
+        lists=(ABC,),
+        address="127.0.0.1:7500",
+        stable=0,
     )
     assert served.told(learn, OTHER) == told
     assert served.told(asks.Learn(topic="bars", session=8), OTHER) == asks.Forgot()
-    served.store.close()  # type: ignore[attr-defined] # a store on a disk
+    served.disk.close()
     again = Served(DiskStore(home, chance))
     assert again.told(learn, OTHER) == told
-    again.store.close()  # type: ignore[attr-defined] # a store on a disk
+    again.disk.close()
+
+
+def test_a_store_tells_how_far_a_change_of_lists_has_come(served: Served) -> None:
+    """Else a receiver could not know that the new list alone counts, in the same epoch."""
+    new = quorum.listed("a d")
+    ask, learn = admission(1), asks.Learn(topic="bars", session=9)
+    served.told(fence(1))
+    for stage, lists, governs in (
+        (Stage.JOINT, (ABC, new), (ABC,)),
+        (Stage.SETTLING, (ABC, new), (ABC, new)),
+        (Stage.SETTLED, (new,), (new,)),
+    ):
+        bridge = replace(ask.bridge, stage=stage, lists=lists)
+        served.told(asks.Admit(stream=S, life=5, log=ask.log, bridge=bridge))
+        told = served.told(learn, OTHER)
+        assert isinstance(told, asks.Information)
+        assert (told.epoch, told.stage, told.governs) == (1, stage, governs)
 
 
 def test_a_store_over_its_limit_asks_what_it_may_give_up() -> None:
@@ -163,7 +189,7 @@ def test_a_store_that_keeps_nothing_says_so_to_who_reads(tmp_path: Path) -> None
     served.commit()
     assert served.heard() == [asks.Noted(epoch=1)]
     assert served.told(asks.Read(stream=S, epoch=1, begin=0, end=9)) == asks.Noted(epoch=1)
-    served.store.close()  # type: ignore[attr-defined] # a store on a disk
+    served.disk.close()
 
 
 def test_streams_and_receivers_are_no_more_than_it_can_tell(

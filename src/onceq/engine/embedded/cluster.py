@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,7 @@ _LOG_BYTES_MAX = 10 * 1024 * 1024
 _LOG_LINES_QUOTED = 12
 _LOG_BYTES_QUOTED = 8192
 _BUILTIN_LOCALE_SINCE = 17
+_STUMBLED = re.compile(r'FATAL:  could not create file "[^"]+": File exists')
 _HARD_WAYS = (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL)  # fast, immediate, at once
 
 # Appended to postgresql.conf when the cluster is made; the owner may change it there.
@@ -166,14 +168,28 @@ def end_orphans(layout: Layout) -> None:
 
 def log_tail(layout: Layout, offset: int = 0) -> str:
     """The last lines of the log from `offset` on, and the free space if it is scarce."""
+    text = quoted(_log_end(layout, offset))
+    return f"{text}\n  ({_space(layout)}; the log is {layout.log})"
+
+
+def _log_end(layout: Layout, offset: int) -> str:
     try:
         with layout.log.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(offset, size - _LOG_BYTES_QUOTED))
-            text = file.read().decode("utf-8", errors="replace")
+            return file.read().decode("utf-8", errors="replace")
     except OSError:
-        text = ""
-    return f"{quoted(text)}\n  ({_space(layout)}; the log is {layout.log})"
+        return ""
+
+
+def stumbled(layout: Layout, offset: int) -> bool:
+    """Whether the start that wrote the log from `offset` on failed as only a first one does.
+
+    If the power fails just after an UNLOGGED table or sequence was made, its main file may be on
+    the disk, and the init file that empties it not yet. Recovery makes the second, and then finds
+    the first in its way. The next start finds both. Source: PostgreSQL's bug 17731.
+    """
+    return _STUMBLED.search(_log_end(layout, offset)) is not None
 
 
 def quoted(text: str) -> str:

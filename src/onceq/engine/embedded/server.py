@@ -32,6 +32,7 @@ from onceq.engine.embedded.cluster import (
     log_tail,
     running_pid_file,
     stop_server,
+    stumbled,
 )
 from onceq.engine.embedded.directory import Layout, claim_directory, existing_directory
 from onceq.engine.embedded.locks import Deadline, FileLock, exclusively, holder_pids, poll_until
@@ -293,7 +294,7 @@ def _wait_ready(layout: Layout, offset: int, deadline: Deadline) -> None:
             f"is still starting and may be recovering. Open it again, with a longer time-out. "
             f"Its last words:\n{log_tail(layout, offset)}"
         )
-    if ended:
+    if ended and not stumbled(layout, offset):  # else the caller starts it again
         raise EmbeddedStartFailed(
             f"PostgreSQL ended while starting in {layout.directory}. Its last words:\n"
             f"{log_tail(layout, offset)}\nMend that, then open the directory again."

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model.choice import Bridge, Firsts, Log, Promised
+from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
 from onceq.streams.model.quorum import STORES_MAX, StoreList
 
 NAME_MAX: Final = 255
@@ -136,15 +136,22 @@ class Information(Tagged, frozen=True):
     """What a receiver must know of a stream: the registration information (UM: SRI).
 
     epoch: 0: the store is between a promise and an admission. firsts: every epoch's first number.
-    lists: of the bridge record. address: the source's. stable: everything below is, as is known.
+    stage, lists: of the bridge record. address: the source's. stable: everything below is, as is
+    known.
     """
 
     stream: Natural
     epoch: Natural
+    stage: Stage
     firsts: Firsts
     lists: tuple[StoreList, ...]
     address: str
     stable: Natural
+
+    @property
+    def governs(self) -> tuple[StoreList, ...]:
+        """The lists of which a recover set must say that numbers are lost."""
+        return governing(self.stage, self.lists)
 
 
 class Known(Tagged, frozen=True):

@@ -70,13 +70,8 @@ class Bridge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def governs(self) -> tuple[StoreList, ...]:
-        """The lists of which a recovery needs a recover set.
-
-        While a change is JOINT, everything stable is so by the old list too, which is enough: a
-        change that came to nothing holds nobody up. Once it is SETTLING, the new list may be enough
-        for a source, so that both are needed.
-        """
-        return self.lists[:1] if self.stage is Stage.JOINT else self.lists
+        """The lists of which a recovery needs a recover set."""
+        return governing(self.stage, self.lists)
 
 
 class Promised(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,6 +129,25 @@ class Insufficient(msgspec.Struct, frozen=True, kw_only=True):
 
     forgot: frozenset[str]
     silent: frozenset[str]
+
+
+def governing(stage: Stage, lists: tuple[StoreList, ...]) -> tuple[StoreList, ...]:
+    """Return of which lists of a bridge record a recover set is needed.
+
+    While a change is JOINT, everything stable is so by the old list too, which is enough: a change
+    that came to nothing holds nobody up. Once it is SETTLING, the new list may be enough for a
+    source, so that both are needed.
+    """
+    return lists[:1] if stage is Stage.JOINT else lists
+
+
+def replaces(told: tuple[int, Stage], known: tuple[int, Stage]) -> bool:
+    """Whether a receiver goes by the lists that it is told instead of those that it knows.
+
+    Each is of an epoch and a stage. In one epoch the lists change as a change of them goes on: who
+    kept those of a former stage would wait for stores that no source sends to any more.
+    """
+    return told > known
 
 
 def seen(own: StoreList, answers: Iterable[Promised]) -> tuple[StoreList, ...]:

@@ -247,6 +247,7 @@ class Catalogue:
         return asks.Information(
             stream=held.stream,
             epoch=serving(held),
+            stage=held.bridge.stage,
             firsts=held.bridge.firsts,
             lists=held.bridge.lists,
             address=held.address,
