@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.streams.model import asks
+from onceq.streams.model.choice import Stage
 from onceq.streams.model.contiguous import Ascending, Contiguous
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
@@ -34,9 +36,15 @@ def frame(epoch: int, number: int, count: int = 1, stable: int = 0, **given: Any
     )
 
 
-def information(epoch: int, *firsts: tuple[int, int], stable: int = 0) -> asks.Information:
+def information(epoch: int, *firsts: tuple[int, int], **given: Any) -> asks.Information:
     return asks.Information(
-        stream=S, epoch=epoch, firsts=firsts, lists=(ABC,), address="x:1", stable=stable
+        stream=S,
+        epoch=epoch,
+        stage=given.get("stage", Stage.SETTLED),
+        firsts=firsts,
+        lists=given.get("lists", (ABC,)),
+        address="x:1",
+        stable=given.get("stable", 0),
     )
 
 
@@ -233,10 +241,7 @@ def test_with_too_much_ahead_the_rest_comes_from_stores() -> None:
 
 def test_what_another_stream_sends_is_not_heard() -> None:
     core = live()
-    other = asks.Information(
-        stream=8, epoch=9, firsts=((9, 0),), lists=(ABC,), address="", stable=3
-    )
-    assert core.inform(other) == []
+    assert core.inform(replace(information(9, (9, 0), stable=3), stream=8)) == []
     assert core.epoch == 1
 
 
@@ -259,6 +264,39 @@ def test_an_epoch_counts_when_a_stable_set_was_admitted(
     assert (None if found is None else found.epoch) == epoch
     if found is not None:
         assert found.stable == epoch
+
+
+def test_in_one_epoch_the_lists_of_the_last_stage_count() -> None:
+    """A, B and C are left: they will never say that what they have is lost."""
+    lists = (ABC, listed("d e"))
+    settling = information(2, (1, 0), (2, 0), stage=Stage.SETTLING, lists=lists)
+    core = Delivering(S, 0, lists, is_stable_only=False)
+    core.inform(settling)
+    for store in "de":
+        assert given(core, store, 3) == []
+    core.inform(information(2, (1, 0), (2, 0), lists=lists[1:]))
+    core.inform(settling)
+    assert core.lists == lists[1:], "what is told of a former stage changes nothing"
+    lost = Loss(stream=S, first=0, last=2, why=WhyLost.TRIMMED)
+    assert core.given("d", asks.Range(begin=3, end=3), ()) == [lost]
+
+
+def test_while_a_change_of_lists_is_joint_the_old_one_says_what_is_lost() -> None:
+    lists = (ABC, listed("d e"))
+    core = Delivering(S, 0, lists, is_stable_only=False)
+    core.inform(information(2, (1, 0), (2, 0), stage=Stage.JOINT, lists=lists))
+    given(core, "a", 3)
+    lost = Loss(stream=S, first=0, last=2, why=WhyLost.TRIMMED)
+    assert core.given("b", asks.Range(begin=3, end=3), ()) == [lost]
+
+
+def test_of_stores_that_tell_of_an_epoch_the_last_stage_counts() -> None:
+    lists = (ABC, listed("b c d"))
+    told = {store: information(0, (3, 0), stage=Stage.SETTLING, lists=lists) for store in "abc"}
+    told["d"] = information(0, (3, 0), lists=lists[1:])
+    found = confirmed(told)
+    assert found is not None
+    assert (found.epoch, found.stage, found.lists) == (3, Stage.SETTLED, lists[1:])
 
 
 def test_um_ack_ordering_0_1_5_2_4_acknowledges_2_and_no_more_than_is_stable() -> None:

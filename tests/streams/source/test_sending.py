@@ -134,6 +134,12 @@ def test_a_change_of_lists_settles_in_two_stages() -> None:
     assert counted(source) == (lists[1],), "a stable set of both has noted that"
     asked = [one for one in source.asked if one.ask.bridge.stage is Stage.SETTLED]
     assert {one.store for one in asked} <= set("bcd")
+    told = [(one.stage, one.lists) for one in source.published]
+    assert told == [
+        (Stage.JOINT, lists),
+        (Stage.SETTLING, lists),
+        (Stage.SETTLED, lists[1:]),
+    ], "receivers are told of each stage"
     assert source.core.wanted is None
 
 

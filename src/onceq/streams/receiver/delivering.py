@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from onceq.streams.model import asks, frames
-from onceq.streams.model.choice import Firsts, epoch_at, in_vain
+from onceq.streams.model.choice import Firsts, epoch_at, in_vain, replaces
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
@@ -55,6 +55,11 @@ class Delivering:
         return self._lists if self.told is None else self.told.lists
 
     @property
+    def governs(self) -> tuple[StoreList, ...]:
+        """The lists of which a recover set must say that numbers are lost."""
+        return self._lists if self.told is None else self.told.governs
+
+    @property
     def epoch(self) -> int:
         """The epoch that it follows; 0: it was told of none."""
         return 0 if self.told is None else self.told.epoch
@@ -76,15 +81,18 @@ class Delivering:
         """Follow an epoch; return what is to be shown. One before the one followed is ignored.
 
         known: as the source says, or stores of which a stable set was admitted (`confirmed`).
+        The last stage of an epoch counts.
         """
         if known.stream != self.stream or known.epoch < self.epoch:
             return []
         shown: list[Shown] = []
-        if self.told is None or known.epoch > self.told.epoch:
+        told = self.told
+        if told is None or known.epoch > told.epoch:
             shown = list(self._compare(known))
-            self.told, self.is_behind = known, False
+            self.is_behind = False
             self._ahead, self._ahead_bytes = [], 0
-        self.told = known
+        if told is None or replaces((known.epoch, known.stage), (told.epoch, told.stage)):
+            self.told = known
         self.stable = max(self.stable, known.stable)
         return shown
 
@@ -204,7 +212,7 @@ class Delivering:
         stores = {store for one in self.lists for store in one.stores}
         gone = {one: begin for one, begin in self._gone.items() if begin > self.next}
         harmed = {one for one, number in self._harmed.items() if number == self.next}
-        if are_recovered(self.lists, gone.keys()):
+        if are_recovered(self.governs, gone.keys()):
             yield from self._lost(min(gone.values()), WhyLost.TRIMMED)
         elif stores <= gone.keys() | harmed:
             yield from self._lost(self.next + 1, WhyLost.LOST)
@@ -231,12 +239,13 @@ def _number(one: tuple[int, Frame]) -> int:
 def confirmed(told: Mapping[str, asks.Information]) -> asks.Information | None:
     """Return what stores tell of the last epoch that a stable set of its lists was admitted to.
 
-    None: there is none. What one store alone was admitted to may have come to nothing.
+    None: there is none. What one store alone was admitted to may have come to nothing. Of several
+    stages of an epoch the last one counts.
     """
     admitted = {store: one.firsts[-1][0] for store, one in told.items() if one.firsts}
     for epoch in sorted(set(admitted.values()), reverse=True):
         stores = {store for store, its in admitted.items() if its == epoch}
-        for store in sorted(stores):
+        for store in sorted(stores, key=lambda one: (-told[one].stage, one)):
             if are_stable(told[store].lists, stores):
                 stable = max(told[one].stable for one in stores)
                 return _at_epoch(told[store], epoch, stable)
@@ -247,6 +256,7 @@ def _at_epoch(one: asks.Information, epoch: int, stable: int) -> asks.Informatio
     return asks.Information(
         stream=one.stream,
         epoch=epoch,
+        stage=one.stage,
         firsts=one.firsts,
         lists=one.lists,
         address=one.address,

@@ -87,6 +87,7 @@ class Sending:
         return asks.Information(
             stream=begun.stream,
             epoch=begun.epoch,
+            stage=begun.bridge.stage,
             firsts=begun.bridge.firsts,
             lists=begun.bridge.lists,
             address=self.life.address,
@@ -264,7 +265,8 @@ class Sending:
     def _go_on(self) -> Iterator[Act]:
         """Do whatever can be done now, in this order."""
         yield from self._land(self.feeding.stable_below(self.needed, self.stable))
-        self._advance()
+        if self._advance():
+            yield from self._publish_information()
         yield from self._look_around()
         if self.begun is not None and self.ended is None:
             for store, fed in self.feeding.asked(self.life, self.begun, self._now_s):
@@ -285,18 +287,21 @@ class Sending:
         self.flight.land(below)
         yield acts.Tell(event=event)
 
-    def _advance(self) -> None:
-        """Take a change of lists one stage further, if enough stores have come so far."""
+    def _advance(self) -> bool:
+        """Take a change of lists one stage further if enough stores are so far; return whether."""
         if self.begun is None or self.begun.bridge.stage not in {Stage.JOINT, Stage.SETTLING}:
-            return
+            return False
         bridge = self.begun.bridge
         at = {store for store, stage in self.feeding.noted.items() if stage >= bridge.stage}
         if bridge.stage is Stage.SETTLING:
-            if are_stable(bridge.lists, at):
+            is_enough = are_stable(bridge.lists, at)
+            if is_enough:
                 self._settle()
-        elif bridge.lists[-1].stores <= at:
-            bridge = replace(bridge, stage=Stage.SETTLING)
-            self.begun = replace(self.begun, bridge=bridge)
+            return is_enough
+        is_enough = bridge.lists[-1].stores <= at
+        if is_enough:
+            self.begun = replace(self.begun, bridge=replace(bridge, stage=Stage.SETTLING))
+        return is_enough
 
     def _settle(self) -> None:
         """A stable set of both lists knows that all of the new one hold it: it alone counts."""
