@@ -8,6 +8,7 @@ __all__ = [
     "FlightFull",
     "FrameRefused",
     "NotRegistered",
+    "NumberConflict",
     "SourceSucceeded",
     "StoreFull",
     "StoreRefused",
@@ -45,6 +46,10 @@ class NotRegistered(OperatingError):
 
 class SourceSucceeded(OperatingError):
     """A later life of this source has taken over: this one will never send again."""
+
+
+class NumberConflict(OperatingError):
+    """A store has a number of this life with another content: it will never send again."""
 
 
 class FlightFull(OperatingError):

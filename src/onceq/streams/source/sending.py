@@ -14,17 +14,16 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from onceq.streams.errors import FlightFull, NotRegistered, SourceSucceeded
+from onceq.streams.errors import FlightFull, NotRegistered
 from onceq.streams.model import asks, events
 from onceq.streams.model.choice import Stage
-from onceq.streams.model.frames import Frame, FrameKind, encode
-from onceq.streams.model.low import Consensus, agreed
+from onceq.streams.model.low import Consensus
 from onceq.streams.model.quorum import StoreList, are_stable
 from onceq.streams.model.window import Flight
-from onceq.streams.net.wire import answer_frame
-from onceq.streams.source import acts
+from onceq.streams.net.wire import TO_FRAMES, answer_frame
+from onceq.streams.source import acts, telling
 from onceq.streams.source.acts import Act, Given
-from onceq.streams.source.epochs import Begun, SourceLife, Timing, WhyEnded, is_succeeded
+from onceq.streams.source.epochs import Begun, Short, SourceLife, Timing, WhyEnded, is_succeeded
 from onceq.streams.source.feeding import Feeding
 from onceq.streams.source.retaining import Block, Retention
 
@@ -61,8 +60,9 @@ class Sending:
         self.ended: WhyEnded | None = None
         self.is_starved = False
         self.feeding = Feeding(self.timing)
-        self._now_s = 0.0
+        self._now_s = self._changes_s = 0.0
         self._published = self._told = 0
+        self._short = Short()
 
     @property
     def next(self) -> int:
@@ -81,44 +81,57 @@ class Sending:
 
     def information(self) -> asks.Information | None:
         """Return what receivers must know; None: no epoch was begun yet."""
-        begun = self.begun
-        if begun is None:
-            return None
-        return asks.Information(
-            stream=begun.stream,
-            epoch=begun.epoch,
-            stage=begun.bridge.stage,
-            firsts=begun.bridge.firsts,
-            lists=begun.bridge.lists,
-            address=self.life.address,
-            stable=self.stable,
-        )
+        return telling.information(self.life, self.begun, self.stable) if self.begun else None
+
+    def learn(self, ask: asks.Ask) -> asks.Answer:
+        """Answer a receiver. Raises FrameRefused for what is no ask of one of this stream."""
+        return telling.answered(self.life, ask, self.information())
 
     # messages
 
-    def send(self, message: bytes) -> int:
-        """Take a message; return its number. It leaves with `flush`, or when a block is full.
+    def has_room(self, size: int) -> bool:
+        """Whether a message of so many bytes can be taken now, or must wait for room in flight.
 
-        Raises NotRegistered, FlightFull, SourceSucceeded or TooLarge: nothing was taken.
+        Raises NotRegistered, SourceSucceeded or NumberConflict if none can.
         """
-        if self.ended is WhyEnded.SUCCEEDED:
-            raise SourceSucceeded("a later life of this source sends: end this one")
+        telling.refuse_if_over(self.ended)
         if self.begun is None or self.is_starved:
             raise NotRegistered(
                 "no stable set of stores is responsive: wait until enough are back, then send again"
             )
-        if not self.flight.has_room(len(message)):
+        return self.flight.has_room(size)
+
+    def send(self, message: bytes) -> int:
+        """Take a message; return its number. It leaves with `flush`, or `feed` if a block is full.
+
+        Raises as has_room, FlightFull or TooLarge: nothing was taken.
+        """
+        if not self.has_room(len(message)):
             raise FlightFull(
                 f"{len(self.flight)} messages are not yet stable: wait, or raise flight_size"
             )
         self.retention.add(message)
         return self.flight.send(len(message))
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a block is full, and was not sent: `feed` sends it."""
+        return self.is_sending and self.retention.sealed > self._published
+
+    def feed(self, now_s: float) -> list[Act]:
+        """Send the blocks that are full."""
+        self._now_s = now_s
+        return list(self._feed()) if self.is_sending else []
+
     def flush(self, now_s: float) -> list[Act]:
         """Send what was taken."""
-        self._now_s = now_s
         self.retention.seal()
-        return list(self._feed()) if self.is_sending else []
+        return self.feed(now_s)
+
+    @property
+    def is_untold(self) -> bool:
+        """Whether receivers were not told of all that is stable: a tick soon tells it."""
+        return self.is_sending and self._told < self.stable
 
     # epochs
 
@@ -130,15 +143,17 @@ class Sending:
     def _begin(self, begun: Begun) -> Iterator[Act]:
         self._take_over(begun)
         self.begun, self.ended, self.refused = begun, None, set(begun.refused)
-        self.needed = begun.bridge.lists
+        self.needed, self._short = begun.bridge.lists, Short()
         self._published = self._told = begun.log.end
         self.feeding.begin(begun, self._now_s)
-        yield self._registered(begun)
+        yield acts.Tell(event=telling.registered(begun, self.next, self.reported))
         if begun.bridge.stage is Stage.SETTLING:
             self._settle()
         self.own = self.needed[-1]
         if self.wanted == self.own:
             self.wanted = None
+        if begun.bridge.stage is Stage.SETTLED:  # what is wanted could not begin
+            self._changes_s = self._now_s + self.timing.interval_s
         yield from self._publish_information()
         yield from self._land(begun.log.end)
         yield from self._go_on()
@@ -156,20 +171,24 @@ class Sending:
         self.retention.void([one for one in self.given_up if one >= end])
         self.given_up.clear()
 
-    def _registered(self, begun: Begun) -> acts.Tell:
-        ends = [end - 1 for end in begun.seen.values()]
-        event = events.RegistrationComplete(
-            stream=begun.stream,
-            next_number=self.next,
-            reported=agreed(ends, self.reported) if ends else -1,
-            epoch=begun.epoch,
-        )
-        return acts.Tell(event=event)
-
     def _publish_information(self) -> Iterator[Act]:
         known = self.information()
         if known is not None:
-            yield acts.Publish(data=answer_frame(known.stream, 0, known))
+            yield acts.Publish(data=answer_frame(known.stream, TO_FRAMES, known))
+
+    def lack(self, short: Short) -> list[Act]:
+        """Note that no epoch can begin now: until one does, no message is taken."""
+        self.is_starved = True
+        before, self._short = self._short, short
+        told = () if short == before else telling.lacking(self._stream, short)
+        return [acts.Tell(event=event) for event in told]
+
+    def succeed(self) -> list[Act]:
+        """Note that a recovery found a later life: this one sends no more."""
+        if self.ended is WhyEnded.SUCCEEDED:
+            return []
+        self.ended = WhyEnded.SUCCEEDED
+        return [acts.Tell(event=events.SourceFenced(stream=self._stream, epoch=self.epoch))]
 
     # what happens
 
@@ -197,7 +216,7 @@ class Sending:
 
     def _wish(self, given: acts.Wanted | acts.GaveUp) -> None:
         if isinstance(given, acts.Wanted):
-            self.wanted = given.own
+            self.wanted, self._changes_s = given.own, self._now_s
         elif self.stable <= given.number < self.next:
             self.given_up.add(given.number)
 
@@ -319,13 +338,18 @@ class Sending:
             yield from self._end(WhyEnded.OVERTAKEN)
         elif self.given_up:
             yield from self._end(WhyEnded.GIVEN_UP)
-        elif self.wanted not in {None, self.own} and self._is_known_to_be_settled():
+        elif self.wanted not in {None, self.own} and self._may_change():
             yield from self._end(WhyEnded.LIST_CHANGES)
         elif self.feeding.lacks(self.retention.begin):
             yield from self._end(WhyEnded.BEHIND)
 
-    def _is_known_to_be_settled(self) -> bool:
-        """Whether a recovery would find that no change of lists is on."""
+    def _may_change(self) -> bool:
+        """Whether a recovery would find that no change of lists is on, and may begin one.
+
+        If the last one lacked a store that is to be added, the next has to wait for a while.
+        """
+        if self._now_s < self._changes_s:
+            return False
         noted = self.feeding.noted.items()
         return are_stable(self.needed, {store for store, at in noted if at is Stage.SETTLED})
 
@@ -364,15 +388,7 @@ class Sending:
             yield acts.Publish(data=self._empty(self._published))
 
     def _empty(self, number: int) -> bytes:
-        return encode(
-            Frame(
-                kind=FrameKind.MESSAGES,
-                stream=self._stream,
-                epoch=self.epoch,
-                number=number,
-                stable=self.stable,
-            )
-        )
+        return telling.empty_frame(self._stream, self.epoch, number, self.stable)
 
     def _release(self) -> None:
         """Release what is stable, and, while there is room, what every store that is there has."""

@@ -14,10 +14,10 @@ from typing import Any, Final
 from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
 from onceq.streams.model import asks, frames
 from onceq.streams.model.frames import Frame, FrameKind
-from onceq.streams.net.wire import answer_frame
+from onceq.streams.net.wire import TO_FRAMES, answer_frame
 from onceq.streams.store import acts, limits
 from onceq.streams.store.acts import Act, Given
-from onceq.streams.store.answering import TO_FRAMES, Answers, Waiting
+from onceq.streams.store.answering import Answers, Waiting
 from onceq.streams.store.catalogue import Catalogue, Step
 from onceq.streams.store.programs import Programs
 from onceq.streams.store.ranging import RANGE_BYTES, ranged
