@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from onceq.streams.model import asks, frames, low, ops
+from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
 from onceq.streams.model.quorum import listed
 from onceq.streams.receiver.catching_up import Patience, follow
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.ops import Message, ReadStore, Show
-from onceq.streams.receiver.placing import Position, Registration, Who, place, register
+from onceq.streams.receiver.placing import Position, Registration, Who, enter, place, register
 from onceq.streams.store.ranging import ranged
 from onceq.streams.store.records import key_of
 from tests.streams.source.towns import ABC, S, Town, life
@@ -38,8 +39,10 @@ class Following:
     def __init__(self, town: Town, core: Delivering, who: Who = WHO) -> None:
         self.town = town
         self.core = core
+        self.meanwhile: Callable[[], None] = lambda: None
         self.read: list[str] = []
         self.waits = 0
+        self.harms = ""
         self.shown: list[Any] = []
         self._program = follow(core, who, Patience())
         self._op: Any = next(self._program)
@@ -55,9 +58,12 @@ class Following:
         match op:
             case ReadStore(store=store, ask=ask):
                 self.read.append(store)
+                self.meanwhile()
                 if store in self.town.down:
                     return None
                 answer, data = ranged(self.town.stores[store], ask, frames.FRAME_BYTES_MAX)
+                if store in self.harms:
+                    data = [*data[:1], *(one[:-1] + b"?" for one in data[1:])]
                 return answer, tuple(data)
             case Show(shown=shown):
                 self.shown += shown
@@ -152,6 +158,54 @@ def test_one_store_serves_what_is_stable_while_two_are_down(town: Town) -> None:
         following.until(lambda: following.waits > 0)  # noqa: B023 - it is called at once
         assert len(following.texts()) == 6
         assert core.told is None
+
+
+def test_while_the_source_sends_what_comes_next_stores_are_asked_once_in_a_while(
+    town: Town,
+) -> None:
+    core = Delivering(S, 0, (ABC,), is_stable_only=False)
+    following = Following(town, core)
+    following.until(lambda: core.next == 7 and following.waits > 0)
+    following.read.clear()
+    following.waits = 0
+
+    def send() -> None:
+        data = encode(
+            Frame(
+                kind=FrameKind.MESSAGES,
+                stream=S,
+                epoch=1,
+                number=core.next,
+                stable=0,
+                count=1,
+                body=body_of([b"live"]),
+            )
+        )
+        assert len(core.live(data)) == 1
+
+    following.meanwhile = send
+    following.until(lambda: following.waits == 4)
+    assert len(following.read) == 4, "each rest is followed by one ask"
+
+
+def test_a_frame_that_was_harmed_on_its_way_comes_from_another_store(town: Town) -> None:
+    core = Delivering(S, 0, (ABC,), is_stable_only=True)
+    following = Following(town, core)
+    following.harms = "b"
+    following.until(lambda: core.next == 6)
+    assert following.texts() == [f"1.{number}" for number in range(6)]
+    assert "b" in following.read
+
+
+def test_a_receiver_waits_until_enough_stores_answer(town: Town) -> None:
+    town.down = {"b", "c"}
+    program = enter(WHO, 1.0, 0.5)
+    answer: Any = None
+    for _ in range(9):
+        answer = town.perform(program.send(answer), "")
+    town.down = set()
+    found = town.run(program, answer=answer)
+    assert (found.begin, set(found.regids)) == (0, set("abc"))
 
 
 def test_a_receiver_goes_on_when_the_source_has_begun_an_epoch(town: Town) -> None:

@@ -7,12 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Stage
 from onceq.streams.model.contiguous import Ascending, Contiguous
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
 from onceq.streams.model.quorum import listed
+from onceq.streams.net.wire import TO_FRAMES, answer_frame, ask_frame
 from onceq.streams.receiver.delivering import Delivering, confirmed
 from onceq.streams.receiver.ops import Message, Shown
 
@@ -219,6 +221,34 @@ def test_a_store_that_is_behind_shows_nothing_of_another_log() -> None:
     assert given(core, "a", 0, frame(1, 0), frame(1, 1)) == ["1.0*"]
     assert given(core, "b", 1, frame(4, 1)) == []
     assert core.is_behind
+
+
+def test_what_a_source_sends_is_frames_and_what_must_be_known() -> None:
+    core = Delivering(S, 0, (ABC,), is_stable_only=False)
+    assert core.heard(answer_frame(S, TO_FRAMES, asks.Forgot())) == []
+    assert core.heard(answer_frame(S, TO_FRAMES, information(1, (1, 0)))) == []
+    assert core.epoch == 1
+    assert texts(core.heard(frame(1, 0))) == ["1.0"]
+    assert len(core.heard(frame(1, 1, kind=FrameKind.VOID))) == 1
+    with pytest.raises(FrameRefused):
+        core.heard(ask_frame(S, 1, asks.Learn(topic="bars", session=9)))
+
+
+def test_a_frame_that_has_not_what_it_says_is_refused_and_harms_nothing() -> None:
+    core = live()
+    short = Frame(
+        kind=FrameKind.MESSAGES,
+        stream=S,
+        epoch=1,
+        number=0,
+        stable=0,
+        count=2,
+        body=body_of([b"one"]),
+    )
+    with pytest.raises(FrameRefused):
+        core.live(encode(short))
+    assert given(core, "a", 0, encode(short), end=2) == []
+    assert texts(core.live(frame(1, 0, 2))) == ["1.0", "1.1"]
 
 
 def test_what_is_no_range_gives_nothing() -> None:

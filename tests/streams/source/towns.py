@@ -74,8 +74,7 @@ class Town:
             case _:
                 return None
 
-    def run(self, program: Program[Any], store: str = "") -> Any:
-        answer: Any = None
+    def run(self, program: Program[Any], store: str = "", answer: Any = None) -> Any:
         while True:
             try:
                 op = program.send(answer)

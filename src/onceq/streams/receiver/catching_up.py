@@ -1,7 +1,8 @@
 """How a receiver gets what it lacks from stores: a Program that goes on while its life does. Pure.
 
-It reads from one store after the other. While its source sends what comes next, it asks none; one
-that gives nothing costs a wait. Source: streams.md 7; spec M25, M26.
+It reads from one store after the other while they give something. When they do not, or its source
+sends what comes next meanwhile, it rests before it asks again: the driver ends the rest when the
+core lacks something. Source: streams.md 7; spec M25, M26.
 """
 
 from __future__ import annotations
@@ -40,14 +41,16 @@ def follow(core: Delivering, who: Who, patience: Patience) -> Program[None]:
         if core.told is None or core.is_behind:
             yield from learn(core, who, patience)
         stores = sorted({store for one in core.lists for store in one.stores})
-        is_fed = False
+        before, gave = core.next, False
         for _ in stores:
             turn += 1
-            is_fed = yield from _read(core, stores[turn % len(stores)], patience)
-            if is_fed:
+            gave = yield from _read(core, stores[turn % len(stores)], patience)
+            if gave or core.next != before:
                 break
-        if not is_fed:
-            yield from WaitUntil(within_s=patience.rest_s)
+        if gave or core.next < before:
+            continue
+        yield from WaitUntil(within_s=patience.rest_s)
+        if core.next == before:
             yield from learn(core, who, patience)
 
 
@@ -58,7 +61,7 @@ def _read(core: Delivering, store: str, patience: Patience) -> Program[bool]:
     ask = asks.Read(stream=core.stream, epoch=epoch, begin=before, end=before + RANGE_MAX)
     given = yield from ReadStore(store=store, ask=ask, within_s=patience.read_s)
     if given is None or core.next != before:
-        return core.next != before  # meanwhile the source sent it, or an epoch cut it
+        return False  # meanwhile the source sent it, or an epoch cut it
     shown = core.given(store, *given)
     if shown:
         yield from Show(shown=tuple(shown))

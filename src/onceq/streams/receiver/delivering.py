@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
+from onceq.streams.errors import FrameRefused
 from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import Firsts, epoch_at, in_vain, replaces
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
@@ -46,7 +47,7 @@ class Delivering:
         self._runs: list[_Run] = []
         self._gone: dict[str, int] = {}
         self._harmed: dict[str, int] = {}
-        self._ahead: list[tuple[int, Frame]] = []
+        self._ahead: list[_Ahead] = []
         self._ahead_bytes = 0
 
     @property
@@ -73,7 +74,7 @@ class Delivering:
     def lacks(self) -> bool:
         """Whether it knows of a number that it lacks: stores must be asked."""
         is_known = self.next < self.stable
-        return is_known or (bool(self._ahead) and self._ahead[0][0] > self.next)
+        return is_known or (bool(self._ahead) and self._ahead[0].number > self.next)
 
     # epochs
 
@@ -127,9 +128,23 @@ class Delivering:
 
     # frames
 
-    def live(self, data: bytes) -> list[Shown]:
-        """Take a frame from the source; return what is to be shown. Raises FrameRefused."""
+    def heard(self, data: bytes) -> list[Shown]:
+        """Take what the source sent: frames, or what must be known of it. Raises FrameRefused."""
         frame = frames.decode(data)
+        match frame.kind:
+            case FrameKind.MESSAGES | FrameKind.VOID:
+                return self._live(frame)
+            case FrameKind.ANSWER:
+                answer = asks.answer_of(frame.body)
+                return self.inform(answer) if isinstance(answer, asks.Information) else []
+            case _:
+                raise FrameRefused("a source asked its receiver something")
+
+    def live(self, data: bytes) -> list[Shown]:
+        """Take frames from the source; return what is to be shown. Raises FrameRefused."""
+        return self._live(frames.decode(data))
+
+    def _live(self, frame: Frame) -> list[Shown]:
         if frame.stream != self.stream or frame.epoch < self.epoch:
             return []  # a former life still sends
         if frame.epoch > self.epoch:
@@ -139,16 +154,18 @@ class Delivering:
         if frame.count and frame.end > self.next:
             size = len(frame.body)
             if self._ahead_bytes + size <= AHEAD_BYTES_MAX or frame.number <= self.next:
-                insort(self._ahead, (frame.number, frame), key=_number)
+                one = _Ahead(number=frame.number, frame=frame, bodies=_bodies(frame))
+                insort(self._ahead, one, key=_number)
                 self._ahead_bytes += size
         return list(self._drain())
 
     def _drain(self) -> Iterator[Shown]:
         """Show what follows of the frames that are kept."""
-        while self._ahead and self._ahead[0][0] <= self.next:
-            _, frame = self._ahead[0]
+        while self._ahead and self._ahead[0].number <= self.next:
+            one = self._ahead[0]
+            frame = one.frame
             below = min(frame.end, self.stable) if self.is_stable_only else frame.end
-            yield from self._take(frame, below, is_again=False)
+            yield from self._take(frame, one.bodies, below, is_again=False)
             if self.next < frame.end:
                 return
             self._ahead.pop(0)
@@ -163,10 +180,14 @@ class Delivering:
             return list(self._lose())
         shown: list[Shown] = []
         for one in data:
-            frame = frames.decode(one)
+            try:
+                frame = frames.decode(one)
+                bodies = _bodies(frame)
+            except FrameRefused:
+                break  # it was harmed on its way: another store may give it
             if frame.number > self.next or not self._is_of_log(frame):
                 break
-            shown += self._take(frame, min(frame.end, answer.end), is_again=True)
+            shown += self._take(frame, bodies, min(frame.end, answer.end), is_again=True)
         if answer.missing and answer.end == self.next:
             self._harmed[store] = self.next
             shown += self._lose()
@@ -184,8 +205,10 @@ class Delivering:
         self.is_behind = self.is_behind or frame.epoch > self.told.epoch
         return epoch_at(self.told.firsts, max(frame.number, self.next)) == frame.epoch
 
-    def _take(self, frame: Frame, below: int, *, is_again: bool) -> Iterator[Shown]:
-        """Show the messages of a frame from `next` to before a number."""
+    def _take(
+        self, frame: Frame, bodies: list[bytes], below: int, *, is_again: bool
+    ) -> Iterator[Shown]:
+        """Show the messages of a frame from `next` to before a number. bodies: all of them."""
         if below <= self.next:
             return
         self._note(frame.epoch)
@@ -194,16 +217,15 @@ class Delivering:
             self._losses.append((first, below))
             yield Loss(stream=self.stream, first=first, last=below - 1, why=WhyLost.RECLAIMED)
             return
-        for number, body in enumerate(frame.messages(), frame.number):
-            if self.next <= number < below:
-                self.next = number + 1
-                yield Message(
-                    stream=self.stream,
-                    epoch=frame.epoch,
-                    number=number,
-                    body=bytes(body),
-                    retransmitted=is_again,
-                )
+        for number in range(self.next, below):
+            self.next = number + 1
+            yield Message(
+                stream=self.stream,
+                epoch=frame.epoch,
+                number=number,
+                body=bodies[number - frame.number],
+                retransmitted=is_again,
+            )
 
     # what nobody gives
 
@@ -232,8 +254,21 @@ class _Run(msgspec.Struct, frozen=True, kw_only=True):
     is_lost: bool
 
 
-def _number(one: tuple[int, Frame]) -> int:
-    return one[0]
+class _Ahead(msgspec.Struct, frozen=True, kw_only=True):
+    """A frame of the source that is kept, with its messages."""
+
+    number: int
+    frame: Frame
+    bodies: list[bytes]
+
+
+def _number(one: _Ahead) -> int:
+    return one.number
+
+
+def _bodies(frame: Frame) -> list[bytes]:
+    """Return the messages of a frame. Raises FrameRefused if it has not what its header says."""
+    return [bytes(one) for one in frame.messages()]
 
 
 def confirmed(told: Mapping[str, asks.Information]) -> asks.Information | None:

@@ -16,7 +16,7 @@ import msgspec
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks, low
 from onceq.streams.model.choice import Promised, newest
-from onceq.streams.model.ops import AskStores
+from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 
 ROUNDS: Final = 3
@@ -59,6 +59,25 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     position: Position
     begin: int
     regids: Mapping[str, int]
+
+
+def enter(
+    who: Who,
+    within_s: float,
+    rest_s: float,
+    choose: Callable[[low.RecoveryInfo], int | None] | None = None,
+) -> Program[Registration]:
+    """Find where a life begins, and register it, however long that takes.
+
+    rest_s: how long to wait when too few stores have answered in one epoch.
+    """
+    while True:
+        position = yield from place(who, within_s)
+        if position is not None:
+            registration = yield from register(who, position, within_s, choose)
+            if registration is not None:
+                return registration
+        yield from WaitUntil(within_s=rest_s)
 
 
 def place(who: Who, within_s: float) -> Program[Position | None]:
