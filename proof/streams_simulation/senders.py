@@ -84,8 +84,9 @@ class SourceNode:
                 case SendOn(begun=begun):
                     self._begin(begun)
                     return
-                case TellShort():
+                case TellShort(short=short):
                     self.world.did["recoveries that lacked stores"] += 1
+                    self._do(self.core.lack(short))
                 case _:
                     Performing(self.caller, op, self._follow)
                     return
