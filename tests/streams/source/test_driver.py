@@ -198,7 +198,8 @@ def test_a_list_is_changed_while_it_sends(tmp_path: Path) -> None:
             await send_all(one, texts(5, 5))
             await one.wait_stable(WITHIN_S)
             await soon(lambda: stores.log("d", S) == texts(10))
-            await soon(lambda: stores.servers["c"].daemon.serving.links == 0)
+            left = str(stores.addresses["c"])
+            await soon(lambda: not one._driver._asker.is_linked(left))
             assert stores.having(S, texts(5)) == {"c"}
             with pytest.raises(InvalidValue, match="certificates"):
                 one.want(listed("192.0.2.1:7401"))
