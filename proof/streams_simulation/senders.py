@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from proof.streams_simulation.world import World
 
 TIMING = Timing(
-    ask_s=1.0, admit_s=2.0, interval_s=0.5, retry_s=0.3, resend_s=1.5, unresponsive_s=1.0
+    ask_s=1.0,
+    admit_s=2.0,
+    interval_s=0.5,
+    retry_s=0.3,
+    resend_s=1.5,
+    unresponsive_s=1.0,
+    copy_s=2.0,
 )
 TICK_S = 0.2
 TOPIC, SESSION = "bars", 9
@@ -151,7 +157,7 @@ class SourceNode:
                 self.caller.cut(act.store, "it has not answered in time")
 
         self.caller.ask(act.store, act.ask, heard)
-        self.world.net.later(TIMING.admit_s, late)
+        self.world.net.later(TIMING.copy_s, late)
 
     def _tell(self, event: events.Event) -> None:
         if isinstance(event, events.Stable) and event.first in self.contents:

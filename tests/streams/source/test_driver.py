@@ -10,10 +10,12 @@ import pytest
 
 from onceq.errors import DeadlineExceeded, IllegalState, InvalidValue
 from onceq.streams.errors import FlightFull, NotRegistered, SourceSucceeded
-from onceq.streams.model import events
+from onceq.streams.model import asks, events
 from onceq.streams.model.choice import Stage
+from onceq.streams.model.frames import Splitter, decode
 from onceq.streams.model.quorum import listed
 from onceq.streams.net.address import Address
+from onceq.streams.net.wire import answer_frame
 from onceq.streams.source.epochs import Timing
 from tests.streams.net.clusters import running
 from tests.streams.net.daemons import soon
@@ -225,7 +227,7 @@ def test_a_link_on_which_an_admission_has_no_answer_is_closed() -> None:
             writer.close()
             closed.set()
 
-        timing = Timing(ask_s=1.0, admit_s=0.2, interval_s=0.1, retry_s=0.05)
+        timing = Timing(ask_s=1.0, copy_s=0.2, interval_s=0.1, retry_s=0.05)
         async with running(None) as stores, source(stores.listed(), timing=timing) as one:
             await one.wait_registered(WITHIN_S)
             await stores.end("c")
@@ -238,6 +240,33 @@ def test_a_link_on_which_an_admission_has_no_answer_is_closed() -> None:
             assert one.send(b"0") == 0
             await one.wait_stable(WITHIN_S)
             await soon(lambda: stores.having(S, [b"0"]) == set("abc"))
+
+    asyncio.run(run())
+
+
+def test_a_store_that_has_much_to_copy_is_waited_for() -> None:
+    """Closing its link after a while would have it begin to copy anew, for ever."""
+
+    async def run() -> None:
+        async def copies(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            splitter = Splitter()
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(1 << 16):
+                    for one in splitter.feed(data):
+                        await asyncio.sleep(0.4)
+                        answer = asks.Holding(epoch=1, end=0)
+                        writer.write(answer_frame(S, decode(one).number, answer))
+            writer.close()
+
+        timing = Timing(admit_s=0.2, interval_s=0.1, retry_s=0.05)
+        async with running(None) as stores, source(stores.listed(), timing=timing) as one:
+            await one.wait_registered(WITHIN_S)
+            await stores.end("c")
+            at = stores.addresses["c"]
+            await soon(lambda: str(at) not in one._core.feeding.responsive)
+            slow = await asyncio.start_server(copies, at.host, at.port)
+            await soon(lambda: str(at) in one._core.feeding.responsive)
+            slow.close()
 
     asyncio.run(run())
 

@@ -193,7 +193,7 @@ class Driver(RunsAsync):
 
     async def _ask(self, act: acts.Ask) -> None:
         """Ask what the core wants asked; unanswered in time, the link is closed."""
-        given = await self._asker.ask(act.store, act.ask, self.core.timing.admit_s)
+        given = await self._asker.ask(act.store, act.ask, self.core.timing.copy_s)
         answer: asks.Answer | None = None if given is None else given[0]
         self.step(acts.Answered(store=act.store, ask=act.ask, answer=answer))
 

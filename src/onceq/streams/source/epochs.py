@@ -81,7 +81,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
 
     interval_s: before a recovery that could not be complete is begun anew. retry_s: before a store
     is asked again, or sent again what it had no room for. resend_s: before it is sent again what it
-    has not answered for; unresponsive_s: before it counts as one that does not answer.
+    has not answered for; unresponsive_s: before it counts as one that does not answer. copy_s:
+    until a store is admitted, which may have much to copy, while the source sends without it.
     """
 
     ask_s: float = 2.0
@@ -90,6 +91,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     retry_s: float = 0.5
     resend_s: float = 5.0
     unresponsive_s: float = 3.0
+    copy_s: float = 3_600.0
 
 
 class WhyEnded(enum.Enum):
