@@ -69,8 +69,8 @@ class Town:
                 return tuple(ranged(self.stores[other], ask, frames.FRAME_BYTES_MAX)[1])
             case Perform(ask=ask, copied=copied):
                 return self.stores[store].admitted(ask, copied)[0]
-            case Keep(stream=stream, copies=copies):
-                return self.stores[store].keep_copies(stream, copies)
+            case Keep(ask=ask, copies=copies):
+                return self.stores[store].keep_copies(ask, copies)
             case _:
                 return None
 

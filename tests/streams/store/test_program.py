@@ -141,7 +141,7 @@ def test_copies_that_cannot_be_kept_end_it() -> None:
     fetch = program.send(Needs(begin=2, end=6, firsts=FIRSTS))
     assert isinstance(fetch, FetchRange)
     keep = program.send(tuple(WHOLE[n] for n in range(2, 4)))
-    assert keep == Keep(stream=7, copies=(WHOLE[2], WHOLE[3])), "a range at a time"
+    assert keep == Keep(ask=ASK, copies=(WHOLE[2], WHOLE[3])), "a range at a time"
     with pytest.raises(StopIteration) as stop:
         program.send(asks.Full(end=2))
     assert stop.value.value == asks.Full(end=2)

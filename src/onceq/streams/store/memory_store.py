@@ -97,7 +97,7 @@ class MemoryStore(Store):
 
     def _append_copy(self, local: int, frame: frames.Frame, data: bytes) -> int:
         copies = self._of(local).copies
-        if copies and copies[-1][0].number >= frame.number:
+        if copies and copies[-1][0].end != frame.number:
             copies.clear()  # of an admission that came to nothing
         copies.append((frame, data))
         self.weights.copy(local, range(frame.number, frame.end), len(data))

@@ -30,9 +30,9 @@ class Perform(Op[asks.Answer | Needs], changes="a store is admitted to a stream"
 
 
 class Keep(Op[asks.Answer | None], changes="copies are kept"):
-    """Keep copies, which count when the stream is admitted; None: they are. Otherwise: why not."""
+    """Keep copies for an admission, which count with it; None: they are. Otherwise: why not."""
 
-    stream: int
+    ask: asks.Admit
     copies: tuple[bytes, ...]
 
 
@@ -71,7 +71,7 @@ def fetch(ask: asks.Admit, needs: Needs) -> Program[range | asks.Answer | None]:
                 break
         if not found or (begin < number and frames.decode(found[0]).number != number):
             return None
-        refused = yield from Keep(stream=ask.stream, copies=found)
+        refused = yield from Keep(ask=ask, copies=found)
         if refused is not None:
             return refused
         begin = min(begin, frames.decode(found[0]).number)

@@ -145,10 +145,11 @@ class Serving:
             answer, position = step.answer, self.store.do(step)
         except StoreFull:
             answer, position = self._full(stream), self.store.end
-        if isinstance(ask, asks.Fence) and isinstance(answer, asks.Found):
-            self._lives[link][stream] = ask.life
         one = Waiting(position=position, stream=stream, tag=tag, answer=answer)
         yield from self._answer(link, one)
+        if isinstance(ask, asks.Fence) and isinstance(answer, asks.Found):
+            self._lives[link][stream] = ask.life
+            yield from self._run(self.programs.overtake(stream))
 
     def _ranged(self, link: int, tag: int, ask: asks.Read | asks.Fetch) -> Iterator[Act]:
         """Give what is there of some numbers, behind the answer that says how much that is.

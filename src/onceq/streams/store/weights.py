@@ -110,7 +110,7 @@ class Weights:
     def copy(self, local: int, numbers: range, size: int) -> None:
         """Note that a copy was appended: it counts when the stream is admitted."""
         copies = self._copies.setdefault(local, [])
-        if copies and copies[-1][0].start >= numbers.start:
+        if copies and copies[-1][0].stop != numbers.start:
             copies.clear()  # of an admission that came to nothing
         copies.append((numbers, size))
 

@@ -137,9 +137,10 @@ class Index:
             runs.pop()
         if runs and runs[-1].end > kept:
             runs[-1] = runs[-1].part(runs[-1].begin, kept)
-        copies = [one for one in self._copies.pop(local, ()) if one.end > kept]
-        copies = [one for one in copies if end is None or one.begin < end]
-        runs += [one if one.begin >= kept else one.part(kept, one.end) for one in copies]
+        for one in self._copies.pop(local, ()):
+            numbers = range(max(one.begin, kept), one.end if end is None else min(one.end, end))
+            if numbers:
+                runs.append(one.part(numbers.start, numbers.stop))
         self._cut.add(local)
         self._moving.pop(local, None)
 
