@@ -12,6 +12,8 @@ from onceq.streams.model.choice import Stage
 from onceq.streams.model.quorum import listed
 from onceq.streams.source.epochs import Begun, Short, Succeeded
 from onceq.streams.source.recovering import Past, Tried
+from onceq.streams.store.memory_store import MemoryStore
+from onceq.streams.store.noting_store import Noting
 from tests.streams.source.towns import ABC, S, Town, life
 
 
@@ -259,6 +261,33 @@ def test_a_change_that_came_to_nothing_holds_nobody_up(town: Town) -> None:
     town.begun(life(2, listed("c d e")))
     town.down = {"d", "e"}
     assert town.begun(life(3)).bridge.lists == (ABC,)
+
+
+class NotingMemory(MemoryStore):
+    """A store that keeps no messages."""
+
+    keeps = False
+    _catalogue = Noting
+
+
+def test_a_store_that_keeps_no_messages_makes_no_log_stable() -> None:
+    """All below the end of the chosen log is stable from then on: a stable set must have it."""
+    town = Town("abcn")
+    town.stores["n"] = NotingMemory()
+    own = listed("a b c n")
+    assert set(town.begun(life(1, own)).noted) == {*"abcn"}
+    town.send(0, "a", epoch=1)
+
+    def lose(_: str, ask: asks.Ask) -> None:
+        if isinstance(ask, asks.Admit):
+            town.down = {"c"}
+
+    town.before = lose
+    assert town.recover(life(2, own)) == Tried(stream=S, epoch=2)
+    assert town.stages("n")[2:], "it noted the stage"
+    town.before, town.down = (lambda _, __: None), set()
+    begun = town.begun(life(3, own))
+    assert begun.ends == dict.fromkeys("abc", 1)
 
 
 def test_positions_of_receivers_go_with_the_log(town: Town) -> None:

@@ -1,8 +1,9 @@
 """How a source has stores admitted to the epoch that it begins: a Program. Pure.
 
 Stores that are known to hold the stream come first; those that may have forgotten what they
-promised wait until a recover set of others is admitted. When a stable set of every list has noted
-the bridge record, the epoch has begun; the others are admitted while the source sends.
+promised wait until a recover set of others is admitted. When a stable set of every list holds the
+log, and has noted the bridge record, the epoch has begun; the others are admitted while the source
+sends.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def _note(life: SourceLife, begun: Begun, timing: Timing) -> Program[Begun]:
 
 
 def _is_enough(begun: Begun, answered: AbstractSet[str] = frozenset()) -> bool:
-    return is_noted(begun.bridge, _at(begun) | answered)
+    at = _at(begun)
+    return is_noted(begun.bridge, at | answered, (at & begun.ends.keys()) | answered)
 
 
 def _at(begun: Begun) -> set[str]:

@@ -25,11 +25,13 @@ def settled(bridge: Bridge) -> Bridge:
     return replace(bridge, stage=Stage.SETTLED)
 
 
-def is_noted(bridge: Bridge, noted: AbstractSet[str]) -> bool:
+def is_noted(bridge: Bridge, noted: AbstractSet[str], holding: AbstractSet[str]) -> bool:
     """Whether as many stores have noted a bridge record as it needs.
 
-    noted: those that have it in this stage, or a later one. A new stream needs all of its list.
+    noted: those that have it in this stage, or a later one; holding: those of them that keep
+    messages. A new stream needs all of its list; any other a stable set that has the chosen log,
+    for all of that counts as stable from then on.
     """
     if is_new(bridge):
         return noted >= bridge.lists[0].stores
-    return are_stable(bridge.lists, noted)
+    return are_stable(bridge.lists, holding)
