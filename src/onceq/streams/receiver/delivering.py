@@ -79,12 +79,15 @@ class Delivering:
     # epochs
 
     def inform(self, known: asks.Information) -> list[Shown]:
-        """Follow an epoch; return what is to be shown. One before the one followed is ignored.
+        """Follow an epoch; return what is to be shown.
 
         known: as the source says, or stores of which a stable set was admitted (`confirmed`).
-        The last stage of an epoch counts.
+        The last stage of an epoch counts. One before the one followed is ignored, and so is one
+        before any of which something was shown: stores show what is stable of later epochs than
+        this life was told of, and the log of a former one does not have that.
         """
-        if known.stream != self.stream or known.epoch < self.epoch:
+        shown_of = max((run.epoch for run in self._runs if not run.is_lost), default=0)
+        if known.stream != self.stream or known.epoch < max(self.epoch, shown_of):
             return []
         shown: list[Shown] = []
         told = self.told
