@@ -14,6 +14,8 @@ from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.ops import Message, Show, Shown
 from onceq.streams.receiver.placing import Registration, Who, place, register
 from onceq.streams.store.records import key_of
+from proof.streams_model.disks import VOID
+from proof.streams_model.rules import I5, I6
 from proof.streams_simulation.net import Caller
 from proof.streams_simulation.performing import Performing
 from proof.streams_simulation.senders import SESSION, TOPIC, SourceNode
@@ -136,7 +138,7 @@ class ReceiverNode:
 
     def _see(self, number: int, content: int) -> None:
         if number in self.seen:
-            self.world.promises.breach("I5", f"{self.name} was shown {number} twice")
+            self.world.promises.breach(I5, f"{self.name} was shown {number} twice")
         self.seen[number] = content
         self.world.promises.deliver(self.name, number, content, is_stable_only=self.is_stable_only)
 
@@ -145,7 +147,10 @@ class ReceiverNode:
         promises = self.world.promises
         promises.advance(self.name, self.seen)
         if why is events.WhyLost.RECLAIMED:
-            self.seen |= dict.fromkeys(range(first, last + 1), 0)
+            gone = range(first, last + 1)
+            if not self.world.given_up.issuperset(gone):
+                promises.breach(I6, f"{self.name} was told that {gone} was given up")
+            self.seen |= dict.fromkeys(gone, VOID)
         else:
             promises.lose(self.name, first, last + 1)
 
@@ -153,7 +158,7 @@ class ReceiverNode:
         self.world.did["receivers rolled back"] += 1
         gone = [one for one in self.seen if one >= first]
         if self.is_stable_only or not gone or max(gone) > last:
-            self.world.promises.breach("I5", f"{self.name} saw {gone}, told ({first}, {last})")
+            self.world.promises.breach(I5, f"{self.name} saw {gone}, told ({first}, {last})")
         for one in gone:
             del self.seen[one]
 

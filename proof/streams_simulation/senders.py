@@ -13,6 +13,8 @@ from onceq.streams.source import acts
 from onceq.streams.source.epochs import SourceLife, Timing, WhyEnded
 from onceq.streams.source.program import Over, SendOn, TellShort, live
 from onceq.streams.source.sending import Sending
+from proof.streams_model.disks import VOID
+from proof.streams_model.rules import I1, I3
 from proof.streams_simulation.net import Caller
 from proof.streams_simulation.performing import Performing
 from proof.streams_simulation.stores import entries
@@ -99,8 +101,6 @@ class SourceNode:
 
     def _begin(self, begun: Any) -> None:
         self._is_in_epoch = True
-        voids = {one for one in self.core.given_up if one >= begun.log.end}
-        self.contents |= dict.fromkeys(voids, 0)
         made = self.core.begin(begun, self.world.net.now_s)
         self.world.completed(self, begun)
         self._do(made)
@@ -112,7 +112,7 @@ class SourceNode:
         self._is_in_epoch = False
         self.world.did[f"epochs ended: {why.value}"] += 1
         if why is WhyEnded.CONFLICT:
-            self.world.promises.breach("I3", f"{self.name} was told of another content")
+            self.world.promises.breach(I3, f"{self.name} was told of another content")
         over = Over(why=why, needed=self.core.needed, wanted=self.core.wanted)
         self.world.net.later(0.0, lambda: self._follow(over))
 
@@ -137,6 +137,7 @@ class SourceNode:
                     self._tell(event)
                 case acts.End(why=why):
                     self._end(why)
+        self._report_voids()
 
     def _publish(self, data: bytes) -> None:
         frame = decode(data)
@@ -160,9 +161,27 @@ class SourceNode:
         self.world.net.later(TIMING.copy_s, late)
 
     def _tell(self, event: events.Event) -> None:
-        if isinstance(event, events.Stable) and event.first in self.contents:
-            log = [self.contents[one] for one in range(event.first, event.last + 1)]
-            self.world.promises.report(log, event.first)
+        match event:
+            case events.Reclaimed(first=first, last=last, unstable=True):
+                gone = range(first, last + 1)
+                self.contents |= dict.fromkeys(gone, VOID)
+                self.world.given_up.update(gone)
+            case events.Stable(first=first, last=last) if first in self.contents:
+                log = [self.contents[one] for one in range(first, last + 1)]
+                if VOID in log:
+                    self.world.promises.breach(I1, f"{event} tells of what was given up")
+                self._report_voids()
+                self.world.promises.report(log, first)
+            case _:
+                pass
+
+    def _report_voids(self) -> None:
+        """Note that what was given up keeps its number: a source is told of it only once."""
+        promises = self.world.promises
+        while (number := len(promises.stable)) < self.core.stable:
+            if self.contents.get(number) != VOID:
+                return
+            promises.report([VOID], number)
 
     def _tick(self) -> None:
         if self.is_over:

@@ -39,7 +39,8 @@ NUMBERS_MAX = 60
 class World:
     """One schedule. `run` goes through it; `promises.broken` says what was broken.
 
-    lingering: how often a store still gets what was on its way to it when a wire was cut.
+    lingering: how often a store still gets what was on its way to it when a wire was cut. given_up:
+    the numbers of which a source was told that it gave them up.
     """
 
     def __init__(self, seed: int, *, lingering: float = 0.0) -> None:
@@ -58,6 +59,7 @@ class World:
         self.sources: list[SourceNode] = []
         self.readers: dict[str, ReceiverNode | None] = {"stable": None, "live": None}
         self.promises.receivers = {name: Followed() for name in self.readers}
+        self.given_up: set[int] = set()
         self._contents = 0
         self._settings()
 

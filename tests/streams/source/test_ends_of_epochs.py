@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from onceq.streams.errors import SourceSucceeded
@@ -142,6 +144,49 @@ def test_a_number_that_is_given_up_is_void_unless_the_chosen_log_has_it() -> Non
         frames = source.sent.get("a", [])
         assert [one.kind for one in frames] == kinds
         assert [(one.number, one.end) for one in frames] == [(n, n + 1) for n in range(end, 3)]
+
+
+def told_of(source: Source, kind: type[Any]) -> list[Any]:
+    return [one for one in source.told if isinstance(one, kind)]
+
+
+def test_a_number_that_is_given_up_is_told_and_never_as_stable(source: Source) -> None:
+    source.send(b"0", b"1", b"2")
+    source.step(acts.GaveUp(number=1))
+    assert told_of(source, events.Reclaimed) == [], "the chosen log may have it"
+    source.begin(begun(2))
+    (gone,) = told_of(source, events.Reclaimed)
+    assert gone == events.Reclaimed(stream=S, first=1, last=1, forced=True, unstable=True)
+    source.told.clear()
+    source.have("ab", 3)
+    stable = [(one.first, one.last) for one in told_of(source, events.Stable)]
+    assert (stable, source.core.stable) == ([(0, 0), (2, 2)], 3)
+    source.have("c", 3)
+    released = [(one.first, one.last) for one in told_of(source, events.Reclaimed)]
+    assert released == [(0, 0), (2, 2)], "it was told of 1"
+
+
+def test_a_number_that_the_chosen_log_has_is_stable_and_was_not_given_up(source: Source) -> None:
+    source.send(b"0")
+    source.step(acts.GaveUp(number=0))
+    source.begin(begun(2, end=1))
+    assert told_of(source, events.Stable) == [events.Stable(stream=S, first=0, last=0)]
+    assert not any(one.unstable for one in told_of(source, events.Reclaimed))
+
+
+def test_what_is_released_is_told_and_whether_a_limit_forced_it() -> None:
+    source = Source(retained_bytes_max=100)
+    source.begin(begun())
+    source.send(b"x" * 60)
+    source.have("abc", 1)
+    source.send(b"x" * 60)
+    source.have("ab", 2)
+    source.send(b"x" * 60)
+    source.have("ab", 3)
+    assert told_of(source, events.Reclaimed) == [
+        events.Reclaimed(stream=S, first=0, last=0),
+        events.Reclaimed(stream=S, first=1, last=1, forced=True),
+    ]
 
 
 def test_a_store_that_may_have_forgotten_is_admitted_when_a_recover_set_of_others_is() -> None:

@@ -23,8 +23,10 @@ from onceq.streams.model.window import Flight
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
 from onceq.streams.source import acts, telling
 from onceq.streams.source.acts import Act, Given
+from onceq.streams.source.changing import advanced, settled
 from onceq.streams.source.epochs import Begun, Short, SourceLife, Timing, WhyEnded, is_succeeded
 from onceq.streams.source.feeding import Feeding
+from onceq.streams.source.giving_up import GivingUp, given_up
 from onceq.streams.source.retaining import Block, Retention
 
 
@@ -56,7 +58,7 @@ class Sending:
         self.wanted: StoreList | None = life.own
         self.stable = 0
         self.refused: set[str] = set()
-        self.given_up: set[int] = set()
+        self.giving_up = GivingUp()
         self.ended: WhyEnded | None = None
         self.is_starved = False
         self.feeding = Feeding(self.timing)
@@ -141,14 +143,15 @@ class Sending:
         return list(self._begin(begun))
 
     def _begin(self, begun: Begun) -> Iterator[Act]:
-        self._take_over(begun)
+        gone = self._take_over(begun)
         self.begun, self.ended, self.refused = begun, None, set(begun.refused)
         self.needed, self._short = begun.bridge.lists, Short()
         self._published = self._told = begun.log.end
         self.feeding.begin(begun, self._now_s)
         yield acts.Tell(event=telling.registered(begun, self.next, self.reported))
+        yield from (acts.Tell(event=event) for event in given_up(self._stream, gone))
         if begun.bridge.stage is Stage.SETTLING:
-            self._settle()
+            self._follow(replace(begun, bridge=settled(begun.bridge)))
         self.own = self.needed[-1]
         if self.wanted == self.own:
             self.wanted = None
@@ -158,8 +161,8 @@ class Sending:
         yield from self._land(begun.log.end)
         yield from self._go_on()
 
-    def _take_over(self, begun: Begun) -> None:
-        """Go on behind the chosen log: what it lacks is sent again, or as void."""
+    def _take_over(self, begun: Begun) -> list[int]:
+        """Go on behind the chosen log: what it lacks is sent again, or as void; return the void."""
         end = begun.log.end
         self.retention.seal()
         if self.begun is None:
@@ -168,8 +171,9 @@ class Sending:
             self.flight.landed_below = end
         elif not self.stable <= end <= self.retention.sealed:
             raise AssertionError(f"{begun} ends at {end}, and all below {self.stable} was stable")
-        self.retention.void([one for one in self.given_up if one >= end])
-        self.given_up.clear()
+        gone = self.giving_up.begin(end)
+        self.retention.void(gone)
+        return gone
 
     def _publish_information(self) -> Iterator[Act]:
         known = self.information()
@@ -218,7 +222,7 @@ class Sending:
         if isinstance(given, acts.Wanted):
             self.wanted, self._changes_s = given.own, self._now_s
         elif self.stable <= given.number < self.next:
-            self.given_up.add(given.number)
+            self.giving_up.asked.add(given.number)
 
     def _heard(self, given: Given) -> Iterator[Act]:
         """Take what matters only while an epoch goes on."""
@@ -292,7 +296,7 @@ class Sending:
                 if fed.asked is not None:
                     yield acts.Ask(store=store, ask=fed.asked)
             yield from self._feed()
-            self._release()
+            yield from self._release()
         responsive = self.feeding.responsive
         self.is_starved = not all(one.is_responsive(responsive) for one in self.needed)
 
@@ -300,35 +304,25 @@ class Sending:
         """Note that everything below a number is stable."""
         if below <= self.stable:
             return
-        event = events.Stable(stream=self._stream, first=self.stable, last=below - 1)
+        told = list(self.giving_up.stable(self._stream, self.stable, below))
         self.stable = below
-        self.given_up = {one for one in self.given_up if one >= below}
         self.flight.land(below)
-        yield acts.Tell(event=event)
+        yield from (acts.Tell(event=event) for event in told)
 
     def _advance(self) -> bool:
         """Take a change of lists one stage further if enough stores are so far; return whether."""
-        if self.begun is None or self.begun.bridge.stage not in {Stage.JOINT, Stage.SETTLING}:
+        if self.begun is None:
             return False
-        bridge = self.begun.bridge
-        at = {store for store, stage in self.feeding.noted.items() if stage >= bridge.stage}
-        if bridge.stage is Stage.SETTLING:
-            is_enough = are_stable(bridge.lists, at)
-            if is_enough:
-                self._settle()
-            return is_enough
-        is_enough = bridge.lists[-1].stores <= at
-        if is_enough:
-            self.begun = replace(self.begun, bridge=replace(bridge, stage=Stage.SETTLING))
-        return is_enough
+        bridge = advanced(self.begun.bridge, self.feeding.noted)
+        is_further = bridge.stage is not self.begun.bridge.stage
+        if is_further:
+            self._follow(replace(self.begun, bridge=bridge))
+        return is_further
 
-    def _settle(self) -> None:
-        """A stable set of both lists knows that all of the new one hold it: it alone counts."""
-        if self.begun is not None:
-            self.needed = self.begun.bridge.lists[-1:]
-            bridge = replace(self.begun.bridge, stage=Stage.SETTLED, lists=self.needed)
-            self.begun = replace(self.begun, bridge=bridge)
-            self.feeding.choose(self.begun)
+    def _follow(self, begun: Begun) -> None:
+        """Go by the lists of a stage."""
+        self.begun, self.needed = begun, begun.bridge.lists
+        self.feeding.choose(begun)
 
     def _look_around(self) -> Iterator[Act]:
         """Find a reason to end the epoch."""
@@ -336,7 +330,7 @@ class Sending:
             yield from self._end(WhyEnded.SUCCEEDED)
         elif self.refused:
             yield from self._end(WhyEnded.OVERTAKEN)
-        elif self.given_up:
+        elif self.giving_up.asked:
             yield from self._end(WhyEnded.GIVEN_UP)
         elif self.wanted not in {None, self.own} and self._may_change():
             yield from self._end(WhyEnded.LIST_CHANGES)
@@ -390,10 +384,15 @@ class Sending:
     def _empty(self, number: int) -> bytes:
         return telling.empty_frame(self._stream, self.epoch, number, self.stable)
 
-    def _release(self) -> None:
+    def _release(self) -> Iterator[Act]:
         """Release what is stable, and, while there is room, what every store that is there has."""
         is_over = self.retention.bytes > self.retained_bytes_max
-        self.retention.release(self.stable if is_over else self.feeding.needs(self.stable))
+        begin, needed = self.retention.begin, self.feeding.needs(self.stable)
+        self.retention.release(self.stable if is_over else needed)
+        below = self.retention.begin
+        if begin < below:
+            told = self.giving_up.released(self._stream, begin, below, forced=below > needed)
+            yield from (acts.Tell(event=event) for event in told)
 
 
 BROKEN: Final = {asks.Forgot: WhyEnded.FORGOT, asks.Conflict: WhyEnded.CONFLICT}
