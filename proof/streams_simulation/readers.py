@@ -70,6 +70,7 @@ class ReceiverNode:
             registration.begin,
             position.lists,
             is_stable_only=self.is_stable_only,
+            acknowledged=position.acknowledged,
         )
         yield from follow(self.core, self.who, PATIENCE)
 

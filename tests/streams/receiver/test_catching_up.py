@@ -13,6 +13,8 @@ from onceq.streams.receiver.catching_up import Patience, follow
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.ops import Message, ReadStore, Show
 from onceq.streams.receiver.placing import Position, Registration, Who, enter, place, register
+from onceq.streams.store import records
+from onceq.streams.store.catalogue import Step
 from onceq.streams.store.ranging import ranged
 from onceq.streams.store.records import key_of
 from tests.streams.source.towns import ABC, S, Town, life
@@ -104,6 +106,27 @@ def test_um_recovery_6_4_1_begins_at_4(town: Town) -> None:
     assert registered(town, who).begin == 4
     assert registered(town, who, answer=1).begin == 4, "the unchanged value does not override"
     assert registered(town, who, answer=7).begin == 7
+
+
+def test_a_life_does_not_begin_with_what_was_trimmed_since_an_earlier_one_acknowledged_it(
+    town: Town,
+) -> None:
+    """One store has heard how far it was, and the others have heard that of this store."""
+    first = registered(town)
+    ask = asks.Acknowledge(stream=S, regid=first.regids["a"], below=5)
+    town.answer("a", ask)
+    assert registered(town).begin == 0, "where most of them say"
+    for store in "abc":
+        trimmed = records.Trimmed(stream=S, below=3)
+        town.stores[store].do(Step(records=(trimmed,), answer=asks.Forgot()))
+    again = registered(town)
+    assert (again.begin, again.position.acknowledged) == (3, 5)
+    begin, known = again.begin, again.position.acknowledged
+    core = Delivering(S, begin, (ABC,), is_stable_only=True, acknowledged=known)
+    following = Following(town, core)
+    following.until(lambda: core.next == 6)
+    assert following.texts() == ["1.3", "1.4", "1.5"]
+    assert len(following.shown) == 3, "nothing is told as lost"
 
 
 def test_a_registration_has_a_stable_set_of_stores(town: Town) -> None:

@@ -201,6 +201,20 @@ def test_a_store_that_trimmed_is_not_believed_alone() -> None:
     assert given(core, "b", 4, frame(1, 4)) == ["1.4*"]
 
 
+def test_what_was_trimmed_since_an_earlier_life_acknowledged_it_is_told_as_that() -> None:
+    core = Delivering(S, 1, (ABC,), is_stable_only=True, acknowledged=3)
+    given(core, "a", 5)
+    assert core.given("b", asks.Range(begin=5, end=5), ()) == [
+        Loss(stream=S, first=1, last=2, why=WhyLost.ACKNOWLEDGED),
+        Loss(stream=S, first=3, last=4, why=WhyLost.TRIMMED),
+    ]
+    core = Delivering(S, 1, (ABC,), is_stable_only=True, acknowledged=6)
+    given(core, "a", 5)
+    assert core.given("b", asks.Range(begin=5, end=5), ()) == [
+        Loss(stream=S, first=1, last=4, why=WhyLost.ACKNOWLEDGED)
+    ]
+
+
 def test_a_number_that_no_store_can_read_is_lost() -> None:
     core = live()
     assert given(core, "a", 0, frame(1, 0), missing=True) == ["1.0*"]

@@ -31,14 +31,22 @@ class Delivering:
     next: the number that comes next. stable: everything below is, for all it knows. told: what it
     must know of the epoch that it follows. lists: of stores, while it was told of none. is_behind:
     it has heard of a later epoch. late_join: False: what came before it was there is not asked for.
+    acknowledged: below it, earlier lives had acknowledged all, as some store says.
     """
 
     def __init__(
-        self, stream: int, begin: int, lists: tuple[StoreList, ...], *, is_stable_only: bool
+        self,
+        stream: int,
+        begin: int,
+        lists: tuple[StoreList, ...],
+        *,
+        is_stable_only: bool,
+        acknowledged: int = 0,
     ) -> None:
         self.stream = stream
         self.begin = self.next = begin
         self.is_stable_only = is_stable_only
+        self.acknowledged = acknowledged
         self.stable = 0
         self.told: asks.Information | None = None
         self.is_behind = False
@@ -246,7 +254,12 @@ class Delivering:
         self._note(self.epoch, is_lost=True)
         first, self.next = self.next, below
         self._losses.append((first, below))
-        yield Loss(stream=self.stream, first=first, last=below - 1, why=why)
+        known = min(below, self.acknowledged)
+        if why is WhyLost.TRIMMED and first < known:
+            yield Loss(stream=self.stream, first=first, last=known - 1, why=WhyLost.ACKNOWLEDGED)
+            first = known
+        if first < below:
+            yield Loss(stream=self.stream, first=first, last=below - 1, why=why)
 
 
 class _Run(msgspec.Struct, frozen=True, kw_only=True):

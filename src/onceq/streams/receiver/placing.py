@@ -40,7 +40,10 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a life may begin. shown: to the application's call-back. is_known: it lived before."""
+    """Where a life may begin. shown: to the application's call-back. is_known: it lived before.
+
+    below: by the rule, it had acknowledged all below. acknowledged: some store says so.
+    """
 
     stream: int
     epoch: int
@@ -48,6 +51,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     shown: low.RecoveryInfo
     is_known: bool
     below: int
+    acknowledged: int = 0
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,23 +124,25 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
         return None
     streams = [one.stream for one in answers.values() if _serving(one) == epoch]
     known = [one.positions[who.key] for one in of_epoch.values() if who.key in one.positions]
+    below = _acknowledged(who, known, of_epoch)
     return Position(
         stream=streams[0],
         epoch=epoch,
         lists=record.lists,
         shown=low.info(
-            acknowledged_below=_acknowledged(who, known, of_epoch),
+            acknowledged_below=below,
             end=max(one.end for one in of_epoch.values()),
             maximum=who.maximum,
         ),
         is_known=bool(known),
-        below=low.agreed(known, who.rule) if known else 0,
+        below=below if known else 0,
+        acknowledged=max(known, default=0),
     )
 
 
 def _acknowledged(who: Who, known: list[int], has: Mapping[str, Promised]) -> int:
     if known:
-        return low.agreed(known, who.rule)
+        return low.acknowledged(known, [one.begin for one in has.values()], who.rule)
     return max(one.stable for one in has.values()) if who.from_newest else 0
 
 
