@@ -60,7 +60,7 @@ class Performing:
                 self._end(answer)
 
     def _check(self) -> None:
-        if not self._left or self.op.enough(self._answers.keys()):
+        if not self._left or self.op.enough(self._answers):
             self._end(self._answers)
 
     def _late(self) -> None:

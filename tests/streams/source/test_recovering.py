@@ -11,10 +11,10 @@ from onceq.streams.model import asks
 from onceq.streams.model.choice import Stage
 from onceq.streams.model.quorum import listed
 from onceq.streams.source.epochs import Begun, Short, Succeeded
-from onceq.streams.source.recovering import Past, Tried
+from onceq.streams.source.recovering import Past, Tried, recover
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.noting_store import Noting
-from tests.streams.source.towns import ABC, S, Town, life
+from tests.streams.source.towns import ABC, TIMING, S, Town, life
 
 
 @pytest.fixture
@@ -288,6 +288,19 @@ def test_a_store_that_keeps_no_messages_makes_no_log_stable() -> None:
     town.before, town.down = (lambda _, __: None), set()
     begun = town.begun(life(3, own))
     assert begun.ends == dict.fromkeys("abc", 1)
+
+
+def test_an_admission_waits_for_who_may_be_admitted_though_others_cannot(town: Town) -> None:
+    """Whoever has not answered when that is enough is cut off."""
+    program = recover(life(2), Past(wanted=ABC), TIMING)
+    op: Any = next(program)
+    while not isinstance(op.asked["b"], asks.Admit):
+        op = program.send(town.perform(op, ""))
+    holding, lacking = asks.Holding(epoch=2, end=3), asks.Lacking(begin=2, end=3)
+    assert not op.enough({"a": lacking, "b": holding})
+    assert not op.enough({"a": asks.Noted(epoch=2), "b": holding})
+    assert op.enough({"a": lacking, "b": holding, "c": holding})
+    assert op.enough({"b": holding, "c": holding})
 
 
 def test_positions_of_receivers_go_with_the_log(town: Town) -> None:

@@ -163,8 +163,8 @@ def test_what_is_freed_is_what_a_recover_set_knows_to_be_acknowledged() -> None:
     assert found == Trimmed(stream=S, below=50), "the greatest that any of them knows"
     assert isinstance(op, AskStores)
     assert op.asked == dict.fromkeys("bc", asks.Positions(stream=S, epoch=2))
-    assert op.enough({"b", "c"})
-    assert not op.enough({"b"}), "one that is behind might keep the others from being heard"
+    assert op.enough({"b": known(0), "c": known(0)})
+    assert not op.enough({"b": known(0)}), "one that is behind might keep others from being heard"
     found, _ = asked({"b": known(30, who=BOB), "c": known(20)}, positions={ANN.key: 50})
     assert found == Trimmed(stream=S, below=30), "of one who is registered elsewhere only"
     assert asked({"b": known(80)})[0] == Trimmed(stream=S, below=60), "no more than is wanted"

@@ -245,7 +245,7 @@ class Asker:
         answers: dict[str, asks.Answer] = {}
         left = set(running)
         try:
-            while left and not op.enough(answers.keys()):
+            while left and not op.enough(answers):
                 done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
                 given = {running[one]: one.result() for one in done}
                 answers |= {store: one[0] for store, one in given.items() if one is not None}

@@ -104,9 +104,9 @@ def place(who: Who, within_s: float) -> Program[Position | None]:
     return None
 
 
-def has_all(stores: AbstractSet[str], answered: AbstractSet[str]) -> bool:
+def has_all(stores: AbstractSet[str], answered: Mapping[str, asks.Answer]) -> bool:
     """Whether all of some stores have answered."""
-    return answered >= stores
+    return answered.keys() >= stores
 
 
 def _serving(one: asks.Found) -> int:

@@ -9,7 +9,6 @@ sends.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
 
@@ -45,7 +44,7 @@ def _note(life: SourceLife, begun: Begun, timing: Timing) -> Program[Begun]:
     for _ in range(ROUNDS):
         answers = yield from AskStores(
             asked=_asked(life, begun),
-            enough=partial(_is_enough, begun),
+            enough=partial(_would_be_enough, begun),
             within_s=timing.admit_s,
         )
         begun = _heard(begun, answers)
@@ -54,9 +53,14 @@ def _note(life: SourceLife, begun: Begun, timing: Timing) -> Program[Begun]:
     return begun
 
 
-def _is_enough(begun: Begun, answered: AbstractSet[str] = frozenset()) -> bool:
+def _is_enough(begun: Begun) -> bool:
     at = _at(begun)
-    return is_noted(begun.bridge, at | answered, (at & begun.ends.keys()) | answered)
+    return is_noted(begun.bridge, at, at & begun.ends.keys())
+
+
+def _would_be_enough(begun: Begun, answers: Mapping[str, asks.Answer]) -> bool:
+    """Whether an epoch can begin with some answers: by what they say, not by how many there are."""
+    return _is_enough(_heard(begun, answers))
 
 
 def _at(begun: Begun) -> set[str]:

@@ -138,8 +138,8 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
     )
 
 
-def _has_all(stores: AbstractSet[str], answered: AbstractSet[str]) -> bool:
-    return answered >= stores
+def _has_all(stores: AbstractSet[str], answered: Mapping[str, asks.Answer]) -> bool:
+    return answered.keys() >= stores
 
 
 def _called(found: Mapping[str, asks.Found]) -> int:
