@@ -32,6 +32,7 @@ TIMING = Timing(
     resend_s=1.5,
     unresponsive_s=1.0,
     copy_s=2.0,
+    change_s=4.0,
 )
 TICK_S = 0.2
 TOPIC, SESSION = "bars", 9

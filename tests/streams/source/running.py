@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 TOPIC, SESSION = "bars", 9
 WITHIN_S = 20.0
 TIMING = Timing(
-    ask_s=1.0, admit_s=5.0, interval_s=0.1, retry_s=0.05, resend_s=1.0, unresponsive_s=0.5
+    ask_s=1.0,
+    admit_s=5.0,
+    interval_s=0.1,
+    retry_s=0.05,
+    resend_s=1.0,
+    unresponsive_s=0.5,
+    change_s=1.0,
 )
 _lives = itertools.count(1)
 

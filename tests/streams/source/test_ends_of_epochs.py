@@ -27,6 +27,10 @@ def counted(source: Source) -> tuple[StoreList, ...]:
     return source.core.needed
 
 
+def wanted(source: Source) -> StoreList | None:
+    return source.core.wanted
+
+
 def test_a_store_that_lacks_what_was_released_is_filled_by_a_new_epoch(source: Source) -> None:
     source.step(acts.Gone(store="c", why="killed"))
     source.send(b"0")
@@ -209,6 +213,21 @@ def test_a_store_that_waits_is_admitted_though_the_list_of_those_it_waits_for_is
     assert counted(source) == lists[1:]
     source.step(acts.Opened(store="a"))
     assert "a" in [one.store for one in source.asked]
+
+
+def test_a_change_of_lists_is_wanted_until_the_new_one_alone_counts() -> None:
+    """An epoch may end while it goes on; the next one begins the change again."""
+    lists = (ABC, listed("b c d"))
+    source = Source(lists[1])
+    source.begin(begun(2, noted="bcd", lists=lists, stage=Stage.JOINT))
+    assert wanted(source) == lists[1]
+    assert source.ends == []
+    source.step(acts.Came(store="c", answer=asks.Forgot()))
+    assert source.ends == [WhyEnded.FORGOT]
+    assert wanted(source) == lists[1]
+    source.begin(begun(3, noted="bcd", lists=lists, stage=Stage.SETTLING))
+    assert wanted(source) is None
+    assert counted(source) == lists[1:]
 
 
 def test_an_ask_without_an_answer_is_asked_again(source: Source) -> None:

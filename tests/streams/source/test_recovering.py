@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Stage
 from onceq.streams.model.quorum import listed
-from onceq.streams.source.epochs import Begun, Short, Succeeded
+from onceq.streams.source.epochs import Begun, Short, Succeeded, WhyEnded
+from onceq.streams.source.program import Over, SendOn, live
 from onceq.streams.source.recovering import Past, Tried, recover
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.noting_store import Noting
@@ -238,6 +239,57 @@ def test_a_change_of_lists_begins_when_all_that_are_added_have_promised(town: To
     begun = town.begun(own)
     assert (begun.bridge.stage, begun.bridge.lists) == (Stage.JOINT, (ABC, own.own))
     assert begun.bridge.fillings == (("d", begun.epoch),)
+
+
+def test_a_change_of_lists_begins_only_if_it_can_be_admitted() -> None:
+    """Of the new list too few stores answer, and none is added: no epoch would begin with it."""
+    old = listed("a b c; d e")
+    town = Town("abcde")
+    town.begun(life(1, old))
+    town.down = {"e"}
+    wanted = life(2, listed("d e"))
+    begun = town.begun(wanted)
+    assert (begun.bridge.stage, begun.bridge.lists) == (Stage.SETTLED, (old,))
+    town.down = set()
+    assert town.begun(wanted).bridge.stage is Stage.JOINT
+
+
+def test_a_change_of_lists_that_was_not_admitted_is_left_out_of_the_next_try(town: Town) -> None:
+    town.stores["d"] = Town("d").stores["d"]
+    own = life(2, listed("a d"))
+
+    def lose(store: str, ask: asks.Ask) -> None:
+        if store == "d" and isinstance(ask, asks.Admit):
+            town.down = {"d"}
+
+    town.before = lose
+    tried = town.recover(own)
+    assert tried == Tried(stream=S, epoch=2, is_changing=True)
+    town.before, town.down = (lambda _, __: None), set()
+    begun = town.begun(own, Past(wanted=own.own, puts_off=True))
+    assert (begun.bridge.stage, begun.bridge.lists) == (Stage.SETTLED, (ABC,))
+
+
+def test_a_life_sends_though_a_change_of_lists_cannot_be_admitted(town: Town) -> None:
+    """It never answers an admission: the change is tried again later, by an epoch that ends."""
+    town.stores["d"] = Town("d").stores["d"]
+
+    def lose(_: str, ask: asks.Ask) -> None:
+        town.down = {"d"} if isinstance(ask, asks.Admit) else set()
+
+    town.before = lose
+    own = life(2, listed("a d"))
+    program = live(own, TIMING)
+    op: Any = next(program)
+    while not isinstance(op, SendOn):
+        op = program.send(town.perform(op, ""))
+    assert op.begun.bridge.stage is Stage.SETTLED
+    over = Over(why=WhyEnded.LIST_CHANGES, needed=(ABC,), wanted=own.own)
+    town.before, town.down = (lambda _, __: None), set()
+    op = program.send(over)
+    while not isinstance(op, SendOn):
+        op = program.send(town.perform(op, ""))
+    assert op.begun.bridge.stage is Stage.JOINT, "it is not put off for ever"
 
 
 def test_a_change_that_settles_needs_both_lists(town: Town) -> None:

@@ -124,3 +124,19 @@ def test_a_change_of_lists_that_lacked_a_store_is_tried_again_in_a_while() -> No
     assert source.ends == []
     source.pass_s(TIMING.interval_s)
     assert source.ends == [WhyEnded.LIST_CHANGES]
+
+
+def test_a_change_of_lists_that_lacks_a_store_for_long_is_tried_more_rarely() -> None:
+    source = Source(listed("a b d"))
+    waited: list[float] = []
+    for epoch in range(2, 12):
+        source.begin(begun(epoch))
+        began_s = source.now_s
+        while len(source.ends) < epoch - 1:
+            source.pass_s(TIMING.interval_s / 4)
+        waited.append(source.now_s - began_s)
+    assert waited == [1, 2, 4, 8, 16, 32, 60, 60, 60, 60]
+    source.step(acts.Wanted(own=listed("a b e")))
+    source.begin(begun(12))
+    source.pass_s(TIMING.interval_s)
+    assert source.ends[10:] == [WhyEnded.LIST_CHANGES], "another one is tried at once"

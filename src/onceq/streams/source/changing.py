@@ -1,4 +1,4 @@
-"""How far a change of lists has come, by what stores have noted. Pure. Source: streams.md 5."""
+"""A change of lists: when one may begin, and how far it has come. Pure. Source: streams.md 5."""
 
 from __future__ import annotations
 
@@ -7,7 +7,40 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from onceq.streams.model.choice import Bridge, Stage
-from onceq.streams.model.quorum import are_stable
+from onceq.streams.model.quorum import StoreList, are_stable
+from onceq.streams.source.epochs import Timing
+
+
+class Wish:
+    """The list that a source wants, and from when on a change to it may begin. wanted: None: none.
+
+    It is wanted until it alone counts: when an epoch ends before that, the next begins the change
+    again. One that could not begin is tried again in a while, and then in a longer one.
+    """
+
+    def __init__(self, wanted: StoreList, timing: Timing) -> None:
+        self.wanted: StoreList | None = wanted
+        self._timing = timing
+        self._from_s = 0.0
+        self._rest_s = timing.interval_s
+
+    def want(self, own: StoreList, now_s: float) -> None:
+        """Note what the application wants."""
+        self.wanted, self._from_s, self._rest_s = own, now_s, self._timing.interval_s
+
+    def follow(self, lists: tuple[StoreList, ...]) -> None:
+        """Note by which lists the source counts."""
+        if lists == (self.wanted,):
+            self.wanted = None
+
+    def put_off(self, now_s: float) -> None:
+        """Note that an epoch has begun without a change."""
+        self._from_s = now_s + self._rest_s
+        self._rest_s = min(2 * self._rest_s, self._timing.change_s)
+
+    def is_due(self, own: StoreList, now_s: float) -> bool:
+        """Whether another list than this one is wanted, and was not tried a moment ago."""
+        return self.wanted not in {None, own} and now_s >= self._from_s
 
 
 def advanced(bridge: Bridge, noted: Mapping[str, Stage]) -> Bridge:

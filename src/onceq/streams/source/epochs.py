@@ -83,6 +83,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     is asked again, or sent again what it had no room for. resend_s: before it is sent again what it
     has not answered for; unresponsive_s: before it counts as one that does not answer. copy_s:
     until a store is admitted, which may have much to copy, while the source sends without it.
+    change_s: before a change of lists that could not begin is tried again; at first interval_s.
     """
 
     ask_s: float = 2.0
@@ -92,6 +93,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     resend_s: float = 5.0
     unresponsive_s: float = 3.0
     copy_s: float = 3_600.0
+    change_s: float = 60.0
 
 
 class WhyEnded(enum.Enum):

@@ -55,9 +55,9 @@ def live(life: SourceLife, timing: Timing) -> Program[Succeeded | WhyEnded]:
                     own=over.needed[-1],
                     wanted=over.wanted,
                 )
-            case Tried(epoch=epoch):
-                if past.epochs:
-                    past = replace(past, epochs=past.epochs | {epoch})
+            case Tried(epoch=epoch, is_changing=is_changing):
+                epochs = past.epochs | {epoch} if past.epochs else past.epochs
+                past = replace(past, epochs=epochs, puts_off=is_changing)
                 yield from WaitUntil(within_s=timing.interval_s)
             case Short():
                 yield from TellShort(short=found)

@@ -27,6 +27,7 @@ from onceq.streams.model.choice import (
     choose,
     fillings,
     holders,
+    is_addable,
     merged,
     outdated,
     seen,
@@ -45,7 +46,8 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     """What a life of a source did before it begins another epoch. stream: 0: it has none yet.
 
     epochs: all whose log it chose; the first that it sent in, and what it tried since. needed: the
-    lists by which it last counted what is stable. own: the last of them; None: the life's.
+    lists by which it last counted what is stable. own: the last of them; None: the life's. wanted:
+    the list to change to. puts_off: the last try was to begin that, and came to nothing.
     """
 
     stream: int = 0
@@ -53,6 +55,12 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
     needed: tuple[StoreList, ...] = ()
     own: StoreList | None = None
     wanted: StoreList | None = None
+    puts_off: bool = False
+
+    @property
+    def change(self) -> StoreList | None:
+        """The list to which the next epoch is to change; None: to none."""
+        return None if self.puts_off else self.wanted
 
     @property
     def epoch(self) -> int:
@@ -61,10 +69,14 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """An epoch was chosen for, and too few stores were admitted to it in time."""
+    """An epoch was chosen for, and too few stores were admitted to it in time.
+
+    is_changing: a change of lists was to begin with it.
+    """
 
     stream: int
     epoch: int
+    is_changing: bool = False
 
 
 Recovered: TypeAlias = Begun | Short | Succeeded | Tried
@@ -109,9 +121,10 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             return Short(forgot=frozenset(fenced.promised))
         if past.epochs and log.admitted not in past.epochs:
             return Succeeded(epoch=log.admitted)
-        begun = _chosen(ask, log, fenced, past.wanted)
+        begun = _chosen(ask, log, fenced, past.change)
         admitted = yield from admit(life, begun, timing)
-        return admitted or Tried(stream=looked.stream, epoch=epoch)
+        is_changing = begun.bridge.stage is Stage.JOINT
+        return admitted or Tried(stream=looked.stream, epoch=epoch, is_changing=is_changing)
     return Short()
 
 
@@ -157,7 +170,7 @@ def _fence(
     Who does not answer is asked again, unless the others suffice.
     """
     own = past.own or life.own
-    extra = () if past.wanted is None else (past.wanted,)
+    extra = () if past.change is None else (past.change,)
     fenced, asked = _Fenced(), set[str]()
     for _ in range(ROUNDS):
         lists = (*seen(own, fenced.promised.values()), *past.needed, *extra)
@@ -192,7 +205,7 @@ def _heard(before: _Fenced, answers: Mapping[str, asks.Answer]) -> _Fenced:
 def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None) -> Begun:
     """Return the epoch that is to begin with a log; the change of lists that is wanted begins too.
 
-    That is, if all stores that it adds have promised.
+    That is, if enough stores of the new list have promised.
     """
     promised = fenced.promised
     stage, lists, old = Stage.SETTLED, log.lists, log.lists[0]
@@ -200,7 +213,7 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
         stage = Stage.CREATING
     elif old != log.lists[-1]:
         stage = Stage.SETTLING
-    elif wanted is not None and _is_addable(wanted, old, promised):
+    elif wanted is not None and is_addable(wanted, old, promised):
         stage, lists = Stage.JOINT, (old, wanted)
     holding = holders(promised)
     unsure = {store for one in lists for store in one.stores} - holding.keys()
@@ -220,10 +233,6 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
         seen={store: one.end for store, one in holding.items()},
         donors=_donors(log, promised, lists),
     )
-
-
-def _is_addable(wanted: StoreList, old: StoreList, promised: Mapping[str, Promised]) -> bool:
-    return wanted != old and wanted.stores <= promised.keys() | old.stores
 
 
 def _donors(

@@ -23,7 +23,7 @@ from onceq.streams.model.window import Flight
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
 from onceq.streams.source import acts, telling
 from onceq.streams.source.acts import Act, Given
-from onceq.streams.source.changing import advanced, settled
+from onceq.streams.source.changing import Wish, advanced, settled
 from onceq.streams.source.epochs import Begun, Short, SourceLife, Timing, WhyEnded, is_succeeded
 from onceq.streams.source.feeding import Feeding
 from onceq.streams.source.giving_up import GivingUp, given_up
@@ -55,14 +55,14 @@ class Sending:
         self.begun: Begun | None = None
         self.needed: tuple[StoreList, ...] = ()
         self.own = life.own
-        self.wanted: StoreList | None = life.own
+        self.wish = Wish(life.own, self.timing)
         self.stable = 0
         self.refused: set[str] = set()
         self.giving_up = GivingUp()
         self.ended: WhyEnded | None = None
         self.is_starved = False
         self.feeding = Feeding(self.timing)
-        self._now_s = self._changes_s = 0.0
+        self._now_s = 0.0
         self._published = self._told = 0
         self._short = Short()
 
@@ -70,6 +70,11 @@ class Sending:
     def next(self) -> int:
         """The number of its next message."""
         return self.retention.next
+
+    @property
+    def wanted(self) -> StoreList | None:
+        """The list to which the next epoch is to change; None: to none."""
+        return self.wish.wanted
 
     @property
     def epoch(self) -> int:
@@ -145,18 +150,15 @@ class Sending:
     def _begin(self, begun: Begun) -> Iterator[Act]:
         gone = self._take_over(begun)
         self.begun, self.ended, self.refused = begun, None, set(begun.refused)
-        self.needed, self._short = begun.bridge.lists, Short()
         self._published = self._told = begun.log.end
+        self._short = Short()
         self.feeding.begin(begun, self._now_s)
         yield acts.Tell(event=telling.registered(begun, self.next, self.reported))
         yield from (acts.Tell(event=event) for event in given_up(self._stream, gone))
-        if begun.bridge.stage is Stage.SETTLING:
-            self._follow(replace(begun, bridge=settled(begun.bridge)))
-        self.own = self.needed[-1]
-        if self.wanted == self.own:
-            self.wanted = None
-        if begun.bridge.stage is Stage.SETTLED:  # what is wanted could not begin
-            self._changes_s = self._now_s + self.timing.interval_s
+        is_settling = begun.bridge.stage is Stage.SETTLING
+        self._follow(replace(begun, bridge=settled(begun.bridge)) if is_settling else begun)
+        if begun.bridge.stage is Stage.SETTLED:
+            self.wish.put_off(self._now_s)
         yield from self._publish_information()
         yield from self._land(begun.log.end)
         yield from self._go_on()
@@ -220,7 +222,7 @@ class Sending:
 
     def _wish(self, given: acts.Wanted | acts.GaveUp) -> None:
         if isinstance(given, acts.Wanted):
-            self.wanted, self._changes_s = given.own, self._now_s
+            self.wish.want(given.own, self._now_s)
         elif self.stable <= given.number < self.next:
             self.giving_up.asked.add(given.number)
 
@@ -321,7 +323,8 @@ class Sending:
 
     def _follow(self, begun: Begun) -> None:
         """Go by the lists of a stage."""
-        self.begun, self.needed = begun, begun.bridge.lists
+        self.begun, self.needed, self.own = begun, begun.bridge.lists, begun.bridge.lists[-1]
+        self.wish.follow(self.needed)
         self.feeding.choose(begun)
 
     def _look_around(self) -> Iterator[Act]:
@@ -332,18 +335,13 @@ class Sending:
             yield from self._end(WhyEnded.OVERTAKEN)
         elif self.giving_up.asked:
             yield from self._end(WhyEnded.GIVEN_UP)
-        elif self.wanted not in {None, self.own} and self._may_change():
+        elif self.wish.is_due(self.own, self._now_s) and self._may_change():
             yield from self._end(WhyEnded.LIST_CHANGES)
         elif self.feeding.lacks(self.retention.begin):
             yield from self._end(WhyEnded.BEHIND)
 
     def _may_change(self) -> bool:
-        """Whether a recovery would find that no change of lists is on, and may begin one.
-
-        If the last one lacked a store that is to be added, the next has to wait for a while.
-        """
-        if self._now_s < self._changes_s:
-            return False
+        """Whether a recovery would find that no change of lists is on, and may begin one."""
         noted = self.feeding.noted.items()
         return are_stable(self.needed, {store for store, at in noted if at is Stage.SETTLED})
 
