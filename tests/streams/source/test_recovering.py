@@ -187,6 +187,14 @@ def test_a_life_that_is_overtaken_looks_again(town: Town) -> None:
     assert town.begun(life(2)).epoch == 8
 
 
+def test_an_epoch_far_ahead_is_reached_at_once(town: Town) -> None:
+    """It was promised by a store that a life hears of only when it fences."""
+    town.stores["d"] = Town("d").stores["d"]
+    town.begun(life(2, listed("b c d")))
+    town.answer("d", asks.Fence(stream=S, epoch=50, life=9, own=ABC))
+    assert town.begun(life(3)).epoch == 51
+
+
 def test_a_source_is_succeeded_when_others_are_promised_more(town: Town) -> None:
     first = town.begun(life(2))
     own = life(2)

@@ -97,12 +97,12 @@ class _Fenced(msgspec.Struct, frozen=True, kw_only=True):
 
 def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
     """Begin an epoch, or say why that cannot be now."""
-    own = past.own or life.own
+    own, heard = past.own or life.own, 0
     for _ in range(LOOKS_MAX):
         looked = yield from _look(life, past, timing)
         if is_succeeded(past.needed, looked.refused):
             return Succeeded(epoch=looked.top)
-        epoch = looked.top + 1
+        epoch = max(looked.top, heard) + 1
         ask = asks.Fence(
             stream=looked.stream,
             epoch=epoch,
@@ -112,8 +112,9 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
             session=life.session,
         )
         fenced = yield from _fence(life, past, ask, timing)
-        if fenced is None:
-            continue  # another life was promised more
+        if isinstance(fenced, asks.Refused):
+            heard = max(heard, fenced.promised)  # perhaps by a store that a look does not ask
+            continue
         log = choose(own, fenced.promised)
         if isinstance(log, Insufficient):
             return Short(forgot=log.forgot, silent=log.silent)
@@ -164,8 +165,8 @@ def _called(found: Mapping[str, asks.Found]) -> int:
 
 def _fence(
     life: SourceLife, past: Past, ask: asks.Fence, timing: Timing
-) -> Program[_Fenced | None]:
-    """Ask for the promise of every store of every list seen; None: one has promised more.
+) -> Program[_Fenced | asks.Refused]:
+    """Ask for the promise of every store of every list seen; return it if one has promised more.
 
     Who does not answer is asked again, unless the others suffice.
     """
@@ -183,8 +184,9 @@ def _fence(
             enough=partial(_has_all, stores),
             within_s=timing.ask_s,
         )
-        if any(isinstance(one, asks.Refused) for one in answers.values()):
-            return None
+        refused = [one for one in answers.values() if isinstance(one, asks.Refused)]
+        if refused:
+            return max(refused, key=lambda one: one.promised)
         fenced = _heard(fenced, answers)
         dropped = {store for store in answers if store not in fenced.promised}
         asked = (asked | stores) - dropped
