@@ -42,6 +42,7 @@ def begun(epoch: int = 1, end: int = 0, noted: str = "abc", **given: Any) -> Beg
         seen=given.get("seen", dict.fromkeys(noted, end)),
         donors=("a", "b", "c"),
         refused=frozenset(given.get("refused", "")),
+        unable=frozenset(given.get("unable", "")),
     )
 
 

@@ -13,7 +13,7 @@ from onceq.streams.model.frames import FrameKind
 from onceq.streams.model.quorum import StoreList, listed
 from onceq.streams.source import acts
 from onceq.streams.source.epochs import WhyEnded
-from tests.streams.source.senders import ABC, S, Source, begun
+from tests.streams.source.senders import ABC, TIMING, S, Source, begun
 
 
 @pytest.fixture
@@ -82,6 +82,23 @@ def test_a_store_that_forgot_what_it_promised_is_found_when_it_is_asked(source: 
     source.step(acts.Opened(store="c"))
     source.answer(asks.Forgot())
     assert source.ends == [WhyEnded.FORGOT]
+
+
+def test_a_store_that_has_no_room_for_a_promise_does_not_end_one_epoch_after_the_other() -> None:
+    """It forgot nothing: it was never asked to keep the stream, as far as it knows."""
+    source = Source()
+    source.begin(begun(2, noted="ab", unable="c"))
+    for seconds in (0.0, TIMING.room_s / 2, TIMING.room_s / 3):
+        source.pass_s(seconds)
+        source.step(acts.Gone(store="c", why="killed"))
+        source.step(acts.Opened(store="c"))
+        assert source.asked == []
+    source.pass_s(TIMING.room_s)
+    source.answer(asks.Forgot())
+    assert source.ends == [WhyEnded.FORGOT], "there may be room now: the next epoch asks it"
+    source.begin(begun(3, noted="ab"))
+    source.step(acts.Opened(store="c"))
+    assert len(source.asked) == 1
 
 
 def test_a_source_is_fenced_when_those_that_promised_more_leave_no_stable_set(

@@ -13,6 +13,7 @@ from onceq.streams.model.quorum import listed
 from onceq.streams.source.epochs import Begun, Short, Succeeded, WhyEnded
 from onceq.streams.source.program import Over, SendOn, live
 from onceq.streams.source.recovering import Past, Tried, recover
+from onceq.streams.store import catalogue
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.noting_store import Noting
 from tests.streams.source.towns import ABC, TIMING, S, Town, life
@@ -361,6 +362,17 @@ def test_an_admission_waits_for_who_may_be_admitted_though_others_cannot(town: T
     assert not op.enough({"a": asks.Noted(epoch=2), "b": holding})
     assert op.enough({"a": lacking, "b": holding, "c": holding})
     assert op.enough({"b": holding, "c": holding})
+
+
+def test_a_store_that_has_no_room_for_a_promise_is_told_apart(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    town.wipe("c")
+    monkeypatch.setattr(catalogue, "STREAMS_MAX", 0)
+    begun = town.begun(life(2))
+    assert (begun.unable, set(begun.noted)) == ({"c"}, {"a", "b"})
+    fences = [store for store, ask in town.asked if isinstance(ask, asks.Fence)]
+    assert fences == ["a", "b", "c"], "it is asked once"
 
 
 def test_positions_of_receivers_go_with_the_log(town: Town) -> None:

@@ -42,7 +42,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     noted: the stage that each store has noted; ends: of the logs of those that keep messages. seen:
     the ends that stores answered to the fence. donors: stores to copy from, the best first.
-    refused: stores that had promised more.
+    refused: stores that had promised more. unable: those that had no room for a promise.
     """
 
     stream: int
@@ -53,6 +53,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     seen: Mapping[str, int] = {}
     donors: tuple[str, ...] = ()
     refused: frozenset[str] = frozenset()
+    unable: frozenset[str] = frozenset()
 
     @property
     def epoch(self) -> int:
@@ -84,6 +85,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     has not answered for; unresponsive_s: before it counts as one that does not answer. copy_s:
     until a store is admitted, which may have much to copy, while the source sends without it.
     change_s: before a change of lists that could not begin is tried again; at first interval_s.
+    room_s: before a store that had no room for a promise is asked anything in the epoch.
     """
 
     ask_s: float = 2.0
@@ -94,6 +96,7 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     unresponsive_s: float = 3.0
     copy_s: float = 3_600.0
     change_s: float = 60.0
+    room_s: float = 60.0
 
 
 class WhyEnded(enum.Enum):

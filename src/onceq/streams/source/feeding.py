@@ -23,7 +23,8 @@ class Fed:
     has everything before, synced; while it is not admitted, it will begin there. sent: everything
     before was sent on this link. told: it was told that everything before is stable. since_s: when
     it last answered for more, or was first sent what it has not answered for. ask_s: it is not
-    asked before. is_noting: it keeps no messages, and counts for no stability.
+    asked before; rests_s: nor before this, on whatever link. is_noting: it keeps no messages, and
+    counts for no stability.
     """
 
     __slots__ = (
@@ -37,6 +38,7 @@ class Fed:
         "is_noting",
         "is_responsive",
         "on_its_way",
+        "rests_s",
         "sent",
         "since_s",
         "stage",
@@ -49,7 +51,7 @@ class Fed:
         self.is_linked = self.is_greeted = self.is_noting = self.is_full = False
         self.is_responsive = True
         self.asked: asks.Admit | None = None
-        self.ask_s = self.since_s = 0.0
+        self.ask_s = self.rests_s = self.since_s = 0.0
         self.on_its_way = 0
         self._sizes: deque[tuple[int, int]] = deque()
 
@@ -65,7 +67,7 @@ class Fed:
     def begin(self, stage: Stage | None, end: int, now_s: float) -> None:
         """Begin an epoch in which the store has noted a stage; None: it is not yet admitted."""
         self.stage, self.end, self.told = stage, end, 0
-        self.asked, self.ask_s, self.is_noting = None, 0.0, False
+        self.asked, self.ask_s, self.rests_s, self.is_noting = None, 0.0, 0.0, False
         self.is_greeted = stage is not None
         self.is_linked = self.is_linked or self.is_greeted
         self.is_responsive = True
@@ -151,6 +153,8 @@ class Feeding:
             is_noted = store in begun.noted
             fed.begin(begun.noted.get(store), begun.ends.get(store, begun.log.end), now_s)
             fed.is_noting = is_noted and store not in begun.ends
+            if store in begun.unable:  # it would say that it forgot, which ends an epoch
+                fed.rests_s = now_s + self.timing.room_s
 
     def choose(self, begun: Begun) -> None:
         """Feed the stores of the lists, and no others."""
@@ -207,7 +211,8 @@ class Feeding:
         for store, fed in self.stores.items():
             is_done = fed.is_greeted and fed.stage is begun.bridge.stage
             waits = must_wait(begun.log, begun.bridge, store, self.admitted)
-            is_free = fed.is_linked and fed.asked is None and now_s >= fed.ask_s
+            is_due = now_s >= max(fed.ask_s, fed.rests_s)
+            is_free = fed.is_linked and fed.asked is None and is_due
             if is_free and not is_done and not waits:
                 fed.asked = admission(life, begun, store)
                 yield store, fed

@@ -89,10 +89,11 @@ class _Looked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """known: the fillings that any answer told."""
+    """known: the fillings that any answer told. unable: stores that have no room for a promise."""
 
     promised: Mapping[str, Promised] = {}
     known: Mapping[str, int] = {}
+    unable: frozenset[str] = frozenset()
 
 
 def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
@@ -188,8 +189,7 @@ def _fence(
         if refused:
             return max(refused, key=lambda one: one.promised)
         fenced = _heard(fenced, answers)
-        dropped = {store for store in answers if store not in fenced.promised}
-        asked = (asked | stores) - dropped
+        asked = (asked | stores) - (answers.keys() - fenced.promised.keys() - fenced.unable)
     return fenced
 
 
@@ -201,7 +201,8 @@ def _heard(before: _Fenced, answers: Mapping[str, asks.Answer]) -> _Fenced:
         for late in outdated(before.known, has) - {store}:
             promised.pop(late, None)
     known = merged((before.known, *(dict(has.fillings) for has in given.values())))
-    return _Fenced(promised=promised, known=known)
+    full = {store for store, one in answers.items() if isinstance(one, asks.Full)}
+    return _Fenced(promised=promised, known=known, unable=before.unable - given.keys() | full)
 
 
 def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None) -> Begun:
@@ -234,6 +235,7 @@ def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None
         ends={},
         seen={store: one.end for store, one in holding.items()},
         donors=_donors(log, promised, lists),
+        unable=fenced.unable,
     )
 
 
