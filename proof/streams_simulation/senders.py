@@ -37,6 +37,8 @@ TIMING = Timing(
 TICK_S = 0.2
 TOPIC, SESSION = "bars", 9
 FLIGHT = 8
+BORN_S = 1_000
+"""What the clock says when a schedule begins."""
 
 
 class SourceNode:
@@ -48,6 +50,7 @@ class SourceNode:
         self.name = f"source {number}"
         self.life = SourceLife(
             life=number,
+            born_s=BORN_S + int(world.net.now_s),
             own=own,
             topic=TOPIC,
             session=SESSION,

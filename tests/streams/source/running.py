@@ -45,7 +45,9 @@ class Heard:
 
 def core(own: StoreList, *, flight: int = 1_000, timing: Timing = TIMING, at: str = "") -> Sending:
     """The core of a new life. at: where receivers are told to find it; empty: where it listens."""
-    life = SourceLife(life=next(_lives), own=own, topic=TOPIC, session=SESSION, address=at)
+    life = SourceLife(
+        life=next(_lives), born_s=1, own=own, topic=TOPIC, session=SESSION, address=at
+    )
     return Sending(life, Flight(messages_max=flight), timing)
 
 

@@ -50,7 +50,7 @@ class Source:
     """A core, and all that it wanted done."""
 
     def __init__(self, own: StoreList = ABC, flight: int = 10, **given: Any) -> None:
-        life = SourceLife(life=5, own=own, topic="bars", session=9, address="x:1")
+        life = SourceLife(life=5, born_s=1, own=own, topic="bars", session=9, address="x:1")
         self.core = Sending(life, Flight(messages_max=flight), TIMING, **given)
         self.now_s = 0.0
         self.sent: dict[str, list[Frame]] = {}

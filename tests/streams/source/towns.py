@@ -25,7 +25,9 @@ TIMING = Timing()
 
 
 def life(number: int = 1, own: StoreList = ABC) -> SourceLife:
-    return SourceLife(life=number, own=own, topic="bars", session=9, address=f"x:{number}")
+    return SourceLife(
+        life=number, born_s=1, own=own, topic="bars", session=9, address=f"x:{number}"
+    )
 
 
 S = life().fresh

@@ -17,10 +17,12 @@ from onceq.streams.model.quorum import StoreList, are_stable
 class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
     """One life of a source. life: by which stores tell it from others; never used before.
 
-    own: the list that the source is to use. address: where receivers find it.
+    born_s: what the clock said then, in seconds since 1970. own: the list that the source is to
+    use. address: where receivers find it.
     """
 
     life: int
+    born_s: int
     own: StoreList
     topic: str
     session: int
@@ -31,7 +33,9 @@ class SourceLife(msgspec.Struct, frozen=True, kw_only=True):
         """The id of its stream, if that is new: the same for all lives of the source.
 
         With ids by chance, two lives that begin at once would each create a stream: a store can
-        promise both of them, and each would be settled at all stores.
+        promise both of them, and each would be settled at all stores. A stream that is begun anew
+        since all stores lost it has the same id, and is told by its epochs: they begin with the
+        clock, behind any that the lost one had, unless it had more than one a second.
         """
         named = hashlib.sha256(f"{self.session:x} {self.topic}".encode()).digest()
         return int.from_bytes(named[:8], "little") or 1

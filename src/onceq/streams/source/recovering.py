@@ -83,7 +83,10 @@ Recovered: TypeAlias = Begun | Short | Succeeded | Tried
 
 
 class _Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """is_held: some store holds the stream, or was asked to create it."""
+
     stream: int
+    is_held: bool
     top: int
     refused: frozenset[str]
 
@@ -104,6 +107,8 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
         if is_succeeded(past.needed, looked.refused):
             return Succeeded(epoch=looked.top)
         epoch = max(looked.top, heard) + 1
+        if not looked.is_held:
+            epoch = max(epoch, life.born_s)
         ask = asks.Fence(
             stream=looked.stream,
             epoch=epoch,
@@ -144,6 +149,7 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
     of_stream = {store: one for store, one in found.items() if one.stream == stream}
     return _Looked(
         stream=stream,
+        is_held=any(one.has.bridge is not None for one in of_stream.values()),
         top=max((past.epoch, *(one.promised for one in of_stream.values()))),
         refused=frozenset(
             store
