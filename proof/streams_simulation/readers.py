@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks, events
+from onceq.streams.model.choice import epoch_at
 from onceq.streams.model.frames import FrameKind, decode
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.receiver.catching_up import Patience, follow
@@ -15,7 +16,7 @@ from onceq.streams.receiver.ops import Message, Show, Shown
 from onceq.streams.receiver.placing import Registration, Who, place, register
 from onceq.streams.store.records import key_of
 from proof.streams_model.disks import VOID
-from proof.streams_model.rules import I5, I6
+from proof.streams_model.rules import I3, I5, I6
 from proof.streams_simulation.net import Caller
 from proof.streams_simulation.performing import Performing
 from proof.streams_simulation.senders import SESSION, TOPIC, SourceNode
@@ -30,7 +31,10 @@ QUEUE_MAX = 20
 
 
 class ReceiverNode:
-    """A life of a receiver. seen: the contents that it was shown, by number."""
+    """A life of a receiver. seen: the contents that it was shown, by number; epochs: of these.
+
+    lost: numbers that it was told not to get. expected: the number that must come next.
+    """
 
     def __init__(self, world: World, name: str, known: StoreList, *, from_newest: bool) -> None:
         self.world = world
@@ -49,6 +53,9 @@ class ReceiverNode:
         self.core: Delivering | None = None
         self.registration: Registration | None = None
         self.seen: dict[int, int] = {}
+        self.epochs: dict[int, int] = {}
+        self.lost: set[int] = set()
+        self.expected = 0
         self.is_over = False
         self.source: SourceNode | None = None
         self.queue: deque[bytes] = deque()
@@ -63,6 +70,7 @@ class ReceiverNode:
         if registration is None:
             return
         self.registration = registration
+        self.expected = registration.begin
         self.world.promises.begin_life(self.name, registration.begin)
         self.world.promises.register(self.name)
         self.core = Delivering(
@@ -130,38 +138,74 @@ class ReceiverNode:
     def _show(self, shown: tuple[Shown, ...] | list[Shown]) -> None:
         for one in shown:
             match one:
-                case Message(number=number, body=body):
-                    self._see(number, int.from_bytes(body, "big"))
+                case Message():
+                    self._see(one)
                 case events.Loss(first=first, last=last, why=why):
-                    self._lose(first, last, why)
+                    self._lose(first, last + 1, why)
                 case events.RolledBack(first=first, last=last):
                     self._go_back(first, last)
 
-    def _see(self, number: int, content: int) -> None:
-        if number in self.seen:
-            self.world.promises.breach(I5, f"{self.name} was shown {number} twice")
-        self.seen[number] = content
-        self.world.promises.deliver(self.name, number, content, is_stable_only=self.is_stable_only)
+    def _come(self, number: int, below: int) -> None:
+        """Judge that numbers come next: none is left out, and none comes twice.
 
-    def _lose(self, first: int, last: int, why: events.WhyLost) -> None:
-        self.world.did["losses told to receivers"] += 1
+        What was told as lost may come after all, when a later epoch goes back behind it.
+        """
+        if number < self.expected and self.lost.issuperset(range(number, self.expected)):
+            self._forget(number)
+        elif number != self.expected:
+            text = f"{self.name} is shown {number}, and {self.expected} comes next"
+            self.world.promises.breach(I5, text)
+        self.expected = below
+
+    def _forget(self, number: int) -> None:
+        """Forget what was shown from a number on: it comes again."""
+        self.seen = {one: content for one, content in self.seen.items() if one < number}
+        self.lost = {one for one in self.lost if one < number}
+
+    def _see(self, one: Message) -> None:
+        number, epoch = one.number, one.epoch
+        content = int.from_bytes(one.body, "big")
+        self._come(number, number + 1)
+        self.seen[number], self.epochs[number] = content, epoch
         promises = self.world.promises
+        if promises.sent.get((epoch, number)) != content:
+            text = f"{self.name} was shown {content} as {(epoch, number)}, which nobody sent"
+            promises.breach(I3, text)
+        told = None if self.core is None else self.core.told
+        if self.is_stable_only:
+            promises.deliver(self.name, number, content, is_stable_only=True)
+            if self.world.judge.entries.get(number) != (epoch, content):
+                promises.breach(I5, f"{self.name} was shown {number} of {epoch}, not stable so")
+        elif told is not None and epoch_at(told.firsts, number) != epoch:
+            text = f"{self.name} was shown {number} of {epoch}, and follows {told.firsts}"
+            promises.breach(I5, text)
+
+    def _lose(self, first: int, below: int, why: events.WhyLost) -> None:
+        world, promises = self.world, self.world.promises
+        world.did[f"losses told to receivers: {why.value}"] += 1
+        self._come(first, below)
         promises.advance(self.name, self.seen)
-        if why is events.WhyLost.RECLAIMED:
-            gone = range(first, last + 1)
-            if not self.world.given_up.issuperset(gone):
-                promises.breach(I6, f"{self.name} was told that {gone} was given up")
-            self.seen |= dict.fromkeys(gone, VOID)
-        else:
-            promises.lose(self.name, first, last + 1)
+        gone = range(first, below)
+        self.lost.update(gone)
+        if why is not events.WhyLost.RECLAIMED:
+            promises.lose(self.name, first, below)
+            return
+        if not world.judge.given_up.issuperset(gone):
+            promises.breach(I6, f"{self.name} was told that {gone} was given up")
+        self.seen |= dict.fromkeys(gone, VOID)
 
     def _go_back(self, first: int, last: int) -> None:
-        self.world.did["receivers rolled back"] += 1
-        gone = [one for one in self.seen if one >= first]
-        if self.is_stable_only or not gone or max(gone) > last:
-            self.world.promises.breach(I5, f"{self.name} saw {gone}, told ({first}, {last})")
-        for one in gone:
-            del self.seen[one]
+        gone = {
+            number: (self.epochs[number], content)
+            for number, content in self.seen.items()
+            if number >= first and number not in self.lost
+        }
+        if self.is_stable_only or not gone or (min(gone), max(gone)) != (first, last):
+            text = f"{self.name} saw {sorted(gone)}, and was told ({first}, {last})"
+            self.world.promises.breach(I5, text)
+        self.world.judge.rolled_back(self.name, gone)
+        self._forget(first)
+        self.expected = first
 
     def acknowledge(self) -> None:
         """Tell a store what has been shown, as far as it is known to be stable."""

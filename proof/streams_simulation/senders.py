@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from onceq.streams.errors import FlightFull, NotRegistered, SourceSucceeded
 from onceq.streams.model import asks, events
+from onceq.streams.model.choice import epoch_at
 from onceq.streams.model.frames import FrameKind, decode
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.window import Flight
@@ -169,13 +170,13 @@ class SourceNode:
             case events.Reclaimed(first=first, last=last, unstable=True):
                 gone = range(first, last + 1)
                 self.contents |= dict.fromkeys(gone, VOID)
-                self.world.given_up.update(gone)
+                self.world.judge.given_up.update(gone)
             case events.Stable(first=first, last=last) if first in self.contents:
-                log = [self.contents[one] for one in range(first, last + 1)]
-                if VOID in log:
+                numbers = range(first, last + 1)
+                if any(self.contents[one] == VOID for one in numbers):
                     self.world.promises.breach(I1, f"{event} tells of what was given up")
                 self._report_voids()
-                self.world.promises.report(log, first)
+                self._report(numbers)
             case _:
                 pass
 
@@ -185,7 +186,13 @@ class SourceNode:
         while (number := len(promises.stable)) < self.core.stable:
             if self.contents.get(number) != VOID:
                 return
-            promises.report([VOID], number)
+            self._report(range(number, number + 1))
+
+    def _report(self, numbers: range) -> None:
+        begun = self.core.begun
+        firsts = () if begun is None else begun.bridge.firsts
+        log = [(epoch_at(firsts, one), self.contents[one]) for one in numbers]
+        self.world.judge.report(self.core.needed, log, numbers.start)
 
     def _tick(self) -> None:
         if self.is_over:

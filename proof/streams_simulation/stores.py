@@ -23,13 +23,23 @@ Entry = tuple[int, int]
 
 
 class StoreNode:
-    """A store. refused: why it closed links. What its memory store has counts as synced."""
+    """A store. refused: why it closed links. What its memory store has counts as synced.
 
-    def __init__(self, net: Net, name: str, filled: Callable[[str], None]) -> None:
+    filled: called when it holds the stream; trimmed: with numbers that it does not have any more.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        name: str,
+        filled: Callable[[str], None],
+        trimmed: Callable[[str, range], None],
+    ) -> None:
         self.net = net
         self.name = name
         self.is_up = False
         self.filled = filled
+        self.trimmed = trimmed
         self.refused: list[str] = []
         self.wires: dict[int, Wire] = {}
         self.wipe()
@@ -37,6 +47,7 @@ class StoreNode:
     def wipe(self) -> None:
         """Lose everything; it must not run."""
         self.store = MemoryStore(clock=lambda: self.net.now_s)
+        self._begin = 0
 
     def start(self) -> None:
         """Start the process."""
@@ -81,6 +92,10 @@ class StoreNode:
     def _step(self, given: acts.Given) -> None:
         for act in self.serving.step(given):
             self._do(act)
+        begin = self.held.begin
+        if begin > self._begin:
+            self.trimmed(self.name, range(self._begin, begin))
+            self._begin = begin
 
     def _do(self, act: acts.Act) -> None:
         match act:
@@ -114,14 +129,12 @@ class StoreNode:
         settled = [one for one in streams if one.bridge is not None]
         return (settled or streams or [self.store.catalogue.of(0)])[-1]
 
-    @property
-    def log(self) -> list[Entry]:
-        """The epoch and the content of each number that it has; they begin with 0."""
-        held = self.held
-        found: list[Entry] = []
-        for data in self.store.read(held.stream, range(held.end)):
-            found += entries(data)
-        return found[: held.end]
+    def entries(self, numbers: range) -> dict[int, Entry]:
+        """Return the epoch and the content of those of some numbers that it has."""
+        found: dict[int, Entry] = {}
+        for data in self.store.read(self.held.stream, numbers):
+            found |= dict(enumerate(entries(data), decode(data).number))
+        return {number: found[number] for number in numbers if number in found}
 
 
 def entries(data: bytes) -> list[Entry]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 from onceq.streams.model.choice import Stage
 from onceq.streams.model.quorum import Intergroup, StoreList, listed
-from proof.streams_model.disks import Disk
+from onceq.streams.store.catalogue import serving
 from proof.streams_model.promises import Followed, Promises
-from proof.streams_model.rules import I5, I6, I7
+from proof.streams_model.rules import I2, I5, I6, I7
+from proof.streams_simulation.judging import Judge
 from proof.streams_simulation.net import Net
 from proof.streams_simulation.readers import ReceiverNode
 from proof.streams_simulation.senders import SourceNode
@@ -19,6 +20,7 @@ from proof.streams_simulation.stores import StoreNode
 
 if TYPE_CHECKING:
     from onceq.streams.source.epochs import Begun
+    from onceq.streams.source.sending import Sending
 
 STORES = "ABCDE"
 STEPS = 1_200
@@ -39,8 +41,7 @@ NUMBERS_MAX = 60
 class World:
     """One schedule. `run` goes through it; `promises.broken` says what was broken.
 
-    lingering: how often a store still gets what was on its way to it when a wire was cut. given_up:
-    the numbers of which a source was told that it gave them up.
+    lingering: how often a store still gets what was on its way to it when a wire was cut.
     """
 
     def __init__(self, seed: int, *, lingering: float = 0.0) -> None:
@@ -52,14 +53,16 @@ class World:
         self.lists = self.chance.choices(LISTS, WEIGHTS)[0]
         self.at = 0
         self.promises.used = set(self.lists)
-        self.stores = {name: StoreNode(self.net, name, self._filled) for name in STORES}
+        self.stores: dict[str, StoreNode] = {}
+        self.judge = Judge(self.promises, self.stores, self.did)
+        for name in STORES:
+            self.stores[name] = StoreNode(self.net, name, self._filled, self.judge.trimmed)
         self.net.stores = self.stores
         for store in self.stores.values():
             store.start()
         self.sources: list[SourceNode] = []
         self.readers: dict[str, ReceiverNode | None] = {"stable": None, "live": None}
         self.promises.receivers = {name: Followed() for name in self.readers}
-        self.given_up: set[int] = set()
         self._contents = 0
         self._settings()
 
@@ -104,11 +107,11 @@ class World:
             for store in sorted(begun.ends)
             if (bridge := self.stores[store].held.bridge) and bridge.epoch == begun.epoch
         ]
-        log = [content for _, content in self.stores[kept[0]].log] if kept else []
-        log = log[: begun.log.end]
+        log = self.judge.log_of(self.stores[kept[0]], begun.log.end) if kept else []
+        contents = [content for _, content in log]
         is_known = bool(kept) and not overtaken
-        self.promises.complete(begun.epoch, source.core.needed, log if is_known else None)
-        self.promises.report(log)
+        self.promises.complete(begun.epoch, source.core.needed, contents if is_known else None)
+        self.judge.report(source.core.needed, log, 0)
 
     def _filled(self, store: str) -> None:
         self.promises.lost.discard(store)
@@ -245,14 +248,11 @@ class World:
             self._step()
             if self.promises.broken:
                 return self
-        self.promises.check_stores(self._disks())
+        self.promises.check_stores(self.judge.disks())
         if not self.promises.broken:
             self._calm()
         self._check_links()
         return self
-
-    def _disks(self) -> list[Disk]:
-        return [Disk(name=one.name, log=one.log) for one in self.stores.values()]
 
     def _check_links(self) -> None:
         for store in self.stores.values():
@@ -290,15 +290,22 @@ class World:
             source.send(2, self.new_content)
         return (
             core.stable == core.next
-            and all(fed.end == core.next for fed in core.feeding.stores.values())
-            and not self.promises.lost & core.feeding.stores.keys()
+            and core.needed == (self.lists[self.at],)
+            and all(self._is_at(self.stores[name], core) for name in core.needed[0].stores)
             and all(self._has_all(name, core.next) for name in self.readers)
         )
+
+    def _is_at(self, store: StoreNode, core: Sending) -> bool:
+        """Whether a store has all that a source has sent, in its epoch, settled."""
+        held = store.held
+        is_settled = held.bridge is not None and held.bridge.stage is Stage.SETTLED
+        return is_settled and (serving(held), held.end) == (core.epoch, core.next)
 
     def _has_all(self, name: str, end: int) -> bool:
         reader = self.readers[name]
         core = None if reader is None else reader.core
-        return core is not None and core.next == end and core.told is not None
+        is_told = core is not None and core.told is not None
+        return is_told and reader is not None and reader.expected == end
 
     def _unfinished(self) -> str:
         sources = [
@@ -315,7 +322,13 @@ class World:
         return f"without faults: {sources}, lost {sorted(self.promises.lost)}, {readers}"
 
     def _check_end(self) -> None:
-        self.promises.check_stores(self._disks())
+        self.judge.check_rollbacks()
+        disks = self.judge.disks()
+        self.promises.check_stores(disks)
+        ends = self.lists[self.at].stores
+        for disk in disks:
+            if disk.name in ends and [one for _, one in disk.log] != self.promises.stable:
+                self.promises.breach(I2, f"{disk.name} has another log than was sent")
         for name, reader in self.readers.items():
             followed = self.promises.receivers[name]
             if reader is None or followed.owed is None:
