@@ -1,4 +1,8 @@
-"""The Ops of streams, performed over simulated wires."""
+"""The Ops of streams, performed over simulated wires.
+
+Who gives up waiting for a promise or an admission cuts the wire, so that the ask has no effect any
+more. Any other answer may come late, on a wire that goes on.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from onceq.streams.model import asks, ops
+from onceq.streams.net.asker import BINDING
 from onceq.streams.receiver.ops import ReadStore
 
 if TYPE_CHECKING:
@@ -22,6 +27,7 @@ class Performing:
         self._is_done = False
         self._answers: dict[str, asks.Answer] = {}
         self._left: set[str] = set()
+        self._binding: set[str] = set()
         caller.net.later(op.within_s, self._late)
         match op:
             case ops.AskStores(asked=asked):
@@ -41,6 +47,8 @@ class Performing:
                 raise TypeError(f"{op!r} is not performed here")
 
     def _ask(self, store: str, ask: asks.Ask) -> None:
+        if isinstance(ask, BINDING):
+            self._binding.add(store)
         self.caller.ask(store, ask, lambda answer, data: self._heard(store, answer, data))
 
     def _heard(self, store: str, answer: asks.Answer | None, data: tuple[bytes, ...]) -> None:
@@ -68,7 +76,7 @@ class Performing:
             self._end(self._answers if isinstance(self.op, ops.AskStores) else None)
 
     def _end(self, answer: Any) -> None:
-        """Answer; the wires on which something was asked in vain are cut."""
+        """Answer; nobody waits for the rest."""
         if self._is_done:
             return
         self.drop()
@@ -83,5 +91,5 @@ class Performing:
         """Nobody waits for the answer any more."""
         self._is_done = True
         left, self._left = self._left, set()
-        for store in sorted(left):
+        for store in sorted(left & self._binding):
             self.caller.cut(store, "it has not answered in time")

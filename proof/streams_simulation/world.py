@@ -39,14 +39,10 @@ NUMBERS_MAX = 60
 
 
 class World:
-    """One schedule. `run` goes through it; `promises.broken` says what was broken.
+    """One schedule. `run` goes through it; `promises.broken` says what was broken."""
 
-    lingering: how often a store still gets what was on its way to it when a wire was cut.
-    """
-
-    def __init__(self, seed: int, *, lingering: float = 0.0) -> None:
+    def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.lingering = lingering
         self.promises = Promises()
         self.did: Counter[str] = Counter()
         self.net = Net(self.chance)
@@ -71,7 +67,7 @@ class World:
         draw = self.chance.random
         self.net.lost = draw() * 0.05 * (draw() < 0.6)
         self.net.doubled = draw() * 0.05 * (draw() < 0.6)
-        self.net.lingering = self.lingering
+        self.net.lingering = draw() * 0.8 * (draw() < 0.5)
         self.moves = 0.5 + draw() * 0.4
         self.misfortunes: list[tuple[Callable[[], None], float]] = [
             (self._kill_store, draw() * 0.010),
@@ -269,6 +265,7 @@ class World:
         for store in self.stores.values():
             if not store.is_up:
                 store.start()
+        self._endure()
         for step in range(QUIET_STEPS):
             self._act()
             if self.promises.broken:
@@ -277,6 +274,48 @@ class World:
                 self._check_end()
                 return
         self.promises.breach(I7, self._unfinished())
+
+    def _endure(self) -> None:
+        """With one store down, and no other fault, a source sends, whatever list it wants."""
+        down = self._to_be_down()
+        if down is None:
+            return
+        down.kill()
+        for _ in range(QUIET_STEPS // 2):
+            self._act()
+            if self.promises.broken:
+                return
+            if self._goes_on():
+                break
+        else:
+            self.promises.breach(I7, f"with {down.name} down, {self._unfinished()}")
+        self.did["sources that sent with a store down"] += 1
+        down.start()
+
+    def _to_be_down(self) -> StoreNode | None:
+        """Return a store without which the others suffice, if one of the list that is wanted."""
+        lists, chance = self.promises.lists, self.chance
+        if self.promises.lost or len(lists) != 1:
+            return None
+        bridges = [self.stores[name].held.bridge for name in lists[0].stores]
+        if any(one is None or (one.stage, one.lists) != (Stage.SETTLED, lists) for one in bridges):
+            return None
+        if lists[0] == self.lists[self.at] and chance.random() < 0.7:
+            self.at = chance.choice([max(0, self.at - 1), min(len(self.lists) - 1, self.at + 1)])
+        left = {name: lists[0].stores - {name} for name in STORES}
+        spare = [one for one in STORES if lists[0].is_stable(left[one])]
+        spare = [one for one in spare if lists[0].recovers(left[one])]
+        wanted = [one for one in spare if one in self.lists[self.at].stores]
+        return self.stores[chance.choice(wanted or spare)] if spare else None
+
+    def _goes_on(self) -> bool:
+        """Whether a source has sent something since all faults ended, and it is stable."""
+        source = next((one for one in self.sources if one.is_sending), None)
+        if source is None:
+            return False
+        if not source.contents:
+            source.send(2, self.new_content)
+        return bool(source.contents) and source.core.stable == source.core.next
 
     def _is_done(self) -> bool:
         """Whether a source sends, all that it has is stable at all stores, and all is delivered."""

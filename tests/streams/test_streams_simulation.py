@@ -41,6 +41,7 @@ def test_no_promise_is_broken() -> None:
         "stores killed",
         "stores wiped",
         "sources killed",
+        "sources that sent with a store down",
         "sources that were succeeded",
         "wires cut",
         "partitions",

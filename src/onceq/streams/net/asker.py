@@ -21,7 +21,7 @@ Given = tuple[asks.Answer, tuple[bytes, ...]]
 """An answer, and the frames that came behind it."""
 GIVEN_BYTES_MAX: Final = 2 * frames.FRAME_BYTES_MAX
 _NOT_THERE: Final = (OSError, TimeoutError, ssl.SSLError)
-_BINDING: Final = (asks.Fence, asks.Admit)
+BINDING: Final = (asks.Fence, asks.Admit)
 """Asks whose effect must not come after whoever asked has gone on: their link is closed then."""
 
 
@@ -76,7 +76,7 @@ class Peer:
             link.send(ask_frame(stream, tag, ask))
             return await answer
         except asyncio.CancelledError:
-            if isinstance(ask, _BINDING) and self._link is link:
+            if isinstance(ask, BINDING) and self._link is link:
                 link.abort()
             raise
         finally:
