@@ -10,10 +10,11 @@ from onceq.streams.model import asks, events
 from onceq.streams.model.choice import epoch_at
 from onceq.streams.model.frames import FrameKind, decode
 from onceq.streams.model.quorum import StoreList
+from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge
 from onceq.streams.receiver.catching_up import Patience, follow
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.ops import Message, Show, Shown
-from onceq.streams.receiver.placing import Registration, Who, place, register
+from onceq.streams.receiver.placing import Who, place, register
 from onceq.streams.store.records import key_of
 from proof.streams_model.disks import VOID
 from proof.streams_model.rules import I3, I5, I6
@@ -51,7 +52,6 @@ class ReceiverNode:
         )
         self.caller = Caller(world.net, f"{name} {world.net.number()}")
         self.core: Delivering | None = None
-        self.registration: Registration | None = None
         self.seen: dict[int, int] = {}
         self.epochs: dict[int, int] = {}
         self.lost: set[int] = set()
@@ -59,8 +59,10 @@ class ReceiverNode:
         self.is_over = False
         self.source: SourceNode | None = None
         self.queue: deque[bytes] = deque()
+        self._telling: Acknowledging | None = None
+        self._is_telling = False
         self._program = self._life()
-        self._follow(None)
+        self._follow(self._program, None)
 
     def _life(self) -> Program[None]:
         position = yield from place(self.who, PATIENCE.ask_s)
@@ -69,7 +71,7 @@ class ReceiverNode:
         registration = yield from register(self.who, position, PATIENCE.ask_s)
         if registration is None:
             return
-        self.registration = registration
+        self._telling = Acknowledging(self.who, registration)
         self.expected = registration.begin
         self.world.promises.begin_life(self.name, registration.begin)
         self.world.promises.register(self.name)
@@ -82,15 +84,18 @@ class ReceiverNode:
         )
         yield from follow(self.core, self.who, PATIENCE)
 
-    def _follow(self, answer: Any) -> None:
+    def _follow(self, program: Program[Any], answer: Any) -> None:
+        """Go on with a Program; when its own ends, so does the life."""
         while not self.is_over:
             try:
-                op = self._program.send(answer)
+                op = program.send(answer)
             except StopIteration:
-                self.kill()
+                if program is self._program:
+                    self.kill()
+                self._is_telling = False
                 return
             if not isinstance(op, Show):
-                Performing(self.caller, op, self._follow)
+                Performing(self.caller, op, lambda given: self._follow(program, given))
                 return
             answer = None
             self._show(op.shown)
@@ -208,15 +213,10 @@ class ReceiverNode:
         self.expected = first
 
     def acknowledge(self) -> None:
-        """Tell a store what has been shown, as far as it is known to be stable."""
-        core, registration = self.core, self.registration
-        if core is None or registration is None or self.is_over:
+        """Tell stores what has been shown, as far as it is known to be stable."""
+        if self.core is None or self._telling is None or self._is_telling or self.is_over:
             return
-        store = self.world.chance.choice(sorted(registration.regids))
-        ask = asks.Acknowledge(
-            stream=core.stream,
-            regid=registration.regids[store],
-            below=core.sure,
-            session=self.who.session,
-        )
-        self.caller.ask(store, ask, lambda *_: None)
+        self._is_telling = True
+        below, known = self.core.sure, self.world.judge.acknowledged
+        known[self.name] = max(below, known.get(self.name, 0))
+        self._follow(acknowledge(self._telling, self.core, below, PATIENCE.read_s), None)

@@ -9,34 +9,42 @@ from onceq.streams.model.frames import FrameKind, decode
 from onceq.streams.store import acts
 from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.serving import Serving
+from onceq.streams.store.weights import Weights
 from proof.streams_simulation.net import Caller, Wire
 from proof.streams_simulation.performing import Performing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onceq.streams.store.limits import Limits
     from onceq.streams.store.records import Held
     from proof.streams_simulation.net import Net
 
 TICK_S = 0.3
+STEP_BYTES = 64
+"""A store knows how much it has to a frame or two."""
 Entry = tuple[int, int]
 
 
 class StoreNode:
     """A store. refused: why it closed links. What its memory store has counts as synced.
 
-    filled: called when it holds the stream; trimmed: with numbers that it does not have any more.
+    may_keep: its limits. filled: called when it holds the stream; trimmed: with numbers that it
+    does not have any more.
     """
 
     def __init__(
         self,
         net: Net,
         name: str,
+        *,
+        may_keep: Limits,
         filled: Callable[[str], None],
         trimmed: Callable[[str, range], None],
     ) -> None:
         self.net = net
         self.name = name
+        self.may_keep = may_keep
         self.is_up = False
         self.filled = filled
         self.trimmed = trimmed
@@ -46,7 +54,8 @@ class StoreNode:
 
     def wipe(self) -> None:
         """Lose everything; it must not run."""
-        self.store = MemoryStore(clock=lambda: self.net.now_s)
+        self.store = MemoryStore(may_keep=self.may_keep, clock=lambda: self.net.now_s)
+        self.store.weights = Weights(step=STEP_BYTES)
         self._begin = 0
 
     def start(self) -> None:

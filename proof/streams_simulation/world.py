@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from onceq.streams.model.choice import Stage
 from onceq.streams.model.quorum import Intergroup, StoreList, listed
 from onceq.streams.store.catalogue import serving
+from onceq.streams.store.limits import Limits, WhenFull
 from proof.streams_model.promises import Followed, Promises
 from proof.streams_model.rules import I2, I5, I6, I7
 from proof.streams_simulation.judging import Judge
@@ -51,8 +52,15 @@ class World:
         self.promises.used = set(self.lists)
         self.stores: dict[str, StoreNode] = {}
         self.judge = Judge(self.promises, self.stores, self.did)
+        may_keep = self._limits()
         for name in STORES:
-            self.stores[name] = StoreNode(self.net, name, self._filled, self.judge.trimmed)
+            self.stores[name] = StoreNode(
+                self.net,
+                name,
+                may_keep=may_keep,
+                filled=self._filled,
+                trimmed=self.judge.trimmed,
+            )
         self.net.stores = self.stores
         for store in self.stores.values():
             store.start()
@@ -61,6 +69,13 @@ class World:
         self.promises.receivers = {name: Followed() for name in self.readers}
         self._contents = 0
         self._settings()
+
+    def _limits(self) -> Limits:
+        """Draw how much a store may keep: in half of the schedules, everything."""
+        size = self.chance.choice((None, None, 300, 800))
+        self.judge.overwrites = size is not None and self.chance.random() < 0.3
+        full = WhenFull.OVERWRITE if self.judge.overwrites else WhenFull.BLOCK
+        return Limits(size_bytes=size, when_full=full)
 
     def _settings(self) -> None:
         """Draw how likely each misfortune is in this schedule."""
@@ -83,7 +98,7 @@ class World:
             (self._give_up, draw() * 0.008 * (draw() < 0.4)),
         ]
         self.sends = 0.05 + draw() * 0.1
-        self.acknowledges = draw() * 0.1
+        self.acknowledges = draw() * 0.08
         self.numbers_max = NUMBERS_MAX
 
     def new_content(self) -> int:

@@ -47,6 +47,11 @@ def test_no_promise_is_broken() -> None:
         "partitions",
         "lists changed",
         "numbers given up",
+        "losses told to receivers: acknowledged",
+        "losses told to receivers: reclaimed",
+        "losses told to receivers: trimmed",
+        "numbers overwritten",
+        "numbers trimmed",
         "receivers killed",
         "receivers rolled back",
     ):
