@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from onceq.streams.model.quorum import are_stable
 from proof.streams_model.disks import VOID, Disk
-from proof.streams_model.rules import I1, I2, I5, I6
+from proof.streams_model.rules import I1, I2, I5, I6, I7
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,6 +55,22 @@ class Judge:
             if not are_stable(lists, holders | self.promises.lost):
                 self.promises.breach(I2, f"{number} is reported, and at {sorted(holders)} only")
                 return
+
+    def succeeded(self, lists: tuple[StoreList, ...], *, epoch: int, life: int) -> None:
+        """Judge that a life ends for another.
+
+        Another was admitted to a later epoch, or the stores that heed this one are no stable set.
+        """
+        bridges = [node.held.bridge for node in self.stores.values()]
+        if any(one is not None and one.epoch > epoch for one in bridges):
+            return
+        left = {
+            name
+            for name, node in self.stores.items()
+            if node.held.promised <= epoch or node.held.life == life
+        }
+        if lists and are_stable(lists, left - self.promises.lost):
+            self.promises.breach(I7, f"a life was fenced, and {sorted(left)} would heed it")
 
     def _having(self, node: StoreNode, begin: int, log: Sequence[Entry]) -> set[int]:
         """Return which of some numbers a store has as they are, or has given up since."""

@@ -15,7 +15,7 @@ from onceq.streams.source.epochs import SourceLife, Timing, WhyEnded
 from onceq.streams.source.program import Over, SendOn, TellShort, live
 from onceq.streams.source.sending import Sending
 from proof.streams_model.disks import VOID
-from proof.streams_model.rules import I1, I3
+from proof.streams_model.rules import I1, I3, I4
 from proof.streams_simulation.net import Caller
 from proof.streams_simulation.performing import Performing
 from proof.streams_simulation.stores import entries
@@ -89,8 +89,7 @@ class SourceNode:
             try:
                 op = self.program.send(answer)
             except StopIteration:
-                self.world.did["sources that were succeeded"] += 1
-                self.kill()
+                self._succeed()
                 return
             answer = None
             match op:
@@ -104,9 +103,21 @@ class SourceNode:
                     Performing(self.caller, op, self._follow)
                     return
 
+    def _succeed(self) -> None:
+        """Note that it will never send again."""
+        self.world.did["sources that were succeeded"] += 1
+        core = self.core
+        self.world.judge.succeeded(core.needed, epoch=core.epoch, life=self.life.life)
+        self.kill()
+
     def _begin(self, begun: Any) -> None:
         self._is_in_epoch = True
-        made = self.core.begin(begun, self.world.net.now_s)
+        try:
+            made = self.core.begin(begun, self.world.net.now_s)
+        except AssertionError as error:
+            self.world.promises.breach(I4, str(error))
+            self.kill()
+            return
         self.world.completed(self, begun)
         self._do(made)
         for store in list(self.core.feeding.stores):

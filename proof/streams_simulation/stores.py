@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from proof.streams_simulation.net import Net
 
 TICK_S = 0.3
+RANGE_BYTES = 150
+"""Some frames: what is longer is copied, and read, in several steps."""
 STEP_BYTES = 64
 """A store knows how much it has to a frame or two."""
 Entry = tuple[int, int]
@@ -61,7 +63,7 @@ class StoreNode:
     def start(self) -> None:
         """Start the process."""
         self.is_up = True
-        self.serving = Serving(self.store, self.name)
+        self.serving = Serving(self.store, self.name, range_bytes=RANGE_BYTES)
         self.caller = Caller(self.net, self.name)
         self._performing: dict[int, Performing] = {}
         self._tick(self.serving)

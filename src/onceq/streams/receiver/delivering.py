@@ -74,6 +74,11 @@ class Delivering:
         return 0 if self.told is None else self.told.epoch
 
     @property
+    def _shown_of(self) -> int:
+        """The last epoch of which something was shown."""
+        return max((run.epoch for run in self._runs if not run.is_lost), default=0)
+
+    @property
     def sure(self) -> int:
         """Below this everything was shown, and is stable: what may be acknowledged to stores."""
         return self.next if self.is_stable_only else max(self.begin, min(self.stable, self.next))
@@ -94,8 +99,7 @@ class Delivering:
         before any of which something was shown: stores show what is stable of later epochs than
         this life was told of, and the log of a former one does not have that.
         """
-        shown_of = max((run.epoch for run in self._runs if not run.is_lost), default=0)
-        if known.stream != self.stream or known.epoch < max(self.epoch, shown_of):
+        if known.stream != self.stream or known.epoch < max(self.epoch, self._shown_of):
             return []
         shown: list[Shown] = []
         told = self.told

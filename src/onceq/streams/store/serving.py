@@ -34,11 +34,13 @@ WAITING_MAX: Final = 1_024
 class Serving:
     """A store, and who is connected to it. own: its address, as the lists of stores have it.
 
-    refused: links that were closed for what came on them, by why.
+    range_bytes: so many bytes of frames, about, are in one answer. refused: links that were closed
+    for what came on them, by why.
     """
 
-    def __init__(self, store: Store, own: str) -> None:
+    def __init__(self, store: Store, own: str, *, range_bytes: int = RANGE_BYTES) -> None:
         self.store = store
+        self.range_bytes = range_bytes
         self.refused: Counter[WhyRefused] = Counter()
         self.programs = Programs(store, own)
         self._answers = Answers(store.synced)
@@ -156,7 +158,7 @@ class Serving:
 
         It waits for nothing: what is read is synced.
         """
-        answer, given = ranged(self.store, ask, RANGE_BYTES)
+        answer, given = ranged(self.store, ask, self.range_bytes)
         yield acts.Send(link=link, data=b"".join((answer_frame(ask.stream, tag, answer), *given)))
 
     def _full(self, stream: int) -> asks.Full:
