@@ -215,6 +215,14 @@ def test_what_was_trimmed_since_an_earlier_life_acknowledged_it_is_told_as_that(
     ]
 
 
+def test_a_store_that_keeps_no_messages_is_not_waited_for_to_say_that_one_is_lost() -> None:
+    core = live()
+    assert core.given("c", asks.Noted(epoch=1), ()) == []
+    assert given(core, "a", 0, missing=True) == []
+    lost = Loss(stream=S, first=0, last=0, why=WhyLost.LOST)
+    assert core.given("b", asks.Range(begin=0, end=0, missing=True), ()) == [lost]
+
+
 def test_a_number_that_no_store_can_read_is_lost() -> None:
     core = live()
     assert given(core, "a", 0, frame(1, 0), missing=True) == ["1.0*"]

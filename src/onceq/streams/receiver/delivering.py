@@ -55,6 +55,7 @@ class Delivering:
         self._runs: list[_Run] = []
         self._gone: dict[str, int] = {}
         self._harmed: dict[str, int] = {}
+        self._noting: set[str] = set()
         self._ahead: list[_Ahead] = []
         self._ahead_bytes = 0
 
@@ -188,6 +189,8 @@ class Delivering:
 
     def given(self, store: str, answer: asks.Answer | None, data: tuple[bytes, ...]) -> list[Shown]:
         """Take what a store gave from `next` on; return what is to be shown."""
+        if isinstance(answer, asks.Noted):
+            self._noting.add(store)
         if not isinstance(answer, asks.Range):
             return []
         if answer.begin > self.next:
@@ -245,8 +248,11 @@ class Delivering:
     # what nobody gives
 
     def _lose(self) -> Iterator[Shown]:
-        """Go on behind what no store can give any more, if enough of them have said so."""
-        stores = {store for one in self.lists for store in one.stores}
+        """Go on behind what no store can give any more, if enough of them have said so.
+
+        Those that keep no messages are not waited for.
+        """
+        stores = {store for one in self.lists for store in one.stores} - self._noting
         gone = {one: begin for one, begin in self._gone.items() if begin > self.next}
         harmed = {one for one, number in self._harmed.items() if number == self.next}
         if are_recovered(self.governs, gone.keys()):
