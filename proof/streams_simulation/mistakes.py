@@ -123,21 +123,3 @@ def copied_beside(_: Programs, *given: Any) -> Generator[Any, None, Needs]:
     yield from ()
     needs: Needs = given[-1]
     return needs
-
-
-class Anything:
-    """Is like everything that there is."""
-
-    numbers = range(0)
-    __hash__ = None  # type: ignore[assignment] # nobody looks it up
-
-    def __eq__(self, other: object) -> bool:
-        return other is not None
-
-    def __ne__(self, other: object) -> bool:
-        return other is None
-
-
-def copied(*_: Any) -> Anything:
-    """Return what is like the copies of any admission."""
-    return Anything()

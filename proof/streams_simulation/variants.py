@@ -138,7 +138,7 @@ VARIANTS: dict[str, Variant] = {
     ),
     "one-admission": Variant(
         of=Programs, name="_copy", by=mistakes.copied_beside, within=400,
-        also=((Programs, "overtake", lambda *_: iter(())), (store, "_copied", mistakes.copied)),
+        also=((Programs, "overtake", lambda *_: iter(())), (store, "_is_of", lambda *_: True)),
         text="a store is admitted with copies that were kept for another admission",
     ),
     "fenced-by-a-set": Variant(

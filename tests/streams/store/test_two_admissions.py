@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from onceq.streams.model import asks
+from onceq.streams.model.ops import FetchRange
 from onceq.streams.model.states import may_copy
 from onceq.streams.store import acts
 from onceq.streams.store.memory_store import MemoryStore
@@ -86,6 +87,34 @@ def test_an_admission_to_less_waits_for_none(served: Served) -> None:
     assert served.dropped == []
     give(served, served.asked[0])
     assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3)]
+
+
+def test_what_was_copied_for_an_admission_that_came_to_nothing_is_not_copied_again(
+    served: Served,
+) -> None:
+    """Otherwise a store that has more to copy than is waited for would never be admitted."""
+    served.ask(copying(8, 5))
+    give(served, served.asked[0], (1,))
+    served.step(acts.Gone(link=SOURCE))
+    served.ask(copying(9, 6), OTHER)
+    fetch = served.asked[-1]
+    assert isinstance(fetch.op, FetchRange)
+    assert (fetch.op.ask.begin, fetch.op.ask.end) == (2, 3)
+    give(served, fetch, (2,))
+    assert served.heard(OTHER) == [asks.Holding(epoch=9, end=3)]
+    served.ask(asks.Fetch(stream=S, begin=0, end=9), OTHER)
+    assert served.heard(OTHER) == [asks.Range(begin=0, end=3, frames=3), 0, 1, 2]
+
+
+def test_copies_of_another_log_are_no_beginning(served: Served) -> None:
+    served.ask(copying(8, 5))
+    give(served, served.asked[0], (1,))
+    served.step(acts.Gone(link=SOURCE))
+    other = replace(admission(9, 6, end=3, firsts=((1, 0), (3, 1))), donors=("b",))
+    served.ask(other, OTHER)
+    fetch = served.asked[-1]
+    assert isinstance(fetch.op, FetchRange)
+    assert fetch.op.ask.begin == 1
 
 
 def test_a_life_that_asks_again_is_copied_for_on_its_new_link(served: Served) -> None:

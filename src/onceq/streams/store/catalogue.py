@@ -30,11 +30,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store must copy before it can be admitted: numbers from `begin` to before `end`."""
+    """What a store must copy before it can be admitted: numbers from `begin` to before `end`.
+
+    copied: the first of them, if they were copied for an admission that came to nothing.
+    """
 
     begin: int
     end: int
     firsts: choice.Firsts
+    copied: range = range(0)
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):

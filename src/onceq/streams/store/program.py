@@ -60,6 +60,8 @@ def fetch(ask: asks.Admit, needs: Needs) -> Program[range | asks.Answer | None]:
     then the copies begin later.
     """
     begin, number = needs.end, needs.begin
+    if needs.copied:
+        begin, number = needs.copied.start, needs.copied.stop
     while number < needs.end:
         found: tuple[bytes, ...] = ()
         for donor in ask.donors:

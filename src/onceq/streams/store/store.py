@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from onceq.streams.model import asks, frames
-from onceq.streams.model.choice import epoch_at
+from onceq.streams.model.choice import Firsts, agreed_below, epoch_at
 from onceq.streams.store import limits, records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step
 from onceq.streams.store.weights import Weights
 
 
 class Copied(msgspec.Struct, frozen=True, kw_only=True):
-    """Copies in a row that are kept. epoch, life: of the admission that they are for."""
+    """Copies in a row that are kept. firsts: of the log that they were copied for."""
 
-    epoch: int
-    life: int
+    firsts: Firsts
     numbers: range
 
 
@@ -159,24 +159,38 @@ class Store(ABC):
 
         If others were kept since, or between them, it lacks them all. Raises StoreFull.
         """
-        if copied is not None and self._copied.get(ask.stream) != _copied(ask, copied):
+        kept, firsts = self._copied.get(ask.stream), ask.log.firsts
+        if kept is not None and not _is_of(kept, firsts):
+            kept = None
+        if kept is None or copied != kept.numbers:
             copied = None
         decided = self.catalogue.admit(ask, copied)
         if isinstance(decided, Needs):
-            return decided, self.end
+            return _going_on(decided, kept), self.end
         position = self.do(decided)
         if decided.records:
             self._copied.pop(ask.stream, None)
         return decided.answer, position
 
 
-def _copied(ask: asks.Admit, numbers: range) -> Copied:
-    return Copied(epoch=ask.bridge.epoch, life=ask.life, numbers=numbers)
+def _is_of(copied: Copied, firsts: Firsts) -> bool:
+    """Whether copies are of a log: of the same epochs, and so the same. A new one has none."""
+    if not firsts:
+        return False
+    agreed = agreed_below(copied.firsts, firsts)
+    return agreed is None or agreed >= copied.numbers.stop
 
 
 def _with(before: Copied | None, ask: asks.Admit, frame: frames.Frame) -> Copied:
     """Return what is kept with one more copy; it begins anew if that does not follow."""
-    numbers = range(frame.number, frame.end)
-    if before is not None and before == _copied(ask, range(before.numbers.start, frame.number)):
-        return _copied(ask, range(before.numbers.start, frame.end))
-    return _copied(ask, numbers)
+    firsts, begin = ask.log.firsts, frame.number
+    if before is not None and before.numbers.stop == begin and _is_of(before, firsts):
+        begin = before.numbers.start
+    return Copied(firsts=firsts, numbers=range(begin, frame.end))
+
+
+def _going_on(needs: Needs, kept: Copied | None) -> Needs:
+    """Return what is needed, with what is copied of it already."""
+    if kept is None or kept.numbers.start != needs.begin or kept.numbers.stop > needs.end:
+        return needs
+    return replace(needs, copied=kept.numbers)
