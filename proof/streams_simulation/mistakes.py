@@ -60,7 +60,8 @@ class Later(frozenset[int]):
 
 def past_of_greater_epochs(**given: Any) -> Past:
     """Return a past by which any later epoch was the life's own."""
-    return Past(**{**given, "epochs": Later(given.get("epochs", ()))})
+    epochs = Later(given.pop("epochs", ()))
+    return Past(epochs=epochs, **given)
 
 
 def addable_by_those_added(

@@ -34,6 +34,7 @@ TIMING = Timing(
     unresponsive_s=1.0,
     copy_s=2.0,
     change_s=4.0,
+    room_s=4.0,
 )
 TICK_S = 0.2
 TOPIC, SESSION = "bars", 9

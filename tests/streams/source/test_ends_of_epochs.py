@@ -57,6 +57,21 @@ def test_with_much_retained_a_slow_store_is_not_waited_for() -> None:
     assert source.ends == [WhyEnded.BEHIND]
 
 
+def test_a_store_that_has_no_room_does_not_cost_an_epoch_each_time_it_falls_behind() -> None:
+    source = Source(retained_bytes_max=100)
+    source.begin(begun())
+    source.send(b"x" * 60)
+    source.step(acts.Came(store="c", answer=asks.Full(end=0)))
+    source.have("ab", 1)
+    source.send(b"x" * 60)
+    source.have("ab", 2)
+    assert source.core.retention.begin == 1
+    source.pass_s(TIMING.room_s / 2)
+    assert source.ends == []
+    source.pass_s(TIMING.room_s / 2)
+    assert source.ends == [WhyEnded.BEHIND], "it may have room now, and is filled by an epoch"
+
+
 @pytest.mark.parametrize(
     ("given", "why"),
     [

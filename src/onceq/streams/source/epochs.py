@@ -89,7 +89,8 @@ class Timing(msgspec.Struct, frozen=True, kw_only=True):
     has not answered for; unresponsive_s: before it counts as one that does not answer. copy_s:
     until a store is admitted, which may have much to copy, while the source sends without it.
     change_s: before a change of lists that could not begin is tried again; at first interval_s.
-    room_s: before a store that had no room for a promise is asked anything in the epoch.
+    room_s: before a store that had no room for a promise is asked anything in the epoch, or one
+    that had none for messages ends it since it lacks what was released.
     """
 
     ask_s: float = 2.0

@@ -24,7 +24,7 @@ class Fed:
     before was sent on this link. told: it was told that everything before is stable. since_s: when
     it last answered for more, or was first sent what it has not answered for. ask_s: it is not
     asked before; rests_s: nor before this, on whatever link. is_noting: it keeps no messages, and
-    counts for no stability.
+    counts for no stability. was_full: it had no room in this epoch.
     """
 
     __slots__ = (
@@ -43,12 +43,14 @@ class Fed:
         "since_s",
         "stage",
         "told",
+        "was_full",
     )
 
     def __init__(self) -> None:
         self.stage: Stage | None = None
         self.end = self.sent = self.told = 0
         self.is_linked = self.is_greeted = self.is_noting = self.is_full = False
+        self.was_full = False
         self.is_responsive = True
         self.asked: asks.Admit | None = None
         self.ask_s = self.rests_s = self.since_s = 0.0
@@ -68,7 +70,7 @@ class Fed:
         """Begin an epoch in which the store has noted a stage; None: it is not yet admitted."""
         self.stage, self.end, self.told = stage, end, 0
         self.asked, self.ask_s, self.rests_s, self.is_noting = None, 0.0, 0.0, False
-        self.is_greeted = stage is not None
+        self.is_greeted, self.was_full = stage is not None, False
         self.is_linked = self.is_linked or self.is_greeted
         self.is_responsive = True
         self.rewind(end, now_s)
@@ -106,7 +108,7 @@ class Fed:
         """Note that the store had no room for what was sent."""
         self.is_responsive = True
         self.rewind(self.end, now_s)
-        self.is_full = True
+        self.is_full = self.was_full = True
 
     @property
     def is_admitted(self) -> bool:
@@ -140,6 +142,7 @@ class Feeding:
         self.stores: dict[str, Fed] = {}
         self.admitted: set[str] = set()
         self._links: dict[str, Fed] = {}
+        self._begun_s = 0.0
 
     def of(self, store: str) -> Fed:
         """Return a store, of these lists or not."""
@@ -148,7 +151,7 @@ class Feeding:
     def begin(self, begun: Begun, now_s: float) -> None:
         """Begin an epoch: all stores of its lists are to get what the chosen log lacks."""
         self.choose(begun)
-        self.admitted = set(begun.noted)
+        self.admitted, self._begun_s = set(begun.noted), now_s
         for store, fed in self.stores.items():
             is_noted = store in begun.noted
             fed.begin(begun.noted.get(store), begun.ends.get(store, begun.log.end), now_s)
@@ -196,11 +199,16 @@ class Feeding:
         keeping = (fed for fed in self.stores.values() if not fed.is_noting)
         return min([stable, *(one.end for one in keeping if one.is_linked)])
 
-    def lacks(self, begin: int) -> bool:
-        """Whether a store that heeds frames lacks what lies before a number."""
+    def lacks(self, begin: int, now_s: float) -> bool:
+        """Whether a store that heeds frames lacks what lies before a number.
+
+        One that had no room may have none yet, and does not count before the epoch is so old.
+        """
+        is_old = now_s >= self._begun_s + self.timing.room_s
         return any(
             fed.is_admitted and not fed.is_noting and fed.sent < begin
             for fed in self.stores.values()
+            if is_old or not fed.was_full
         )
 
     def asked(self, life: SourceLife, begun: Begun, now_s: float) -> Iterator[tuple[str, Fed]]:

@@ -337,7 +337,7 @@ class Sending:
             yield from self._end(WhyEnded.GIVEN_UP)
         elif self.wish.is_due(self.own, self._now_s) and self._may_change():
             yield from self._end(WhyEnded.LIST_CHANGES)
-        elif self.feeding.lacks(self.retention.begin):
+        elif self.feeding.lacks(self.retention.begin, self._now_s):
             yield from self._end(WhyEnded.BEHIND)
 
     def _may_change(self) -> bool:
