@@ -364,7 +364,8 @@ class World:
     def _unfinished(self) -> str:
         sources = [
             f"{one.name}: epoch {one.core.epoch}, {one.is_sending}, next {one.core.next}, stable"
-            f" {one.core.stable}, {one.core.begun and one.core.begun.bridge.stage}, at"
+            f" {one.core.stable}, {one.core.begun and one.core.begun.bridge.stage}"
+            f" {[its.text() for its in one.core.needed]}, at"
             f" { {name: (fed.end, fed.stage) for name, fed in one.core.feeding.stores.items()} }"
             for one in self.sources
             if not one.is_over
@@ -373,7 +374,8 @@ class World:
             name: one and one.core and (one.core.next, one.core.epoch, one.core.stable)
             for name, one in self.readers.items()
         }
-        return f"without faults: {sources}, lost {sorted(self.promises.lost)}, {readers}"
+        wanted, lost = self.lists[self.at].text(), sorted(self.promises.lost)
+        return f"without faults: {sources}, wanted {wanted}, lost {lost}, {readers}"
 
     def _check_end(self) -> None:
         self.judge.check_rollbacks()

@@ -190,6 +190,19 @@ def test_a_session_keeps_its_regid_and_its_position() -> None:
     assert other.regid == 2
 
 
+def test_receivers_without_a_session_are_not_one() -> None:
+    store = Store().admitted(1)
+    regids: list[int] = []
+    for _ in range(2):
+        answer = store.do(store.catalogue.register(register(1, session=0)))
+        assert isinstance(answer, asks.Registered)
+        assert not answer.old
+        regids.append(answer.regid)
+    assert regids == [1, 2]
+    again = store.do(store.catalogue.register(register(1, session=0, regid=2)))
+    assert again == asks.Registered(epoch=1, regid=2, old=True, below=0)
+
+
 def test_no_more_than_what_is_stable_is_acknowledged() -> None:
     store = Store().admitted(1)
     store.do(store.catalogue.register(register(1)))

@@ -85,7 +85,10 @@ class Read(Tagged, frozen=True):
 
 
 class Register(Tagged, frozen=True):
-    """Note this receiver, in this epoch. regid: 0: find or make one for topic and session."""
+    """Note this receiver, in this epoch.
+
+    regid: 0: find or make one for topic and session; without a session, make one.
+    """
 
     stream: Natural
     epoch: Natural

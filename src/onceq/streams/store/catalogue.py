@@ -344,6 +344,9 @@ def _is_registered(held: Held, ask: asks.Acknowledge | asks.Deregister) -> bool:
 
 
 def _is_asked(receiver: Receiver, ask: asks.Register) -> bool:
+    """Whether a receiver is known here. One with neither id nor session never is: it is another."""
     if ask.regid:
         return receiver.regid == ask.regid
+    if not ask.session:
+        return False
     return (receiver.topic, receiver.session) == (ask.topic, ask.session)
