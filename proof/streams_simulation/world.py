@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onceq.streams.model.choice import Stage
-from onceq.streams.model.quorum import Intergroup, StoreList, listed
+from onceq.streams.model.quorum import Intergroup, Intragroup, StoreList, listed
 from onceq.streams.store.catalogue import serving
 from onceq.streams.store.limits import Limits, WhenFull
 from proof.streams_model.promises import Followed, Promises
@@ -31,10 +31,13 @@ LISTS: tuple[tuple[StoreList, ...], ...] = (
     (listed("A B C"), listed("A B C; D E"), listed("D E")),
     (listed("A B C; D E"),),
     (listed("A B C; D E", intergroup=Intergroup.ALL),),
+    (listed("A B C; D E", intergroup=Intergroup.ALL_ACTIVE),),
     (listed("A B C D"),),
+    (listed("A B C D E"),),
+    (listed("A B C", intragroup=Intragroup.ALL), listed("A B C")),
 )
 """Lists of stores; a source goes from one to a neighbour. Neighbours share a stable set."""
-WEIGHTS = (4, 2, 1, 1, 1)
+WEIGHTS = (4, 2, 1, 1, 1, 1, 1, 1)
 SOURCES_MAX = 3
 NUMBERS_MAX = 60
 
