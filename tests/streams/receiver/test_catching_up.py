@@ -129,6 +129,13 @@ def test_a_life_does_not_begin_with_what_was_trimmed_since_an_earlier_one_acknow
     assert len(following.shown) == 3, "nothing is told as lost"
 
 
+def test_a_life_that_begins_behind_what_is_stable_is_registered_with_that(town: Town) -> None:
+    """What is not stable may be cut: its next life would leave out what comes instead."""
+    found = registered(town, answer=7)
+    assert (found.begin, found.below) == (7, 6)
+    assert town.stores["a"].catalogue.of(S).positions == {WHO.key: 6}
+
+
 def test_a_registration_has_a_stable_set_of_stores(town: Town) -> None:
     town.down = {"c"}
     assert set(registered(town).regids) == {"a", "b"}

@@ -330,16 +330,6 @@ def test_replaying_a_log_from_any_snapshot_gives_the_same(seed: int) -> None:
         assert again.snapshot() == store.catalogue.snapshot()
 
 
-def test_a_receiver_is_registered_at_most_at_what_is_stable() -> None:
-    store = Store().admitted(1)
-    for number in range(3):
-        store.take(frame(1, number, stable=number))
-    ask = replace(register(1, 7), below=3)
-    answer = store.do(store.catalogue.register(ask))
-    assert isinstance(answer, asks.Registered)
-    assert answer.below == 2
-
-
 def test_a_stage_that_comes_late_does_not_undo_a_later_one() -> None:
     """The source counts on it that a stable set has noted the later one."""
     store = Store()

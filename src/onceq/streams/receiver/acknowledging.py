@@ -33,9 +33,7 @@ class Acknowledging:
         self.who = who
         self._epoch = position.epoch
         self._regids = dict(registration.regids)
-        self._noted = dict.fromkeys(
-            self._regids, position.below if position.is_known else registration.begin
-        )
+        self._noted = dict.fromkeys(self._regids, registration.below)
         self._left_out: dict[str, int] = {}
 
     def asked(self, core: Delivering, below: int) -> dict[str, asks.Ask]:

@@ -42,7 +42,8 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
 class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Where a life may begin. shown: to the application's call-back. is_known: it lived before.
 
-    below: by the rule, it had acknowledged all below. acknowledged: some store says so.
+    below: by the rule, it had acknowledged all below. acknowledged: some store says so. stable:
+    everything below is, for all that stores know.
     """
 
     stream: int
@@ -52,6 +53,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     is_known: bool
     below: int
     acknowledged: int = 0
+    stable: int = 0
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,19 @@ class Registration(msgspec.Struct, frozen=True, kw_only=True):
     position: Position
     begin: int
     regids: Mapping[str, int]
+
+    @property
+    def below(self) -> int:
+        """What stores note as acknowledged."""
+        return _noted(self.position, self.begin)
+
+
+def _noted(position: Position, begin: int) -> int:
+    """Return what a life acknowledges as it registers: at most what is stable.
+
+    What is not may be cut, and the next life would leave out what comes instead.
+    """
+    return position.below if position.is_known else min(begin, position.stable)
 
 
 def enter(
@@ -137,6 +152,7 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
         is_known=bool(known),
         below=below if known else 0,
         acknowledged=max(known, default=0),
+        stable=max(one.stable for one in of_epoch.values()),
     )
 
 
@@ -163,7 +179,7 @@ def register(
         epoch=position.epoch,
         topic=who.topic,
         session=who.session,
-        below=position.below if position.is_known else begin,
+        below=_noted(position, begin),
     )
     regids: dict[str, int] = {}
     for _ in range(ROUNDS):

@@ -194,10 +194,7 @@ class Catalogue:
                 return Taken(answer=asks.Refused(promised=held.promised))
 
     def register(self, ask: asks.Register) -> Step:
-        """Note a receiver, in the epoch in which the store is admitted: at most at what is stable.
-
-        What is not may be cut, and a life that begins behind it would leave out what comes instead.
-        """
+        """Note a receiver, in the epoch in which the store is admitted."""
         held = self.of(ask.stream)
         if ask.epoch == 0 or serving(held) != ask.epoch:
             return Step(answer=asks.NotAdmitted())
@@ -205,8 +202,7 @@ class Catalogue:
         if known is None and len(held.receivers) >= RECEIVERS_MAX:
             return Step(answer=asks.Full(end=held.end, blocking=limits.slowest(held)[1]))
         regid = ask.regid or (self._regid + 1 if known is None else known.regid)
-        known_below = held.positions.get(records.key_of(regid, ask.session), 0)
-        below = max(min(ask.below, held.stable), known_below)
+        below = max(ask.below, held.positions.get(records.key_of(regid, ask.session), 0))
         note = records.Registered(
             stream=ask.stream, regid=regid, topic=ask.topic, session=ask.session, below=below
         )
