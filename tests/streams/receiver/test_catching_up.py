@@ -124,7 +124,7 @@ def test_a_life_does_not_begin_with_what_was_trimmed_since_an_earlier_one_acknow
     begin, known = again.begin, again.position.acknowledged
     core = Delivering(S, begin, (ABC,), is_stable_only=True, acknowledged=known)
     following = Following(town, core)
-    following.until(lambda: core.next == 6)
+    following.until(lambda: following.waits > 0)
     assert following.texts() == ["1.3", "1.4", "1.5"]
     assert len(following.shown) == 3, "nothing is told as lost"
 
@@ -222,7 +222,7 @@ def test_a_frame_that_was_harmed_on_its_way_comes_from_another_store(town: Town)
     core = Delivering(S, 0, (ABC,), is_stable_only=True)
     following = Following(town, core)
     following.harms = "b"
-    following.until(lambda: core.next == 6)
+    following.until(lambda: following.waits > 0)
     assert following.texts() == [f"1.{number}" for number in range(6)]
     assert "b" in following.read
 

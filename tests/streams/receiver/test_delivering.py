@@ -175,7 +175,7 @@ def test_what_was_read_of_a_later_epoch_than_was_told_is_no_rollback() -> None:
 def test_what_is_told_late_of_an_epoch_before_one_that_was_shown_is_no_rollback() -> None:
     core = stable()
     given(core, "a", 0, frame(1, 0))
-    given(core, "a", 1, frame(4, 1, 2))
+    given(core, "a", 1, frame(4, 1, 2), end=3)
     assert core.inform(information(3, (1, 0), (3, 1))) == []
     assert (core.next, core.epoch) == (3, 1)
     assert core.inform(information(4, (1, 0), (4, 1))) == []

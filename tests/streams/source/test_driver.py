@@ -290,7 +290,7 @@ def test_what_on_event_raises_is_reported_and_the_source_goes_on() -> None:
             for text in texts(3):
                 one.send(text)
                 await one.wait_stable(WITHIN_S)
-            assert reported == ["of the application"] * 3
+            await soon(lambda: reported == ["of the application"] * 3)
             with pytest.raises(Mine, match="of the application"):
                 await one.close()
             assert len(stores.having(S, texts(3))) >= 2
@@ -325,6 +325,19 @@ def test_what_was_taken_is_sent_when_it_is_closed() -> None:
             assert one.send(b"last") == 0
             await one.close()
             await soon(lambda: stores.log("a", S) == [b"last"])
+
+    asyncio.run(run())
+
+
+def test_what_was_stable_when_it_is_closed_is_known_to_stores() -> None:
+    async def run() -> None:
+        async with running(None) as stores:
+            one = await registered(source(stores.listed()))
+            await send_all(one, texts(5))
+            await one.wait_stable(WITHIN_S)
+            await one.close()
+            for store in stores.stores.values():
+                await soon(lambda its=store: its.catalogue.of(S).stable == 5)
 
     asyncio.run(run())
 

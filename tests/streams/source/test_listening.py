@@ -110,9 +110,10 @@ def test_one_that_came_before_the_first_epoch_is_told_when_that_begins() -> None
                 await soon(lambda: hearing.told() == [(1, asks.Forgot())])
                 await stores.start("abc")
                 await one.wait_registered(WITHIN_S)
+                known = one._core.learn(LEARN)
                 one.send(b"first")
                 await soon(lambda: hearing.messages() == [b"first"])
-                assert hearing.told()[1:] == [(TO_FRAMES, one._core.learn(LEARN))]
+                assert hearing.told()[1:] == [(TO_FRAMES, known)]
 
     asyncio.run(run())
 

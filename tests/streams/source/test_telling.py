@@ -116,6 +116,22 @@ def test_it_knows_that_receivers_were_not_told_what_is_stable(source: Source) ->
     assert not is_untold(source)
 
 
+def test_at_its_end_it_tells_what_is_stable_to_all_that_were_sent_it(source: Source) -> None:
+    """Nobody else does: receivers would wait for the last messages until the next life."""
+    source.send(b"0")
+    source.have("ab", 1)
+    source.sent.clear()
+    source.published.clear()
+    source.do(source.core.farewell())
+    told = {
+        store: [(one.end, one.stable) for one in frames] for store, frames in source.sent.items()
+    }
+    assert told == dict.fromkeys("abc", [(1, 1)]), "c has not answered, and was sent it"
+    assert [frame.stable for frame in source.published] == [1]
+    source.step(acts.Came(store="c", answer=asks.Forgot()))
+    assert source.core.farewell() == [], "between epochs no store would heed it"
+
+
 def test_a_change_of_lists_that_lacked_a_store_is_tried_again_in_a_while() -> None:
     """The recovery could not begin it: the store that is added did not answer."""
     source = Source(listed("a b d"))

@@ -75,6 +75,7 @@ class Driver(RunsAsync):
             registration.begin,
             position.lists,
             is_stable_only=wishes.is_stable_only,
+            acknowledged=position.acknowledged,
         )
         self.outstanding = Outstanding(
             registration.begin, messages_max=wishes.application_outstanding_maximum

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -59,6 +59,8 @@ class Ticked(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Given: TypeAlias = Opened | Gone | Came | Answered | Wanted | GaveUp | Ticked
+BROKEN: Final = {asks.Forgot: WhyEnded.FORGOT, asks.Conflict: WhyEnded.CONFLICT}
+"""What answers to frames end an epoch at once."""
 
 
 class Send(msgspec.Struct, frozen=True, kw_only=True):

@@ -80,8 +80,9 @@ class Driver(RunsAsync):
             await self._end(living)
 
     async def _end(self, living: asyncio.Task[Any]) -> None:
-        """Send what was taken; close all links, and wait for all that is on its way to end."""
+        """Send what was taken, and tell what is stable; close all links when that has left."""
         self._flush()
+        self._do(self.core.farewell())
         self._is_over = True
         for one in (self._telling, self._ticking):
             if one is not None:

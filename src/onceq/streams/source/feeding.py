@@ -233,10 +233,14 @@ class Feeding:
             while fed.has_room and (block := retention.at(fed.sent)) is not None:
                 yield store, fed, block
 
-    def untold(self, stable: int) -> Iterator[tuple[str, Fed]]:
-        """Yield the stores that have everything stable, and were not told that it is."""
+    def untold(self, stable: int, *, is_last: bool = False) -> Iterator[tuple[str, Fed]]:
+        """Yield the stores that have everything stable, and were not told that it is.
+
+        is_last: nothing is told later; those that were sent it, and have not answered, are too.
+        """
         for store, fed in self.stores.items():
-            if fed.is_admitted and fed.told < stable and (fed.end >= stable or fed.is_noting):
+            below = fed.sent if is_last else fed.end
+            if fed.is_admitted and fed.told < stable and (below >= stable or fed.is_noting):
                 fed.told = stable
                 yield store, fed
 

@@ -10,7 +10,6 @@ chosen log lacks is sent again. Source: streams.md 5 and 7; spec M9 to M16.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 from msgspec.structs import replace
 
@@ -281,7 +280,7 @@ class Sending:
                 fed.is_greeted = False  # unless overtaken, it does not know who sends on this link
                 self.refused |= {store} if promised > self.epoch else set()
             case asks.Forgot() | asks.Conflict():
-                yield from self._end(BROKEN[type(answer)])
+                yield from self._end(acts.BROKEN[type(answer)])
             case _:
                 pass
 
@@ -371,9 +370,13 @@ class Sending:
     def _framed(self, block: Block) -> bytes:
         return block.framed(stream=self._stream, epoch=self.epoch, stable=self.stable)
 
-    def _tell_stable(self) -> Iterator[Act]:
+    def farewell(self) -> list[Act]:
+        """Tell what is stable to all who were sent it: the life ends, and nobody else tells it."""
+        return list(self._tell_stable(is_last=True)) if self.is_sending else []
+
+    def _tell_stable(self, *, is_last: bool = False) -> Iterator[Act]:
         """Tell what is stable to who was not told by a frame."""
-        for store, fed in self.feeding.untold(self.stable):
+        for store, fed in self.feeding.untold(self.stable, is_last=is_last):
             yield acts.Send(store=store, data=self._empty(fed.sent))
         if self._told < self.stable:
             self._told = self.stable
@@ -391,7 +394,3 @@ class Sending:
         if begin < below:
             told = self.giving_up.released(self._stream, begin, below, forced=below > needed)
             yield from (acts.Tell(event=event) for event in told)
-
-
-BROKEN: Final = {asks.Forgot: WhyEnded.FORGOT, asks.Conflict: WhyEnded.CONFLICT}
-"""What answers end an epoch at once."""
