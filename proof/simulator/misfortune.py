@@ -40,9 +40,10 @@ KEPT_FOR = {
     "Peek": 0.1,
     "Receive": 0.02,
     "Redrive": 0.2,
+    "Settle": 0.2,
 }
 """Ops for each of which a fault is kept, and how likely it hits. The others are spent by then."""
-LATE = frozenset(("ListAttempts", "Peek", "Redrive"))
+LATE = frozenset(("ListAttempts", "Peek", "Redrive", "Settle"))
 """Those of an operator; the rest are of `submit` and `collect`."""
 USUALLY = 0.1
 CHANCES = {
@@ -61,7 +62,7 @@ CHANCES = {
                 "ReplyTaken",
                 "RidRange",
             ),
-            *("Settle", "Undo"),
+            "Undo",
         ),
         0.5,
     ),
@@ -80,15 +81,11 @@ INSIDE = (
     steps.CallerWrites,
 )
 """Ops of a transaction that others end: a ghost of one never commits."""
+NEVER = (*(ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive), ops.Posted, steps.Renew)
+"""Ops that no fault hits: nothing is performed, or, of Posted, nothing was posted."""
 STARTING = (ops.Begin, ops.Start, ops.Take)
 STEPS = frozenset(
-    (
-        steps.Caller,
-        steps.CallerBegins,
-        steps.CallerWrites,
-        steps.DiskStep,
-        steps.Renew,
-    )
+    (steps.Caller, steps.CallerBegins, steps.CallerWrites, steps.DiskStep, steps.Renew)
 )
 
 
@@ -224,7 +221,7 @@ class Misfortune(Cast):
 
     def _faults_of(self, actor: Actor, op: ops.Op[Any]) -> tuple[str, ...]:
         """Returns the faults that may hit an Op of a participant."""
-        if isinstance(op, (ops.Wait, ops.Sleep, ops.Rouse, ops.Stopping, ops.IsAlive, steps.Renew)):
+        if isinstance(op, NEVER):
             return ()
         machine = ("power cut",) if actor.machine is not None else ()
         if isinstance(op, steps.DiskStep):

@@ -1,7 +1,7 @@
 """The front door: `open` and `open_async`, and the queue managers that they return.
 
-What users import from `onceq` comes from here. This module is above all libraries and below the
-CLI.
+Users import these from `onceq`. This module is above clerks, servers and managers; history, files,
+Spark, testing and the CLI are above it.
 """
 
 from __future__ import annotations
@@ -128,8 +128,9 @@ def open(  # noqa: A001 # called as onceq.open
 
     url: `embedded:PATH` (onceq runs PostgreSQL itself and makes the schema), `postgresql://...` or
     anything libpq accepts; None reads ONCEQ_URL, then DATABASE_URL, then libpq's variables. Raises
-    CannotConnect, SchemaMissing (run `onceq init`), SchemaTooNew, PostgresTooOld, PoolerDetected or
-    EmbeddedError: nothing happened.
+    InvalidValue (no URL, or not one), InvalidName, CannotConnect, SchemaMissing (run `onceq init`),
+    SchemaMismatch, SchemaTooNew, PostgresTooOld, PoolerDetected, EmbeddedError, or StatementRefused
+    (a right is missing): nothing happened.
     """
     opened = QueueManager(_prepare(url, repository), repository)
     try:

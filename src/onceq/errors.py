@@ -5,7 +5,7 @@
     │   ├── InvalidName               a name outside its alphabet or length
     │   ├── InvalidValue              a value of the wrong type or range
     │   ├── TooLarge                  a body, tag or checkpoint over its limit
-    │   ├── IllegalState              a call that the client's state forbids (BHM90 fig. 1)
+    │   ├── IllegalState              a call that is not legal now (BHM90 fig. 1)
     │   │   └── WindowFull            the window is full of outstanding requests
     │   ├── HandlerMisuse             a handler ended or changed its own transaction
     │   ├── QueueNotFound
@@ -18,7 +18,7 @@
     ├── OperatingError                the environment; `outcome` says what happened
     │   ├── CannotConnect
     │   ├── ConnectionLost            lost before COMMIT was sent: nothing happened
-    │   ├── InDoubt                   lost after COMMIT was sent: unknown
+    │   ├── InDoubt                   COMMIT was sent, without a sure answer: unknown
     │   ├── EnvironmentFault          deadlock, serialization, disk full, cancelled statement
     │   ├── DeadlineExceeded          a wait ran out; nothing happened
     │   │   └── ReceiveTimeout        no reply yet; nothing lost, call again
@@ -35,7 +35,7 @@
     │   └── EmbeddedError             the embedded PostgreSQL cannot be used
     │       ├── DirectoryRefused      not ours, another user's, another version
     │       └── EmbeddedStartFailed   PostgreSQL did not start; the log says why
-    ├── ReplyError                    the request's outcome, as a value that can be raised
+    ├── ReplyError                    instead of a reply's value: why there is none
     │   ├── RequestFailed             it never took effect and never will
     │   ├── Cancelled                 it was killed before it took effect
     │   ├── Expired                   it expired before it took effect
@@ -47,7 +47,9 @@
         └── HandlerFailed             any other exception of a handler, as the server sees it
 
 Every error carries `outcome`: NOTHING_HAPPENED, or UNKNOWN when COMMIT had been
-sent and its answer was lost. Messages say what failed, where, and what to do next.
+sent and its answer was lost, or leaves a doubt. It speaks of the operation that failed:
+what a handler had committed itself, or a run over a file had done before, stays.
+Messages say what failed, where, and what to do next.
 """
 
 from __future__ import annotations
@@ -135,11 +137,11 @@ class InvalidValue(UsageError):
 
 
 class TooLarge(UsageError):
-    """A body, tag or checkpoint is over the limit of its queue."""
+    """A body, tag or checkpoint is over its limit."""
 
 
 class IllegalState(UsageError):
-    """The client's state forbids this call (BHM90 figures 1 and 7)."""
+    """The state of a client (BHM90 figures 1 and 7), transaction or element forbids this call."""
 
 
 class WindowFull(IllegalState):
@@ -154,7 +156,10 @@ class WindowFull(IllegalState):
 
 
 class HandlerMisuse(UsageError):
-    """A handler ended or reconfigured the transaction it was given, or left it busy."""
+    """A handler ended or reconfigured the transaction it was given, or left it busy.
+
+    What it had committed by then stays.
+    """
 
 
 class QueueNotFound(UsageError):
@@ -182,7 +187,7 @@ class StatementRefused(UsageError):
 
 
 class FileMismatch(UsageError):
-    """A file lacks a column, or is not what it was before."""
+    """A file lacks a column, or is not what it was before. What was done by then stays."""
 
 
 class MissingExtra(UsageError):
@@ -202,7 +207,7 @@ class ConnectionLost(OperatingError):
 
 
 class InDoubt(OperatingError):
-    """COMMIT was sent and its answer was lost: reconnect to learn the truth."""
+    """COMMIT was sent; its answer was lost, or leaves a doubt: connect again to learn the truth."""
 
     outcome = Outcome.UNKNOWN
 
@@ -232,7 +237,7 @@ class ClaimLost(OperatingError):
 
 
 class QueueStopped(OperatingError):
-    """The queue is stopped for this operation."""
+    """The queue is stopped for enqueue."""
 
 
 class SchemaMissing(OperatingError):
@@ -260,7 +265,10 @@ class PoolerDetected(OperatingError):
 
 
 class LedgerRefused(OperatingError):
-    """A client's ledger is torn, corrupt, another client's, or of a newer onceq."""
+    """A client's ledger is torn, corrupt, another client's, or of a newer onceq.
+
+    Or its database takes no prepared transactions.
+    """
 
 
 class EmbeddedError(OperatingError):
@@ -276,7 +284,7 @@ class EmbeddedStartFailed(EmbeddedError):
 
 
 class ReplyError(OnceqError):
-    """The outcome of a request that did not succeed, with its rid.
+    """Why a reply has no value: how the request ended, or that the reply is gone or held.
 
     attempts: executions that counted, as in a Reply; 0 when there was none, or it is not known.
     """
@@ -321,8 +329,8 @@ class Reject(HandlerSignal):
 class Retry(HandlerSignal):
     """The environment failed: run it again later, uncharged up to the queue's `retry_limit`.
 
-    after_s: how long to wait before the next attempt, in seconds, up to a year; negative values
-    count as zero. None: the queue's back-off. Raises InvalidValue.
+    after_s: how long to wait before the next attempt, in seconds, from 0 to 365 days; what is
+    beyond counts as the nearer of them. None: the queue's back-off. Raises InvalidValue.
     """
 
     def __init__(self, *args: object, after_s: float | None = None) -> None:
@@ -337,7 +345,10 @@ def _seconds(after_s: object) -> float:
 
 
 class HandlerFailed(HandlerSignal):
-    """A handler raised; `code` is the exception's class, `text` what it said."""
+    """A handler raised, gave no valid reply, died or hung.
+
+    code: the class of its exception, or another abort code. text: what it said, or what is known.
+    """
 
     def __init__(self, code: str, text: str) -> None:
         super().__init__(f"{code}: {text}")

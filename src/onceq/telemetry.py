@@ -20,9 +20,9 @@ INDENT: Final = "    "
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 class Event:
-    """Something that happened: a subclass with fields, frozen, given by name; they are the line's.
+    """Something that happened: a frozen subclass. Its fields, given by name, are those of the line.
 
-    level: the line's log level, said of the class.
+    level: the line's log level, given with the class.
     """
 
     level: ClassVar[int]
@@ -50,7 +50,7 @@ class _OfRequest(Event):
 
 
 class Conflict(_OfRequest):
-    """An execution met another transaction: serialization, deadlock, lock. It runs again."""
+    """An execution met another transaction: serialization, deadlock, lock. fate: see Aborted."""
 
     code: str
     charge: str
@@ -61,7 +61,7 @@ class Aborted(_OfRequest, level=logging.WARNING):
     """An execution failed. charge: what it costs, as the server said.
 
     fate: returned, or failed for good. traceback: where in the handler it failed; None when the
-    handler was not running, or the element's previous abort had the same traceback.
+    handler was not running, or the element's previous abort had the same code and text.
     """
 
     code: str
@@ -80,7 +80,7 @@ class ClaimLost(Event, level=logging.WARNING):
 
 
 class InDoubt(_OfRequest, level=logging.WARNING):
-    """The answer to the commit of a request was lost; the session's next life learns the truth."""
+    """The commit of a request is in doubt; the session's next life learns the truth."""
 
 
 class HandlerHangs(_OfRequest, level=logging.ERROR):
@@ -113,8 +113,8 @@ class OnErrorLate(Event, level=logging.ERROR):
 class TookOver(Event, level=logging.WARNING):
     """A session has ended, and its claims are taken back: uncharged, as suspects, or charged.
 
-    of_...: whose it was. Told by whoever took it back: another server, or the supervisor. Of what
-    a Spark server held nothing is charged; suspects: what it had begun.
+    of_...: whose it was. Told by whoever took it back: a server, the supervisor, a queue manager or
+    Spark's driver. Of what a Spark server held nothing is charged; suspects: what it had begun.
     """
 
     of_incarnation: int
@@ -301,7 +301,7 @@ def line_of(event: Event) -> str:
 
 
 def clean(value: Any) -> Any:
-    """Returns text without the characters that no encoding can hold."""
+    """Returns text without the characters that UTF-8 cannot hold; other values as they are."""
     if not isinstance(value, str):
         return value
     return value.encode(errors="backslashreplace").decode()

@@ -13,7 +13,7 @@ import pytest
 
 import onceq
 from onceq.clerk.ledger.sqlite import AsyncSqliteExecutor, SqliteExecutor
-from onceq.errors import EnvironmentFault, LedgerRefused
+from onceq.errors import EnvironmentFault, IllegalState, LedgerRefused
 from onceq.model.ledger_ops import Statement
 from tests.parts import LIMIT_S
 
@@ -85,6 +85,18 @@ def test_the_ledger_of_another_is_refused(qm: onceq.QueueManager, path: Path) ->
     bob.close()
     with qm.clerk("ann", RAW, ledger=onceq.SqliteLedger(path)) as ann:
         assert isinstance(ann.recover(), onceq.Submitted)
+
+
+def test_after_a_refused_connect_nothing_but_a_connect_may_follow(
+    qm: onceq.QueueManager, path: Path
+) -> None:
+    clerk = qm.clerk("bob", RAW, ledger=onceq.SqliteLedger(path))
+    with pytest.raises(LedgerRefused):
+        clerk.connect()
+    for call in (clerk.recover, clerk.discard, lambda: clerk.send("1", b"x")):
+        with pytest.raises(IllegalState, match="connect"):
+            call()
+    clerk.close()
 
 
 def test_an_older_copy_of_the_ledger_is_brought_up_to_the_session(

@@ -144,6 +144,9 @@ def test_a_held_reply_is_given_back_as_itself(
         replied(life, clerk, "1")
         (eid,) = {aborted(clerk, connection).eid for _ in range(LIMIT)}
         clerk.send("2", b"2")
+        with pytest.raises(ReplyHeld, match="redrive") as held:  # whatever came in between, once
+            clerk.receive(timeout_s=0)
+        assert held.value.rid == "1"
         assert qm.redrive(eid) == (eid, "1")
         assert qm.redrive(eid) is None
         with pytest.raises(Fenced):

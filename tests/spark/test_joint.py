@@ -207,6 +207,21 @@ def test_what_the_batch_has_not_read_is_an_error(
     assert repository.seqs_left() == 2
 
 
+def test_what_ended_long_ago_in_a_long_batch_was_read_by_it(
+    repository: Repository, life: Life
+) -> None:
+    """The server has given signs of life ever since, which say nothing of what it has read."""
+    repository.send(2)
+    requests = life.plan(life.claim())
+    late = staged(life, [answered(requests[0]), *summed(requests)])
+    killed = repository.driver.perform(ops.Kill(eid=requests[1].eid))
+    assert killed is KillAnswer.KILLED
+    repository.do("update {}.history set finished_at = finished_at - interval '1 hour'")
+    repository.do("update {}.spark_group set begun_at = begun_at - interval '2 hours'")
+    assert life.commit(late).verdict == "void"
+    assert repository.totals() == {}
+
+
 def test_rows_lost_from_what_is_named_void_the_commit(repository: Repository, life: Life) -> None:
     repository.send(2)
     requests = life.plan(life.claim())

@@ -29,7 +29,8 @@ class Alone:
 
     def __enter__(self) -> None:
         me = self._who()
-        if self._inside.setdefault(_CALLER, me) != me:  # atomic, and undone if this is cut short
+        # Atomic. If this is cut short, the next call of the same caller undoes it.
+        if self._inside.setdefault(_CALLER, me) != me:
             raise IllegalState(
                 "one call at a time: another thread or task is in a call of this clerk, which goes "
                 "on untouched; give each its own clerk (`thread=` makes sessions of one client)"

@@ -75,9 +75,9 @@ class Clerk(Running[T, R]):
         """Sends a request; request and rid are stable when it returns (G6).
 
         rid: 1 to 200 bytes, never used before with other content (RidReused). timeout_s: when to
-        give up, with InDoubt; None: when TCP does. attributes: see RequestAttributes. Sending
-        acknowledges the previous reply (C17). Raises QueueNotFound, QueueStopped, TooLarge,
-        InvalidValue: nothing happened.
+        give up, with InDoubt; None: when TCP does. attributes: see RequestAttributes. With a window
+        of 1, sending acknowledges the previous reply (C17). Raises QueueNotFound, QueueStopped,
+        TooLarge, InvalidValue, WindowFull: nothing happened.
         """
         patience = within(names.check_timeout(timeout_s))
         sent = program.request_of(self._session.queue, rid, request, attributes)
@@ -122,8 +122,9 @@ class Clerk(Running[T, R]):
         checkpoint: at most 64 KiB, stable together with the reply's rid before this returns.
         connection: psycopg's, SQLAlchemy's or Django's, to the same database (InvalidValue); the
         reply is received, with the checkpoint, if and only if the transaction there commits (C15).
-        After a rollback it comes again. After as many rollbacks as the abort limit of the reply
-        queue, the reply is held, and ReplyHeld is raised once.
+        After a rollback it comes again. After as many rollbacks and deaths of the client as the
+        abort limit of the reply queue, the reply is held. ReplyHeld says so once, if the next call
+        is such a receive.
         on_timeout: called when no reply came in time; it may use this clerk, and returns True to
         wait as long again (C9). Raises ReceiveTimeout (nothing is lost), ReplyGone. With a ledger
         the reply comes again after a crash, until it is `done`.
@@ -176,7 +177,7 @@ class Clerk(Running[T, R]):
         `last_sent`, or all of them again: those already done and acknowledged yield nothing.
         Memory holds the rids of the window, and at most 1,000 requests and 100 replies. requests:
         read whenever there is room; reading may block. timeout_s, on_timeout: as for `receive`, for
-        each wait. After ReceiveTimeout or any other error, stream again from `last_sent` on.
+        each wait. After ReceiveTimeout or any other error, stream again what is after `last_sent`.
         """
         check_on_timeout(on_timeout, may_await=self._awaits)
         refuse_with_ledger(self._kept, "stream")
@@ -218,7 +219,10 @@ class Clerk(Running[T, R]):
         checkpoint: bytes | None = None,
         timeout_s: float | None = None,
     ) -> Reply[R]:
-        """Sends a request and receives its reply."""
+        """Sends a request and receives its reply.
+
+        ReceiveTimeout: the request is sent, and `receive` waits on.
+        """
         sent = program.request_of(self._session.queue, rid, request, {})
         self._send(sent, waiting(names.check_timeout(timeout_s)))
         return self.receive(checkpoint, timeout_s=timeout_s, rid=rid)
@@ -249,14 +253,17 @@ class Clerk(Running[T, R]):
         return self._run(process, waiting(wait_s))
 
     def acknowledge(self, rids: list[str], *, checkpoint: bytes | None = None) -> int:
-        """Frees replies whose content the client has recorded (C6)."""
+        """Frees replies whose content the client has recorded; returns how many it freed (C6)."""
         refuse_with_ledger(self._kept, "acknowledge")
         chosen = [names.check_id("rid", rid) for rid in names.check_each("rids", rids)]
         ckpt = names.check_tag(checkpoint, "checkpoint")
         return self._run(receiving.acknowledge(self._session, chosen, ckpt))
 
     def where(self, rid: str | None = None) -> Whereabouts | None:
-        """Returns where a request is; without rid, the last one. None: it was never sent (C9)."""
+        """Returns where a request is; without rid, the last one (C9).
+
+        None: it was never sent, or history no longer has it.
+        """
         return self._run(watching.where(self._session, names.check_rid(rid)))
 
     def alert_late(self, queue: str, *, late_s: float, rid: str | None = None) -> list[str]:

@@ -47,7 +47,8 @@ class Rule:
     """A row of the table.
 
     mark: what is made stable as the checkpoint before processing begins; None: nothing.
-    frees: the reply is acknowledged as soon as it is processed; otherwise the next send does that.
+    frees: the reply is acknowledged as soon as it is processed; otherwise, with a window of 1, the
+    next send does that.
     again: whether to process a reply in doubt (policy, reply, checkpoint).
     otherwise: what became of it if not.
     """
@@ -98,8 +99,8 @@ RULES: dict[str, Rule] = {
     "ask": Rule(mark=_begun, frees=True, again=_told),
     "skip": Rule(mark=_begun, frees=False, again=_not_again, otherwise=Settled.SKIPPED),
 }
-"""What each policy does. `test` and `skip` free nothing themselves: however late, the one can ask
-its device, and the other skips."""
+"""What each policy does. `test` and `skip` free nothing themselves: the one can ask its device
+however late it is, and the other skips."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

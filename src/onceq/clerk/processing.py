@@ -42,8 +42,8 @@ def process(
 ) -> ops.Program[list[Processed[R]]]:
     """Settles the reply in doubt, if there is one, then processes each outstanding one.
 
-    free: frees each reply that is settled. None: it is acknowledged, unless the next send does so
-    at no cost.
+    free: frees each reply that is settled. None: it is acknowledged; with a window of 1, the
+    policy may leave that to the next send.
     """
     if free is None and (policy.rule.frees or session.window > 1):
         free = partial(_acknowledge, session)

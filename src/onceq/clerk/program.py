@@ -54,7 +54,7 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
         session.state = ClientState.REPLY_RECVD if kept else ClientState.CONNECTED
     session.gone, session.asleep, session.rings = [], False, False
     session.unsettled = session.handed_out_last
-    session.taken = None
+    session.taken = session.held = None
     session.sure, session.fenced = True, None
 
 

@@ -39,8 +39,12 @@ def receive(
 ) -> ops.Program[list[Reply[R]]]:
     """Returns the next replies, at least one; they stay with the queue manager until acknowledged.
 
-    Raises ReceiveTimeout when none came (nothing is lost), ReplyGone when none will ever come.
+    Raises ReceiveTimeout when none came (nothing is lost), ReplyGone when none will ever come,
+    ReplyHeld once after the client's own transactions have given a reply up.
     """
+    if session.held is not None:
+        held, session.held = session.held, None
+        raise held
     check(session, Call.RECEIVE)
     look = partial(receive_op, session, rid=rid, limit=limit, ckpt=ckpt)
     yield from _refuse_gone(session, rid)

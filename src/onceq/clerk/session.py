@@ -81,6 +81,7 @@ class Session(Generic[T, R]):
     before the last request committed, so that the reply finds it asleep and rings.
     user: the end user of the last request.
     taken: the reply that a transaction of the client's own has received: rid, xid, checkpoint.
+    held: says that such transactions have given a reply up, and was not told yet.
     unsettled: the reply being processed when this life, or the former one, was cut short.
     sure: False after an operation whose effect is unknown, until the next connect. fenced: the
     error that told of a newer life, after which this life may do nothing. posted: a one-way
@@ -109,6 +110,7 @@ class Session(Generic[T, R]):
     asleep: bool = False
     rings: bool = False
     taken: tuple[str, int, bytes | None] | None = None
+    held: errors.ReplyHeld | None = None
     unsettled: str | None = None
     sure: bool = True
     fenced: errors.Fenced | None = None

@@ -1,8 +1,8 @@
 """A stream of requests and their replies, as a Program for each step (spec C6).
 
-Run by `Clerk.stream` and `AsyncClerk.stream`. It sends ahead up to the window, and acknowledges a
-reply once the consumer has come back for the next one. So whatever a crash cuts short is
-received again, and never lost. Source: BHM90 11.
+Run by `Clerk.stream` and `AsyncClerk.stream`. It sends ahead up to the window. It acknowledges
+replies, half a window at a time, once the consumer has come back for more. So whatever a crash cuts
+short is received again, and never lost. Source: BHM90 11.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Stream(Generic[R]):
     def step(self) -> ops.Program[list[Reply[R]]]:
         """Returns the next replies; none when all were sent, received and acknowledged.
 
-        What it returned before counts as processed, and is acknowledged. ReceiveTimeout: nothing
-        is lost, and another step waits on.
+        What it returned before counts as processed, and is acknowledged once that is half a
+        window. ReceiveTimeout: nothing is lost, and another step waits on.
         """
         session = self._session
         if not self._is_begun:

@@ -23,9 +23,7 @@ def begin(
 ) -> ops.Program[Reply[R]]:
     """Receives the next reply, or the one to `rid`, and notes that it is processed. ReplyHeld."""
     if session.taken is not None:
-        held = yield from settle_taken(session)
-        if held is not None:
-            raise held
+        yield from settle_taken(session)
     (reply,) = yield from receiving.receive(
         session, ckpt=None, rid=rid, limit=1, timeout_s=timeout_s
     )
@@ -63,10 +61,10 @@ def give_back(session: Session[Any, Any], rid: str) -> ops.Program[None]:
     yield from perform(session, _settle_op(session, rid, None, counts=False))
 
 
-def settle_taken(session: Session[Any, Any]) -> ops.Program[errors.ReplyHeld | None]:
+def settle_taken(session: Session[Any, Any]) -> ops.Program[None]:
     """Notes how the transaction that took a reply has ended. IllegalState: it has not.
 
-    If the reply is held from now on, returns the error that says so.
+    If the reply is held from now on, the next receive says so.
     """
     rid, xid, ckpt = session.taken or ("", 0, None)
     fate = yield from perform(session, _settle_op(session, rid, xid))
@@ -78,9 +76,10 @@ def settle_taken(session: Session[Any, Any]) -> ops.Program[errors.ReplyHeld | N
     session.taken = None
     if fate is Fate.RETURNED:
         receiving.take_back(session, rid)
-        return None
+        return
     session.r_rid, session.ckpt = rid, (ckpt if fate is Fate.LOST else None)
-    return _held(rid) if fate is Fate.FAILED else None
+    if fate is Fate.FAILED:
+        session.held = _held(rid)
 
 
 def _settle_op(

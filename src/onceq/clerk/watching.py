@@ -14,7 +14,10 @@ from onceq.model.element import Whereabouts
 
 
 def where(session: Session[Any, Any], rid: str | None) -> ops.Program[Whereabouts | None]:
-    """Returns where a request is; without a rid, the last one. None: it was never sent (C9)."""
+    """Returns where a request is; without a rid, the last one (C9).
+
+    None: it was never sent, or history no longer has it.
+    """
     check(session, Call.WATCH)
     if rid is None and session.s_rid is None:
         return None

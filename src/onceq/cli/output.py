@@ -1,6 +1,6 @@
-"""What commands print: data on standard output, everything for people on standard error.
+"""What commands print: answers on standard output, hints and errors on standard error.
 
-With --json the data is one object, or JSON Lines; the first key of each is `"v": 1`.
+With --json an answer is one object, or JSON Lines; the first key of each is `"v": 1`.
 """
 
 from __future__ import annotations

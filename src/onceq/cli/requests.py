@@ -1,4 +1,4 @@
-"""`onceq request show`, `error list`, `redrive`, `kill`: single requests, wherever they are."""
+"""`onceq request show` and `find`, `error list`, `redrive`, `kill`: requests, wherever they are."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def find(
 
 
 def old_row(old: OldRequest) -> dict[str, Any]:
-    """Returns a request that has ended as the command line shows it; bodies in base64."""
+    """Returns a request that has ended as the command line shows it; bodies as bytes."""
     row = asdict(old)
     row |= {"outcome": old.outcome.value, "attempts": old.attempts}
     row["waited_s"] = None if old.waited is None else old.waited.total_seconds()

@@ -5,7 +5,7 @@ that changes anything; the rest are called by name (`faultpoint`). `python -m pr
 faultpoints` runs the product into each of them.
 
 When off, the drivers are as they are written, not wrapped: an Op costs nothing more. A `faultpoint`
-compares one global with None, and none of those is on the path of a request. Only the
+compares one global with None, and none of those is passed for each request. Only the
 environment arms them, when the process starts, or `arm` in a test; never a database or a peer. When
 armed, the process says so on stderr. Each process that reaches a point notes it in a directory, so
 counts go on over deaths, and a fault strikes once.

@@ -1,8 +1,8 @@
 """Collects the replies of a client into a file, each exactly once (spec C8, C11).
 
 A batch is received, written, made durable, and only then acknowledged, with a checkpoint that
-says how long the file is, in one transaction. Killed at any moment and run again, the file has
-every reply once.
+says how long the file is, in one transaction. However often it is killed and run again, the file
+has every reply once.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class CollectOrder:
     """What to collect. timeout_s: how long to wait for the next reply; None: for ever.
 
     fields: of the reply, a column each (CSV, Parquet); none: the whole reply, in one column.
-    progress: called with (collected, of how many, collected). batch_replies: in one transaction;
-    None: up to BATCH_REPLIES, depending on their size.
+    progress: called with (collected, of how many, collected). told: is told what a person may want
+    to know. batch_replies: in one transaction; None: up to BATCH_REPLIES, depending on their size.
     """
 
     client: str

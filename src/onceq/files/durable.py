@@ -6,7 +6,8 @@ that frees the replies. After a crash the file is cut back to the checkpoint, an
 that were not freed come again.
 
 A new file grows under another name until its first batch is acknowledged. So a file under the
-name that the user gave always has a checkpoint; otherwise it is not ours and is refused.
+name that the user gave always has a checkpoint; otherwise it is not ours and is refused, unless it
+is empty.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class DurableFile:
             self._published = True
 
     def close(self) -> None:
-        """Closes the file, and removes it if it is empty.
+        """Closes the file, and removes it if it is empty and has no name yet.
 
         What is in a file that has no name yet may be acknowledged, even if this run never got
         far enough to know: its process died before it gave the name.

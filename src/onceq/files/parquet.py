@@ -1,7 +1,8 @@
 """Parquet made from collected replies, once all of them are there.
 
 Parquet files cannot grow: replies are first collected as JSON Lines, and become a Parquet file,
-under its own name at once and complete, at the end. Used only by `collect`.
+under its own name at once and complete, at the end. Used by `collect`; all that reads Parquet first
+asks `require`.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def client_at(
     *,
     wakes: Wakes | None = None,
 ) -> Generator[PersistentClient]:
-    """Returns a client of a repository.
+    """A client of a repository, for the time of a block.
 
     where: its database; a URL or None, like `onceq.open`; the rest: see `Link`, `PersistentClient`.
     """
@@ -98,7 +98,8 @@ class PersistentClient:
     def run(self, part: Callable[[Life], T]) -> T:
         """Returns part(life), run again in a new life if the connection is lost meanwhile.
 
-        Raises the last loss once WAITS_S is used up, and everything else at once.
+        Raises the last loss once WAITS_S is used up; at once, if it was never connected; and
+        everything else at once.
         """
         was_connected = self._life is not None
         for wait_s in WAITS_S:

@@ -47,7 +47,7 @@ class Reader(Protocol):
         ...
 
     def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
-        """Yields every row once, in order, without the first `skip`."""
+        """Yields every row once, in order, without those up to number `skip`."""
         ...
 
 
@@ -190,7 +190,7 @@ class JsonLinesReader:
         return self._file.tell()
 
     def records(self, skip: int = 0) -> Iterator[Record | BadRow]:
-        """Yields rows; blank lines do not count."""
+        """Yields rows; a blank line is none, though it has a number."""
         number = 0
         while line := self._file.readline(LINE_BYTES_MAX + 2):
             number += 1

@@ -107,7 +107,7 @@ def columns(fields: tuple[str, ...]) -> list[str]:
 
 
 def row(reply: Element, fields: tuple[str, ...]) -> dict[str, Any]:
-    """Returns a reply as a row of texts, by column."""
+    """Returns a reply as a row, by column; all but `attempts` are texts."""
     values = first_values(reply)
     if not fields:
         return {**values, REPLY: _as_text(reply.body)}

@@ -31,7 +31,7 @@ _LINE_RID: Final = re.compile(r"([^:]*):([0-9a-f]{64}):[0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A row as it was read. number: 1 for the first. values: by column."""
+    """A row as it was read. number: its place in the file, from 1 on. values: by column."""
 
     number: int
     values: Mapping[str, Any]

@@ -80,9 +80,9 @@ class SubmitOrder:
 class SubmitSummary:
     """What became of a file's rows: sent, already known, or rejected.
 
-    All are counted from the first row on, over the runs that it took; resumed_at: how many of them
-    were dealt with when this run began. queued, replied, done: how many of the known rows are
-    where. rejects: the file with the bad rows; None if there are none.
+    All are counted from the first row on, over the runs that it took; resumed_at: the number of the
+    last one that was dealt with when this run began, or 0. queued, replied, done: how many of the
+    known rows are where. rejects: the file with the bad rows; None if there are none.
     """
 
     file: str
@@ -188,7 +188,8 @@ def submit_by(client: PersistentClient, order: SubmitOrder, disk: Disk = DISK) -
 
     Raises FileMismatch (a missing column; other content than before, or changed while it was
     read; too many bad rows), QueueNotFound, QueueStopped, IllegalState (another `submit` has the
-    same rejects), MissingExtra, OSError, and the error of a lost connection that cannot be made
+    same rejects), Fenced (another life of the client began), InvalidValue, MissingExtra, OSError,
+    sqlite3.Error (no room for the rids), and the error of a lost connection that cannot be made
     again. Run again, it goes on where it stopped.
     """
     began = time.monotonic()

@@ -44,7 +44,8 @@ class TrimOrder:
 class Trimmed:
     """What was removed, or would be, by kind. before: it had ended by then.
 
-    left: equally old, but in no file yet. files: those that hold it, and were read again.
+    left: equally old, but in no file yet. files: those that may hold it, which were read again or,
+    in a dry run, would be.
     """
 
     before: datetime
@@ -57,8 +58,9 @@ class Trimmed:
 def trim_history(order: TrimOrder, located: Located, repository: str = "onceq") -> Trimmed:
     """Removes old rows from PostgreSQL that are in files which are as they were archived.
 
-    The records of a request stay as long as it, or its reply, is in a queue, or a client's
-    registration names it. **A rid that is trimmed is new again.** Raises IllegalState (nothing was
+    The history of a request stays as long as it, or its reply, is in a queue, or a client's
+    registration names it; its aborts stay as long as it is in a queue itself.
+    **A rid that is trimmed is new again.** Raises IllegalState (nothing was
     ever archived), FileMismatch (a file is not what was archived), Fenced (a run of the archive
     has begun), CannotConnect, ConnectionLost, InDoubt: some may be removed, and it may be repeated.
     """

@@ -46,7 +46,7 @@ def _wrong_answer(kill: AnsweredKill, element: Element | None) -> str | None:
 
 
 def judge_cancelled(table: Table) -> Iterator[Violation]:
-    """Yields elements that were cancelled although all their kills said that nothing happened."""
+    """Yields elements that are cancelled although no kill of them can have taken effect (G8)."""
     for element in table.elements.values():
         if element.outcome == words.CANCELLED and element.kills <= 0:
             yield Violation("G8", element.rid, "is cancelled, and no kill of it took effect")

@@ -51,7 +51,7 @@ def check(events: Iterable[ev.Event], final: ev.FinalState) -> list[Violation]:
 
 
 def check_files(folder: Path, final: ev.StoredFinal | None = None) -> Report:
-    """Checks the files of events in a folder against the final state saved beside them.
+    """Checks the files of events in a folder against `final`, or the final state saved there.
 
     Raises FileNotFoundError if none was saved, msgspec.DecodeError for a line that is not an event.
     """

@@ -1,4 +1,4 @@
-"""The judgement of each element, with all that is known of it (G2, G3, G4, G7, G8, G12).
+"""The judgement of each element, with all that is known of it (G2, G3, G4, G6, G7, G8, G12).
 
 Private to the checker. Called once for each element, after all events have been taken.
 """
@@ -26,9 +26,9 @@ Wrong = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Circumstances:
-    """The facts by which all elements are judged. runs: who executed an element, if several did.
+    """The facts by which all elements are judged. runs: see Others.
 
-    redriven: the eids with a recorded redrive; linked: further ones that a datagram names.
+    redriven: the eids with a recorded redrive; linked: these, and those that a datagram names.
     """
 
     final: FinalState

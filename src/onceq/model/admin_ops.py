@@ -86,7 +86,7 @@ class ListClients(Op[list[ClientInfo]]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """A forgotten thread of a client, and what it left. epoch: of its life, which this ended.
+    """A forgotten thread of a client, and what it left. epoch: now; each of its lives is over.
 
     s_rid, r_rid: what a later connect says that it sent and received last. cancelled: requests.
     replies, kept: removed, as in ClientInfo. registrations: with queues, besides its own.

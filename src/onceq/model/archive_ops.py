@@ -38,7 +38,10 @@ def micros(moment: datetime) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArchivePosition:
-    """How far an archive is. archived: the last record in files. begun_at: in PostgreSQL's form."""
+    """How far an archive is. archived: the last record in files. begun_at: by the database's clock.
+
+    epoch: of the run.
+    """
 
     epoch: int
     archived: int
@@ -169,8 +172,8 @@ class DueDay:
 class ArchiveDue(Op[list[DueDay]]):
     """Rows on some pages that ended before a time and may be removed, by day.
 
-    The records of a request stay as long as it, or its reply, is in a queue, and as
-    long as a client's registration names it.
+    The history of a request stays as long as it, or its reply, is in a queue, and as long as a
+    client's registration names it. Its aborts stay as long as it is in a queue itself.
     """
 
     kind: Kind

@@ -16,7 +16,7 @@ REPLY_ARRIVED is no call of a client: it is what a receive may find, and why REC
 back to Req-Sent. With several requests outstanding, a client stays in Req-Sent until its last reply
 has come, so the calls for one of many have rows of their own (SEND_MORE, RERECEIVE_KEPT).
 
-Below are the answers to a second question, what became of the last request: A to E. The table that
+A second question is what became of the last request. Its answers, A to E, are below. The table that
 decides it is in `recovery.py`; `docs/states.md` draws both.
 
 Pure. Source: BHM90 figures 1 and 7, BN09 4.3.
@@ -79,7 +79,7 @@ FIRST: dict[ClientState, str] = {
     ClientState.REQ_SENT: "{rid} is outstanding: call recover() or receive() first",
     ClientState.REPLY_RECVD: "the last reply was received: call rereceive() for it, or send() anew",
 }
-"""What a call that is not legal should have been preceded by."""
+"""What an error says is to be called first, or instead."""
 
 TRANSITIONS: dict[tuple[ClientState, Call], ClientState] = {
     (_S.DISCONNECTED, _C.CONNECT): _S.CONNECTED,

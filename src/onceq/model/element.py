@@ -148,7 +148,7 @@ COUNTED: Final = frozenset({Charge.CHARGE, Charge.REJECT})
 
 
 class Fate(enum.Enum):
-    """What became of an element that was aborted."""
+    """What became of an element that was aborted. RUNNING: nothing yet; its transaction is open."""
 
     RETURNED = "returned"
     FAILED = "failed"
@@ -214,10 +214,10 @@ class Element:
 class Whereabouts:
     """Where a request is (C9).
 
-    state: never KEPT or HELD: such a request is FINISHED. server_host, server_pid: of the process
-    that has claimed it. begun_at: when its execution began; None if it is claimed but not begun, or
-    if this role may not see that server's session. attempts: see `attempts_of`. outcome, code,
-    error: of its end, or of the last abort.
+    state: never KEPT or HELD: such a request is REPLIED or FINISHED. server_host, server_pid: of
+    the process that has claimed it. begun_at: when its execution began; None if none is under way,
+    or if this role may not see that server's session. attempts: see `attempts_of`. outcome: of its
+    end. code, error: of its end, or of the last abort.
     """
 
     rid: str

@@ -52,7 +52,10 @@ class Attributes(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class LastRequest(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The request that the client constructed last. body: None if another life wrote no ledger."""
+    """The request that the client constructed last.
+
+    body: None if the ledger did not have the request, and was brought up to the repository.
+    """
 
     rid: str
     body: bytes | None = None

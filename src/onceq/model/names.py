@@ -147,7 +147,10 @@ def _check_properties(properties: object) -> None:
 
 
 def check_text(kind: str, value: object, bytes_max: int) -> str:
-    """Returns a text that PostgreSQL can keep in JSON, of at most this many bytes of UTF-8."""
+    """Returns a text that PostgreSQL can keep in JSON, of at most this many bytes of UTF-8.
+
+    InvalidValue, TooLarge.
+    """
     if not isinstance(value, str) or "\0" in value:
         raise InvalidValue(f"a {kind} is a str without NUL, not {reprlib.repr(value)}")
     try:
@@ -250,7 +253,7 @@ def check_tag(tag: object, kind: str = "tag") -> bytes | None:
 
 
 def check_search(search: Mapping[str, Any]) -> None:
-    """Checks the fields of a search; None: anything. InvalidValue."""
+    """Checks the fields of a search; None: anything. InvalidName, InvalidValue."""
     for name in ("rid", "registrant", "state", "queue"):
         value = search[name]
         if value is not None:

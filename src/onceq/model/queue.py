@@ -102,12 +102,12 @@ class QueueKind(Word):
 class QueueSettings:
     """What a queue does with its elements.
 
-    abort_limit: how many charged aborts an element fails at, 1 to 1000. retry_limit: how often
-    `Retry`, or a fault of the environment that counts, leaves it uncharged, 0 to 1000; after the
-    next it runs alone, and from then on it is charged. backoff_ms: the wait after the first abort,
-    doubled by each further one up to backoff_max_ms. execution_limit_s: longest
-    execution, after which PostgreSQL ends the server's session. body_bytes_max, tag_bytes_max:
-    limits of a send. durable: False keeps the contents only until the database crashes (Q7).
+    abort_limit: the number of charged aborts at which an element fails, 1 to 1000. retry_limit: how
+    often `Retry`, or a fault of the environment that counts, leaves it uncharged, 0 to 1000; after
+    the next it runs alone, and from then on it is charged. backoff_ms: the wait after the first
+    abort, doubled by each further one up to backoff_max_ms. execution_limit_s: the longest
+    execution, after which PostgreSQL ends the server's session. body_bytes_max, tag_bytes_max: the
+    largest body and tag. durable: False keeps the contents only until the database crashes (Q7).
     keep_body: history keeps request and reply bodies. error_queue: None means NAME.error.
     """
 

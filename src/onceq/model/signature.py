@@ -1,7 +1,7 @@
 """Whether a function can be a handler: checked once, where it is given, not for each request.
 
-Pure. It refuses what can never work: something that is no function, a class, a generator, one that
-cannot be called with (request, context), or whose annotations contradict its queue. An annotation
+Pure. It refuses what can never work: a value that cannot be called, or not with (request, context),
+a class, a generator, and a function whose annotations contradict its queue. An annotation
 that cannot be resolved here, or says less than a class, is passed over: type checkers see it.
 """
 

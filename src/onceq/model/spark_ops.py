@@ -1,8 +1,9 @@
 """The Ops of the Spark request server: registration, claim groups, the commit of a micro-batch.
 
 Pure values, like those in `model.ops`; performed by `engine.perform.spark_driver`. Each is one
-transaction on the server's side except `SparkAttempt`, which begins the one that stages rows. Those
-that name an epoch raise Fenced once a newer life has begun.
+transaction on the server's side except `SparkAttempt`, which begins the one that stages rows, and
+`SparkCommit`, which its caller commits. Those that name an epoch raise Fenced once a newer life has
+begun.
 Source: spec P1, P2; spark.md, Design of the request server.
 """
 
@@ -31,9 +32,10 @@ class SparkOpen(Op[SparkRegistration], in_doubt=True):
     """Begins a life of the Spark server of this name, and fences the former one.
 
     A claim group that the former life had begun to run is halved or, if it has one request,
-    charged; not if `innocent`, when the environment ended that life. hold_s: how long a request
-    that its batch does not answer is held for later batches; 0: that is an abort at once. stateful:
-    the query keeps state of what it reads, so what it has claimed is not killed or taken over.
+    charged; but not, up to ten times, if `innocent` (the environment ended that life), or if the
+    database went down. hold_s: how long a request that its batch does not answer is held for later
+    batches; 0: that is an abort at once. stateful: the query keeps state of what it reads, so what
+    it has claimed is not killed or taken over.
     QueueNotFound, IllegalState (it holds requests of another queue): nothing happened.
     """
 
@@ -184,7 +186,8 @@ class SparkCommit(Op[SparkCommitted], in_doubt=True):
 
     rows: staged by `attempts`, all tables together. tables: as `TableChange.for_sql` says.
     Nothing happened: EnvironmentFault (staged rows were lost), FileMismatch (the checkpoint is
-    older than the registration), SchemaMissing, StatementRefused (by one of the tables).
+    older than the registration), IllegalState (a row names a request that it may not),
+    SchemaMissing, StatementRefused (by one of the tables).
     """
 
     server_id: Integer

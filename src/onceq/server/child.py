@@ -3,7 +3,8 @@
 Started by `server.processes` only. The URL comes through the environment, so that no password
 stands in the list of processes; standard input is a pipe from the parent: lines of JSON, an abort
 each, of which `on_error` is to be told. Its end means that the parent is gone: the child then stops
-as if told to. What ends it for good goes, as a line of JSON, to the pipe whose number it is given.
+as if told to. The child reports to the pipe whose number it is given, by lines of JSON: that it
+serves, each abort that `on_error` was told of, and the error that ends it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def loaded(spec: str) -> Server:
 
 
 def limits_of(server: Server) -> dict[str, int]:
-    """Returns how long a transaction of each queue may last; the supervisor enforces it."""
+    """Returns how many seconds a transaction of each queue may last; the supervisor sees to it."""
     return {one.queue.name: limit_s(one) for one in server.handled}
 
 

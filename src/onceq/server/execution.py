@@ -91,7 +91,7 @@ class Failed(NamedTuple):
 class Batch:
     """What has become of the requests of a batch. running: the one whose handler was called last.
 
-    fenced: those that are done and used the connection. conflicts: the last one ran into
+    fenced: those that are done and whose element is locked. conflicts: the last one ran into
     a lock of another's, while those before it held their own.
     """
 
@@ -299,7 +299,7 @@ def _account(
 ) -> ops.Program[None]:
     """Returns or fails what was undone, and waits if the environment is to blame.
 
-    It does not wait if the handler said how long its request is to wait: others need not.
+    It does not wait if the handler said how long, above 0, its request is to wait: others need not.
     """
     faulty = False
     for one in failed:

@@ -23,7 +23,7 @@ TEXT: Final = "%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
 
 
 class LogFormat(StrEnum):
-    """How `onceq serve` writes its log."""
+    """How a process of the command line writes its log."""
 
     TEXT = "text"
     JSON = "json"

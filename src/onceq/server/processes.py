@@ -339,7 +339,7 @@ class Processes:
 def _say_ended(process: uuid.UUID, located: Located, repository: str) -> list[ops.Aborted]:
     """Says to the repository that a process has ended: what it had started is charged (G7).
 
-    Returns what was.
+    Returns the aborts.
     """
     try:
         with brief_link(located, repository) as link:

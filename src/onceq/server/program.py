@@ -101,8 +101,9 @@ class ServerSession:
 class Looks:
     """How a session looks for requests. at: which queue is next.
 
-    turns: the number of each queue's last claim; its lanes come first in turn, whatever the other
-    queues do. widths: how many are claimed from each at once. misses: looks in a row that found
+    turns: the number of each queue's last claim, by which its lanes take turns at being first,
+    whatever the other queues do. widths: how many are claimed from each at once. claims: how many
+    looks have found something. executions: how many there were. misses: looks in a row that found
     nothing, counted anew when it falls asleep. hits: looks in a row that found something.
     waits: how often it has slept since the last hit.
     asleep: the queues on which it is registered as asleep. seen: what its last sweep observed.
@@ -233,10 +234,11 @@ def _execute(
 def _look(life: ops.Incarnation, looks: Looks) -> ops.Program[tuple[int, list[Element]]]:
     """Claims from the next queue; returns which it was, and what was claimed.
 
-    Except for its first, an idle session's claim may be lost if the database crashes. If the first
-    could be lost too, a request that brings the database down would be claimed for ever. A session
-    that has found nothing in any of its queues falls asleep, then looks at all of them once more:
-    what came meanwhile rang nobody. It does so after a ring, too, which does not name a queue.
+    Such a claim may be lost if the database crashes, except for the first of a life that finds
+    something. If that could be lost too, a request that brings the database down would be claimed
+    for ever. A session that has found nothing in any of its queues falls asleep, then looks at all
+    of them once more: what came meanwhile rang nobody. It does so after a ring, too, which does not
+    name a queue.
     """
     queues = len(looks.queue_ids)
     at = looks.next_queue()

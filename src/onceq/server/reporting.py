@@ -41,9 +41,10 @@ class Abort:
     """A failed execution, as `Server(on_error=...)` is told of it.
 
     attempt: 1 for the first. code: the abort code; charge: what it costs the request. failed: it
-    was the last one, and the client has a failure reply; otherwise it runs again. exception: what
-    the handler raised, or onceq's error in its place, with its traceback. If no handler was left
-    to raise anything, because its process died or it hung, it is a `HandlerFailed` that says so.
+    was the last one, and a client that waits has a failure reply; otherwise it runs again.
+    exception: what the handler raised, or onceq's error in its place, with its traceback. If no
+    handler was left to raise anything, because its process died or it hung, it is a `HandlerFailed`
+    that says so.
     """
 
     queue: str
@@ -160,7 +161,7 @@ class Reporter:
         self._unserved = unserved
 
     def close(self) -> None:
-        """Waits a little for what is still to be reported; logs what is not reported by then."""
+        """Waits a little for what is still to be reported; logs how much is not by then."""
         if self._thread is None:
             return
         self._take_handed()
@@ -199,7 +200,7 @@ def tell_taken_over(link: Link) -> list[ops.Aborted]:
 
 
 def event_of(undone: Undone) -> telemetry.Event:
-    """Returns the log's event for an abort; the same traceback of a request appears only once."""
+    """Returns the log's event for an abort; no traceback if the one before said the same."""
     if undone.is_conflict:
         return telemetry.Conflict(**known_of(undone.aborted))
     trace = undone.trace

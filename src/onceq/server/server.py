@@ -1,4 +1,4 @@
-"""Server: the sessions of one process, on threads for sync handlers, on an event loop for async.
+"""Server: the sessions of one process, each on a thread; for async handlers with an event loop.
 
 A value until `run`. It stops gracefully: it finishes what is running and gives back what it only
 claimed; what is still running at the deadline is revoked, so its effects never commit (spec S5).
@@ -40,7 +40,7 @@ LOOK_S = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatistics:
-    """What a server has done since it began to run. lives: sessions begun, also after losses.
+    """What a server has done, in all its runs. lives: sessions begun, also after losses.
 
     rung, polled, called: idle sessions' waits that were ended by a ring, by themselves, and
     by a sibling.
@@ -59,10 +59,11 @@ class ServerStatistics:
 class Server:
     """Handlers and the queues that they serve: `Server([ORDERS.handled_by(book)])`.
 
-    concurrency: sessions in this process, each with a connection of its own, 1 to 1,000.
-    stop_timeout_s: how long a stop waits for handlers that run. on_error: is called with an
-    `onceq.Abort` for each execution that failed, after it is counted, on a thread of its own; of
-    one whose process died, or that hung, in the process that finds out. What it raises is logged.
+    concurrency: sessions in this process, each with a connection of its own, 1 to 1,000; as many
+    again if some handlers are sync and some async. stop_timeout_s: how long a stop waits for
+    handlers that run. on_error: is called with an `onceq.Abort` for each execution that failed,
+    after it is counted, on a thread of its own; of one whose process died, or that hung, in another
+    process that serves. What it raises is logged.
     However slow it is, it holds up nobody: more than a hundred aborts that wait for it are dropped,
     and the log says how many. Raises InvalidValue.
     """

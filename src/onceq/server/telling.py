@@ -87,7 +87,7 @@ def lost(queue: str, element: Element | None, count: int) -> telemetry.ClaimLost
 
 
 def in_doubt(queue: str, element: Element) -> telemetry.InDoubt:
-    """Returns the event for a commit whose answer was lost."""
+    """Returns the event for a commit that is in doubt."""
     return telemetry.InDoubt(
         queue=queue, rid=element.rid, eid=element.eid, attempt=element.aborts + 1
     )

@@ -1,7 +1,7 @@
 """What a kind of ledger is: where it keeps its entry, and how that is joined to the repository.
 
 A kind is a value that the user makes; making it opens nothing. Its `Answers` are Programs. Its
-`Executor` runs their statements if it has a database of its own. The kinds are beside this module.
+`Executor` runs their statements. The kinds are beside this module.
 """
 
 from __future__ import annotations

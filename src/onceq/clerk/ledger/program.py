@@ -70,7 +70,10 @@ class Kept:
 
 
 def kept_beside(session: Session[Any, Any], joint: Joint, repository: str) -> Kept:
-    """Returns what a client with a ledger knows before it connects. InvalidValue: C4."""
+    """Returns what a client with a ledger knows before it connects.
+
+    InvalidValue: it has a window, or keeps replies (C4).
+    """
     names.check_range("window, with a ledger,", session.window, 1, 1)
     names.check_range("keep, with a ledger,", session.keep, 0, 0)
     return Kept(session=session, joint=joint, repository=repository)
@@ -83,7 +86,7 @@ def connect(kept: Kept, life: str) -> ops.Program[None]:
     running there has ended, so the registration says for good what was decided.
     """
     kept.letter, kept.is_working = None, True
-    yield from whole.known_if_it_failed(kept, _connect(kept, life))
+    yield from _connect(kept, life)  # if it fails, the ledger is not this life's
     kept.is_working = False
 
 
@@ -178,7 +181,7 @@ def finish(kept: Kept, rid: str) -> ops.Program[None]:
 def resubmit(kept: Kept) -> ops.Program[None]:
     """Sends the ledger's request as it was constructed. IllegalState except in A and E.
 
-    It may be sent while another request is outstanding that came back (E): receive that one first.
+    IllegalState too if another request is outstanding that came back (E): receive that one first.
     """
     letter = ready(kept)
     after(letter, Move.SUBMITTED)

@@ -1,7 +1,7 @@
 """A ledger in a queue of the repository: the client keeps nothing ("state queue", BN09 4.3).
 
 The entry is one element, replaced in the transaction of the send, or of the work done with the
-reply. The client's epoch fences its writes.
+reply, or in one of its own. The client's epoch fences its writes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a client with a ledger is refused, and what it does instead; and what needs a ledger.
 
-Used by AsyncClerk and Clerk. Nothing happened, whatever is refused here.
+Used by AsyncClerk and Clerk. When something is refused here, nothing happened.
 """
 
 from __future__ import annotations

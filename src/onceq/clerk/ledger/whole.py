@@ -1,4 +1,4 @@
-"""A call of a client with a ledger completes, or nothing but a connect may follow it.
+"""A call of a client with a ledger that is cut short: nothing but a connect may follow it.
 
 Used by the ledger's Programs and its clerks. A cancellation, or Ctrl-C, closes a Program wherever
 it is, and whatever it began on the ledger's connection is then still open.

@@ -87,7 +87,7 @@ def _lenient() -> AdaptersMap:
 def leniently(
     result: PGresult | None, connection: psycopg.BaseConnection[Any]
 ) -> list[tuple[Any, ...]]:
-    """Returns rows whose fetch raised one of UNREADABLE, with stand-ins."""
+    """Returns the rows of a result that raised one of UNREADABLE, with stand-ins."""
     if result is None:
         return []
     values = Transformer(_Lenient(_lenient(), connection))

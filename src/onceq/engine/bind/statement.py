@@ -63,11 +63,11 @@ def _never(_: Any) -> bool:
 class Binding:
     """How an Op becomes SQL.
 
-    sql: with {schema}. and one %s for each parameter. parameters: (field of the Op, SQL type); a
-    field of a value in the Op has a dot, `who.epoch`. decode: from rows to the answer. bells: from
-    rows to the bells to ring once the statement's work has committed. optional: values in the Op
-    that may be None; all their parameters are null then. plain: another binding, for the Ops of
-    which `is_plain` holds.
+    sql: with {schema}, and {marks} or a %s for each parameter. parameters: (field of the Op, SQL
+    type); a field of a value in the Op has a dot, `who.epoch`. decode: from rows to the answer.
+    bells: from rows to the bells to ring once the statement's work has committed. optional: values
+    in the Op that may be None; all their parameters are null then. plain: another binding, for the
+    Ops of which `is_plain` holds.
     """
 
     sql: str

@@ -32,7 +32,7 @@ def search_path(conninfo: str) -> str:
 
 
 def with_search_path(conninfo: str, path: str, inherited: str) -> str:
-    """Returns the connection string with a search path. inherited: options it may lack."""
+    """Returns the connection string with a search path. inherited: options, if it has none."""
     given = str(conninfo_to_dict(conninfo).get("options") or inherited)
     escaped = path.replace("\\", "\\\\").replace(" ", "\\ ")
     return make_conninfo(conninfo, options=f"{given} -c search_path={escaped}".strip())

@@ -63,7 +63,7 @@ class AsyncLink:
 
     @property
     def connection(self) -> psycopg.AsyncConnection[Any]:
-        """The connection. Raises CannotConnect when there is none."""
+        """The connection. CannotConnect: there is none. IllegalState: it is from before a fork."""
         return self._open().connection
 
     async def reconnect(self) -> None:

@@ -39,7 +39,7 @@ class AsyncLinks:
         return AsyncLink(self._located, self._repository, wakes=Wakes())
 
     async def connect(self, timeout_s: float | None = None) -> None:
-        """Connects once, so that errors show now: CannotConnect, SchemaMissing."""
+        """Connects once, so that errors show now: CannotConnect, SchemaMissing, ..."""
         self._is_open = True
         async with self.borrowed(timeout_s, silence.within(timeout_s)):
             pass
@@ -47,7 +47,8 @@ class AsyncLinks:
     async def run(self, program: ops.Program[T], wait_s: float | None = None) -> T:
         """Runs a Program on a connection of its own. DeadlineExceeded: none was free in time.
 
-        wait_s: when it ends by itself, which also limits a silent link; None: never.
+        wait_s: after how long it ends by itself, which also limits the wait for a connection and
+        for a silent link; None: perhaps never.
         """
         async with self.borrowed(wait_s, silence.waiting(wait_s)) as link:
             return await link.run(program)

@@ -63,7 +63,7 @@ class Link:
 
     @property
     def connection(self) -> psycopg.Connection[Any]:
-        """The connection. Raises CannotConnect when there is none."""
+        """The connection. CannotConnect: there is none. IllegalState: it is from before a fork."""
         return self._open().connection
 
     def reconnect(self) -> None:

@@ -40,7 +40,7 @@ class Links:
         return Link(self._located, self._repository, wakes=Wakes())
 
     def connect(self, timeout_s: float | None = None) -> None:
-        """Connects once, so that errors show now: CannotConnect, SchemaMissing."""
+        """Connects once, so that errors show now: CannotConnect, SchemaMissing, ..."""
         self._is_open = True
         with self.borrowed(timeout_s, silence.within(timeout_s)):
             pass
@@ -48,7 +48,8 @@ class Links:
     def run(self, program: ops.Program[T], wait_s: float | None = None) -> T:
         """Runs a Program on a connection of its own. DeadlineExceeded: none was free in time.
 
-        wait_s: when it ends by itself, which also limits a silent link; None: never.
+        wait_s: after how long it ends by itself, which also limits the wait for a connection and
+        for a silent link; None: perhaps never.
         """
         with self.borrowed(wait_s, silence.waiting(wait_s)) as link:
             return link.run(program)

@@ -1,4 +1,4 @@
-"""How a link opens its session, and a queue manager waits for one: for each kind of caller."""
+"""How a link opens its session, plain or for asyncio, and how many links a queue manager has."""
 
 from __future__ import annotations
 

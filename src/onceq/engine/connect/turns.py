@@ -1,8 +1,8 @@
 """The turns of a queue manager's calls: each that has one has a connection.
 
 A call may be cut short at any instruction, by Ctrl-C in the main thread. `threading`'s semaphores
-are then left locked for ever, and a turn that was just taken is lost. So who has a turn is
-not counted but looked for: a turn is over when nobody holds its `right` any more.
+are then left locked for ever, and a turn that was just taken is lost. So turns are not counted but
+looked for: one is over when nobody holds its `right` any more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from onceq.errors import DeadlineExceeded
 
 LOOK_S: Final = 1.0
-"""How often who waits for a turn looks by itself: a call that was cut short may have its hint."""
+"""How often a waiting call looks by itself: one that was cut short may have taken its hint."""
 
 
 class Right:
@@ -28,7 +28,7 @@ class Right:
 
 
 class Turn:
-    """A turn; `Turns.give_back` ends it, and so does whatever drops it."""
+    """A turn; `give_back` ends it. One of `Turns` also ends when it is dropped."""
 
     __slots__ = ("right",)
 
@@ -73,7 +73,7 @@ class Turns:
 
 
 class AsyncTurns:
-    """The same for tasks."""
+    """The same for tasks, which are cut short only where they wait: these turns are counted."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -94,7 +94,7 @@ class AsyncTurns:
 
 
 def none_came(most: int, wait_s: float) -> DeadlineExceeded:
-    """Returns the error of who waited in vain."""
+    """Returns the error for a call that waited in vain."""
     return DeadlineExceeded(
         f"none of the {most} connections of this queue manager was free within {wait_s:g} s, and "
         "nothing happened: open another manager for what waits long"

@@ -2,7 +2,7 @@
 
 Used by the managers and the clerks. SQLAlchemy's and Django's objects are recognised by their
 shape, so only those who use these libraries import them. What cannot be used is refused
-before anything is sent: nothing happened. (C13)
+before anything is done there: nothing happened. (C13)
 """
 
 from __future__ import annotations
@@ -131,8 +131,9 @@ def _check(connection: psycopg.BaseConnection[Any]) -> None:
 def caller_driver(connection: Any, repository: str) -> PostgresDriver:
     """Returns a driver on the caller's connection; its Ops join the caller's transaction.
 
-    Raises InvalidValue if onceq cannot use this connection, IllegalState if it is in
-    autocommit and in no transaction, ConnectionLost if it is closed; nothing happened.
+    Raises InvalidValue if onceq cannot use this connection, ConnectionLost if it is closed,
+    IllegalState if it is in autocommit and in no transaction, in a block of Django's that has
+    failed, or not in UTF-8; nothing happened.
     """
     found = connection
     if _is_session(found) and not inspect.iscoroutinefunction(found.connection):
@@ -217,7 +218,7 @@ class Callers:
         self._databases = weakref.WeakKeyDictionary()
 
     def driver(self, connection: Any, ours: psycopg.Connection[Any]) -> PostgresDriver:
-        """Returns `caller_driver`. Raises InvalidValue, too, if it leads elsewhere than ours."""
+        """See `caller_driver`. Raises InvalidValue also if it leads elsewhere than ours."""
         driver = caller_driver(connection, self._repository)
         if self._database(driver.connection) != self._database(ours):
             raise _elsewhere(driver.connection, ours)

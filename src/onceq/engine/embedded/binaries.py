@@ -41,7 +41,7 @@ class Binaries:
 
 
 def find_binaries(major: int | None = None) -> Binaries:
-    """The first installation found, or the first of `major`.
+    """The first installation of OLDEST_MAJOR or later, or the first of `major`.
 
     Order: the wheel (18, then 16), PATH, Debian's, newest first.
     Raises EmbeddedError, naming what was found, when there is none.
@@ -62,7 +62,7 @@ def all_binaries() -> Iterator[Binaries]:
 
 
 def describe(found: Iterable[Binaries]) -> str:
-    """The installations as words for an error: "18 (wheel), 15 (/usr/bin)"."""
+    """The installations as words for an error: "18 (wheel ...), 15 (PATH: /usr/bin)"."""
     return ", ".join(f"{b.major} ({b.source})" for b in found) or "none"
 
 

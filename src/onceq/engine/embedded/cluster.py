@@ -130,8 +130,8 @@ def launch_server(layout: Layout, run: FileLock, options: Options, deadline: Dea
 def stop_server(layout: Layout, deadline: Deadline, *, hard: bool = False) -> bool:
     """End every process of the cluster, cleanly; False if none was running.
 
-    Open transactions are rolled back. With `hard`, half of the time is for a clean
-    stop, then comes one without a checkpoint, then the postmaster is killed, which costs a crash
+    Open transactions are rolled back. With `hard`, half of the time is for a clean stop, half of
+    the rest for one without a checkpoint, then the postmaster is killed; either costs a crash
     recovery at the next start. Raises EmbeddedError if it is still running at the deadline.
     """
     if not is_running(layout):
@@ -167,7 +167,7 @@ def end_orphans(layout: Layout) -> None:
 
 
 def log_tail(layout: Layout, offset: int = 0) -> str:
-    """The last lines of the log from `offset` on, and the free space if it is scarce."""
+    """The last lines of the log from `offset` on, and how much space is free."""
     text = quoted(_log_end(layout, offset))
     return f"{text}\n  ({_space(layout)}; the log is {layout.log})"
 
@@ -268,7 +268,7 @@ def _initdb_argv(binaries: Binaries, staging: Path) -> list[str]:
 def _server_argv(
     layout: Layout, binaries: Binaries, settings: Mapping[str, str], socket_directory: Path
 ) -> list[str]:
-    """What no configuration file may change, then what the caller asked for."""
+    """What the caller asked for, then what neither that nor a configuration file may change."""
     fixed = {
         "listen_addresses": "",
         "port": str(PORT),

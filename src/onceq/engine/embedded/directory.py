@@ -8,7 +8,7 @@
       cluster.new.*       a cluster being made, or what a crash left of one
 
 For this package only, but for `sync_directory`. It never adopts a directory that holds anything
-else, never widens a permission, and never follows a marker of a newer layout.
+else, never gives others a permission, and never follows a marker of another layout.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Layout:
         return sorted(self.directory.glob("cluster.new.*"))
 
     def cluster_major(self) -> int | None:
-        """The major version that made the cluster; None when there is no cluster yet."""
+        """The major version that made the cluster; None when there is no cluster yet.
+
+        DirectoryRefused: it is damaged.
+        """
         try:
             return int((self.cluster / "PG_VERSION").read_text(encoding="ascii"))
         except FileNotFoundError:
@@ -72,7 +75,8 @@ class Layout:
 def claim_directory(directory: str | os.PathLike[str]) -> Layout:
     """Check that the directory is ours, making or adopting it if new or empty.
 
-    Raises DirectoryRefused, or InvalidValue for a path that cannot be; nothing was changed.
+    Raises DirectoryRefused, or InvalidValue for a path that cannot be; at most an empty directory
+    was made.
     """
     path = _checked_path(directory)
     try:

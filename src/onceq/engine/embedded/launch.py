@@ -1,6 +1,6 @@
 """Runs one PostgreSQL program as a program of its own: `python -I -S -X utf8 launch.py SPEC`.
 
-Started by `privileges` in a clean single-threaded interpreter, because what it does
+Run by a command of `privileges` in a clean single-threaded interpreter, because what it does
 between fork and exec (sessions, user namespaces, capabilities) is unsafe in a process
 that has threads. It imports only the standard library and nothing of onceq.
 SPEC is JSON: argv, mode, uid, gid, detach, run_fd.

@@ -2,8 +2,9 @@
 
 Called by whatever is given a URL: queue managers, servers, ledgers, the command line, and Spark's
 executors. A URL is `embedded:PATH`, `postgresql://...`, `service=...` or any libpq connection
-string; None reads ONCEQ_URL, then DATABASE_URL, then libpq's own variables. No other setting of a
-repository comes from the environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py).
+string; None reads ONCEQ_URL, then DATABASE_URL, then libpq's own variables. Nothing else about a
+repository comes from the environment, except ONCEQ_EXECUTOR_URL (onceq/spark/given/route.py) and,
+on the command line, ONCEQ_REPOSITORY.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 For this package only. Three files in the directory:
 
-- `users.lock`: shared by every open EmbeddedServer; stopping needs it exclusively.
+- `users.lock`: shared by every open EmbeddedServer; stopping, unless forced, needs it exclusively.
 - `change.lock`: exclusive, held briefly by whoever starts or stops the server.
 - `run.lock`: exclusive; its descriptor is inherited by PostgreSQL's processes, so it
     is held exactly as long as one of them lives, whatever killed the others.

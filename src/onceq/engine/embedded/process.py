@@ -1,4 +1,4 @@
-"""Knows processes by more than their pid, because pids are reused; where there is no /proc, by it.
+"""Knows processes by more than their pid, because pids are reused; without /proc, by the pid alone.
 
 For this package only. The identity (pid, start time in ticks since boot, boot id) is
 written into `run.lock` by `launch`, and compared before any signal is sent.

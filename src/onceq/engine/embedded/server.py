@@ -98,7 +98,7 @@ class EmbeddedServer:
 
     @property
     def conninfo(self) -> str:
-        """For psycopg; may differ after an `ensure_running` that returned True."""
+        """For psycopg; may differ after each `ensure_running`."""
         return self._conninfo
 
     def ensure_running(self) -> bool:
@@ -181,10 +181,10 @@ def open_embedded(
 ) -> EmbeddedServer:
     """Join the directory's server, starting it, and making its cluster, if need be.
 
-    settings: PostgreSQL's, by name; they hold while the server that this call
-    starts is running, and are ignored when it joins one. binaries, modes: instead of the first that
-    fit. Raises DirectoryRefused (not ours, another user's, another version's),
-    EmbeddedStartFailed (quoting the log), EmbeddedError (time ran out).
+    settings: PostgreSQL's, by name; they hold while a server that this user starts is running,
+    and are ignored when it joins one. binaries, modes: instead of the first that
+    fit. Raises DirectoryRefused (not ours, another user's, another version's), InvalidValue (no
+    such path or setting), EmbeddedStartFailed (quoting the log), EmbeddedError (time ran out).
     """
     options = Options(settings=_checked(settings or {}), binaries=binaries, modes=modes)
     deadline = Deadline(timeout_s)
@@ -198,7 +198,7 @@ def stop_embedded(
     """Stop the directory's server; False when it was not running.
 
     Raises EmbeddedError when it is in use, unless forced: then its users lose their
-    connections, and may start it again. Committed work is kept either way.
+    connections, and may start it again. What was committed durably is kept either way.
     """
     layout = existing_directory(directory)
     if layout is None or not is_running(layout):
@@ -218,7 +218,7 @@ def stop_embedded(
 
 
 def embedded_status(directory: str | os.PathLike[str]) -> EmbeddedStatus:
-    """Describe the directory's server; nothing is started, made or waited for.
+    """Describe the directory's server; nothing is started, waited for, or made but a lock file.
 
     Raises DirectoryRefused for a directory that is not ours.
     """

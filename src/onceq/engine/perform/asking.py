@@ -32,7 +32,7 @@ DEALLOCATED = "the handler deallocated what its session had prepared"
 
 
 class Asking:
-    """Of one connection. serves: handlers run on it.
+    """The statements on one connection. serves: handlers run on it.
 
     is_committing: a COMMIT was sent, and its answer is not read.
     """
@@ -100,7 +100,7 @@ class Asking:
 
     @property
     def commits_along(self) -> bool:
-        """Whether a COMMIT goes with a finish."""
+        """Whether a COMMIT may go with a finish."""
         return self._prepared is not None
 
     @property
@@ -116,7 +116,10 @@ class Asking:
         self._one_way = one_way
 
     def posted(self) -> tuple[Binding, list[Row]]:
-        """Returns the binding of the statement that was posted, and its rows. psycopg.Error."""
+        """Returns the binding of the statement that was posted, and its rows.
+
+        psycopg.Error, InDoubt; IllegalState: none was posted.
+        """
         one_way, self._one_way = self._one_way, None
         if one_way is None:
             raise IllegalState("no one-way send is under way")

@@ -31,7 +31,7 @@ DEALLOCATED = "the handler deallocated what its session had prepared"
 
 
 class AsyncAsking:
-    """Of one connection. serves: handlers run on it.
+    """The statements on one connection. serves: handlers run on it.
 
     is_committing: a COMMIT was sent, and its answer is not read.
     """
@@ -99,7 +99,7 @@ class AsyncAsking:
 
     @property
     def commits_along(self) -> bool:
-        """Whether a COMMIT goes with a finish."""
+        """Whether a COMMIT may go with a finish."""
         return self._prepared is not None
 
     @property
@@ -115,7 +115,10 @@ class AsyncAsking:
         self._one_way = one_way
 
     async def posted(self) -> tuple[Binding, list[Row]]:
-        """Returns the binding of the statement that was posted, and its rows. psycopg.Error."""
+        """Returns the binding of the statement that was posted, and its rows.
+
+        psycopg.Error, InDoubt; IllegalState: none was posted.
+        """
         one_way, self._one_way = self._one_way, None
         if one_way is None:
             raise IllegalState("no one-way send is under way")

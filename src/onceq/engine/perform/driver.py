@@ -55,7 +55,7 @@ _AS_IT_IS = frozenset({ops.Begin, ops.Stopping})
 
 
 def connect(conninfo: str, patience: Patience | None = None) -> psycopg.Connection[Any]:
-    """Returns a session of ours: autocommit, synchronous, not through a transaction pooler.
+    """Returns a session of ours: autocommit, durable commits, no transaction pooler in between.
 
     patience: while the connection is being made. Raises CannotConnect, PoolerDetected; nothing
     happened.
@@ -69,7 +69,7 @@ def open_session(
 ) -> tuple[psycopg.Connection[Any], str]:
     """Returns a session with these settings, and the SQL that must follow each RESET ALL in it.
 
-    That SQL is empty unless a pooler dropped the startup options. Raises as `connect` does.
+    That SQL is empty unless the startup options did not arrive. Raises as `connect` does.
     """
     conninfo = silence.hasty(conninfo, patience)
     connection = _connect(session.offers(conninfo, settings))

@@ -44,7 +44,7 @@ class Gate:
         self._resting = False
 
     def enter(self, who: Way, *, alone: bool) -> bool:
-        """Enters at once, or returns False; a session refused to enter alone goes next."""
+        """Enters at once, or returns False; a session that was not let in alone goes next."""
         with self._changed:
             self._look()
             if self._alone or (self._inside if alone else self._next is not None):

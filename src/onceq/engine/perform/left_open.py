@@ -32,7 +32,7 @@ def is_held(connection: psycopg.Connection[Any] | psycopg.AsyncConnection[Any]) 
 def close(connection: psycopg.Connection[Any]) -> None:
     """Closes what the finished handler left open; cancels a statement under way.
 
-    If another thread is in the middle of it, it is left to that thread: this waits for the lock.
+    If another thread is in the middle of it, it is left to that thread: the rollback waits for it.
     """
     for one in gc.get_objects():
         if _is_generator(one) and _is_of(one.gi_code, one.gi_frame, connection):

@@ -98,9 +98,9 @@ class Parts:
     def undo_text(self, connection: psycopg.BaseConnection[Any]) -> bytes:
         """Returns the SQL that undoes the present part; empty when there is nothing to undo.
 
-        Raises the reason why the part could not be started, except if the fence refused, which
-        comes after the savepoint: the current savepoint may be the previous part's, which must be
-        kept.
+        Raises why the part could not be started, unless the fence refused: that comes after the
+        savepoint. Without one of its own, the current savepoint may be the previous part's, which
+        must be kept.
         """
         self._due = None
         if session.is_broken(connection):

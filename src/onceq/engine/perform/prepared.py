@@ -172,7 +172,7 @@ class Prepared:
 
 
 def prepared_on(cursor: OwnCursor | AsyncOwnCursor) -> Prepared | None:
-    """Returns what is prepared on a connection of ours, for all who ask there; None: a caller's.
+    """Returns what is prepared on a connection, for all who ask there; None: it is a caller's.
 
     A handler that passes on its own connection asks there beside the server.
     """

@@ -46,7 +46,7 @@ _REPEATABLE: Final = b"set transaction isolation level repeatable read, read onl
 
 
 class SparkDriver(PostgresDriver):
-    """Performs the Ops of the queue manager and those of the Spark server."""
+    """Performs the Ops of the queue manager, of the Spark server and of the archive."""
 
     def __init__(self, connection: psycopg.Connection[Any], repository: str) -> None:
         super().__init__(connection, repository)
@@ -70,7 +70,7 @@ class SparkDriver(PostgresDriver):
     def staging(self, op: SparkAttempt) -> Generator[Stage]:
         """Begins an attempt; what is staged by its end becomes visible all at once, or not at all.
 
-        Raises Fenced, ConnectionLost, EnvironmentFault: nothing is staged.
+        Raises Fenced, ConnectionLost, EnvironmentFault: nothing is staged that a commit will name.
         """
         try:
             with self.connection.transaction():
@@ -267,7 +267,7 @@ def without_password(conninfo: str, passfile: Path) -> str:
 
 
 def has_password(conninfo: str) -> bool:
-    """Returns whether a connection string holds a password; anything else holds none."""
+    """Returns whether a text is a connection string that holds a password."""
     try:
         return "password" in conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError:

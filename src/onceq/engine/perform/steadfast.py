@@ -1,7 +1,7 @@
 """A driver of Spark's Ops that outlives its connection.
 
-Used by the Spark server to supervise, plan, read and commit. Beginning a query again takes Spark
-seconds; a connection takes milliseconds. An Op is asked again only if that is safe, whatever
+Used by the Spark server to supervise, plan, read, stage and commit. Beginning a query again takes
+Spark seconds; a connection takes milliseconds. An Op is asked again only if that is safe, whatever
 became of it the first time; any other fails, and ends the query.
 """
 
@@ -44,13 +44,13 @@ class Steadfast:
         self._driver: SparkDriver | None = None
 
     def perform(self, op: ops.Op[T]) -> T:
-        """Performs an Op once. Raises what it does, one of LOST: the next call connects anew."""
+        """Performs an Op once. Raises what it does; if one of LOST, the next call connects anew."""
         return self._attempt(lambda driver: driver.perform(op))
 
     def insist(self, op: ops.Op[T]) -> T:
         """Performs an Op that may be performed twice, until its outcome is known.
 
-        Raises what it does, and after the last of WAITS_S one of LOST.
+        Raises what it does, but one of LOST only after the last of WAITS_S.
         """
         return self._insist(lambda driver: driver.perform(op))
 

@@ -28,7 +28,7 @@ class Stop:
         self._waking.put(None)
 
     def clear(self) -> None:
-        """Takes it back; once nobody waits any more."""
+        """Takes it back. To be called only when nobody waits."""
         self._is_set = False
         while not self._waking.empty():
             self._waking.get()

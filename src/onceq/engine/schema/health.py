@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import psycopg
 from psycopg import sql
 from psycopg.rows import class_row
 
+from onceq.engine.sessions import session
 from onceq.engine.sessions.faults import translated
-
-if TYPE_CHECKING:
-    import psycopg
 
 _DATABASE = """
 select current_setting('server_version_num')::integer as server_version,
@@ -45,7 +44,7 @@ select count(*) from {schema}.element e where e.claimed_by is not null and e.rol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseFacts:
-    """A database as a session of ours sees it. Settings are as PostgreSQL writes them."""
+    """A database as a session sees it that is not ours. Settings are as PostgreSQL writes them."""
 
     server_version: int
     fsync: str
@@ -62,9 +61,17 @@ class DatabaseFacts:
     clock: datetime
 
 
-def database_facts(connection: psycopg.Connection[Any]) -> DatabaseFacts:
-    """Returns the facts about the database. EnvironmentFault."""
-    with translated(connection), connection.cursor(row_factory=class_row(DatabaseFacts)) as cursor:
+def database_facts(conninfo: str) -> DatabaseFacts:
+    """Returns the facts about the database. CannotConnect, EnvironmentFault.
+
+    It makes a session of its own: ours set what is asked here.
+    """
+    try:
+        connection = psycopg.connect(conninfo, autocommit=True)
+    except psycopg.Error as error:
+        raise session.cannot_connect(error) from error
+    rows = class_row(DatabaseFacts)
+    with connection, translated(connection), connection.cursor(row_factory=rows) as cursor:
         (found,) = cursor.execute(_DATABASE)
     return found
 

@@ -1,8 +1,9 @@
 """Creates, verifies and upgrades the schema of a repository; see `scripts` for its contents.
 
 What creates or upgrades is called by `onceq init`, and on an embedded database also by
-`onceq.open` and by servers; every link verifies. A repository is one PostgreSQL schema. Never
-touches a schema that it did not make, and never downgrades one.
+`onceq.open` and by servers; every link verifies. A repository is one PostgreSQL schema; one that
+exists already is used if it holds no repository. Never changes a repository of another make, and
+never downgrades one.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def schema_version(connection: psycopg.Connection[Any], repository: str) -> int 
 def verify(connection: psycopg.Connection[Any], repository: str) -> None:
     """Checks that the repository exists and is of this version.
 
-    Raises SchemaMissing, SchemaMismatch, SchemaTooNew, PostgresTooOld, or StatementRefused if
-    this role may not look; nothing happened.
+    Raises SchemaMissing, SchemaMismatch, SchemaTooNew, PostgresTooOld, EnvironmentFault, or
+    StatementRefused if this role may not look; nothing happened.
     """
     check_repository(repository)
     check_server(connection)
@@ -119,8 +120,9 @@ def apply(connection: psycopg.Connection[Any], repository: str) -> bool:
     """Creates the repository, or brings its tables and functions up to date, in one transaction.
 
     Idempotent, and safe when several processes do it at once. Returns True if anything was
-    changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld, EncodingRefused or
-    EnvironmentFault; nothing happened.
+    changed. Raises SchemaMismatch, SchemaTooNew, PostgresTooOld, EncodingRefused, StatementRefused
+    (a right is missing) or EnvironmentFault; nothing happened. But if the connection was lost at
+    the commit, which is an EnvironmentFault too, it may have been made.
     """
     check_repository(repository)
     check_server(connection)
@@ -146,7 +148,10 @@ def _make_or_refresh(connection: psycopg.Connection[Any], repository: str) -> bo
 
 
 def _give_to_owner(connection: psycopg.Connection[Any], repository: str) -> bool:
-    """Gives the repository's owner any sequences that another role made, if this role may."""
+    """Gives the repository's owner any sequences that another role made, if this role may.
+
+    Returns whether there were any, given or not.
+    """
     given = connection.execute(
         sql.SQL("select {schema}.give_to_owner(sequence) from {schema}.foreign_sequences()").format(
             schema=sql.Identifier(repository)
@@ -192,9 +197,9 @@ GONE: Final = ["restore_attempts"]
 
 
 def _drop_former_functions(connection: psycopg.Connection[Any], repository: str) -> None:
-    """Drops functions that had other parameters: beside their successors calls are ambiguous.
+    """Drops GONE, and former functions with other parameters: beside them, calls are ambiguous.
 
-    The current ones were written by this transaction. A function without our name is the user's. A
+    The current ones were written by this transaction. A function of any other name is the user's. A
     function that is to return something else needs another name: PostgreSQL does not replace such.
     """
     former = connection.execute(
@@ -219,7 +224,7 @@ def verify_with(conninfo: str, repository: str, patience: Patience | None = None
 
 
 def apply_with(conninfo: str, repository: str) -> bool:
-    """Creates or updates the repository on a connection of its own; see `apply`."""
+    """Creates or updates it on a connection of its own; see `apply`. Raises CannotConnect too."""
     connection = connect(conninfo)
     try:
         return apply(connection, repository)

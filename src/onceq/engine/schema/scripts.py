@@ -113,7 +113,7 @@ def script(repository: str) -> str:
 
 
 def made(repository: str) -> str:
-    """Returns the SQL of the row that records which schema this is; all of it is ours."""
+    """Returns the SQL of the row that records which schema this is. Nothing in it needs quoting."""
     digests = f"'{tables_sha256(newest())}', '{functions_sha256()}'"
     return (
         f"insert into {repository}.repository"

@@ -1,6 +1,7 @@
-"""The files of an archive, read again: their digests, and whether they outlive a power cut.
+"""The files of an archive, read again: made durable, and compared with their digests.
 
-Used before rows that are in files are removed from the tables, by Spark's executors and without it.
+Used when files are added to an archive or merged, and before the rows in them are removed from the
+tables; by Spark's executors, and without Spark.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 def sealed(root: str, path: str) -> dict[str, Any]:
-    """Makes a file durable; returns its path, size and digest, empty if it cannot be read."""
+    """Makes a file durable; returns its path, size and digest, "" if it cannot be read."""
     digest = hashlib.sha256()
     whole = Path(root) / path
     try:

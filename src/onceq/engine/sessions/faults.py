@@ -45,7 +45,7 @@ OWN: dict[str, type[errors.OnceqError]] = {
 """Codes that the SQL functions raise, and those of PostgreSQL with a meaning of their own."""
 
 ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04", "42P05")
-"""SQLSTATEs, by prefix, that are nobody's fault: they are retried and not charged (G7).
+"""SQLSTATEs, by prefix, that are nobody's fault: not charged, up to the queue's retry limit (G7).
 
 25006: the database is read-only for now, such as a standby not promoted yet. 42P05: an earlier
 handler left a prepared statement of this name, which the abort removes.
@@ -99,7 +99,10 @@ def translate(error: psycopg.Error, role: str | None = None) -> errors.OnceqErro
 
 
 def translate_handlers(error: psycopg.Error) -> errors.OnceqError:
-    """Returns the error for one from a handler's own SQL: only onceq's and the environment's."""
+    """Returns the error for one from a handler's own SQL.
+
+    Only onceq's codes and the environment's keep their meaning; any other is StatementRefused.
+    """
     if (error.sqlstate or "").startswith("OQ") or is_environment(error):
         return translate(error)
     return errors.StatementRefused(f"{text_of(error)} (SQLSTATE {error.sqlstate})", error.sqlstate)

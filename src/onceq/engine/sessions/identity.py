@@ -27,7 +27,7 @@ def own_identity() -> str | None:
     """Returns the identity of this process; None if nobody could tell when it ends."""
     try:
         if (PROC / "self").readlink() != Path(str(os.getpid())):
-            return None  # in a PID namespace other than ours
+            return None  # this /proc is of another PID namespace
         return f"{_machine()} {os.getpid()} {_stat(os.getpid())[STARTED]}"
     except OSError:
         return None

@@ -38,7 +38,7 @@ TIMEOUT_OF_17 = "transaction_timeout"
 ENCODING = "UTF8"
 """The encoding of our sessions, whatever the environment or database says; see `cannot_carry`."""
 UNLIMITED = {"statement_timeout": "0", "lock_timeout": "0"}
-"""A role's default would end a slow handler's statement, which then runs again, for ever."""
+"""A role's default would end a slow handler's statement, which would then be run again in vain."""
 DEAD_LINK = {
     "client_connection_check_interval": "5s",
     "tcp_keepalives_idle": "10",
@@ -47,7 +47,7 @@ DEAD_LINK = {
     "tcp_user_timeout": "20000",
 }
 """When a link is silently dead, these end its session and locks in the database after 30 s at most.
-None of them bounds a statement; on a Unix socket they do nothing."""
+None of them bounds a statement; on a Unix socket only the first does anything."""
 ISOLATION = "read committed"
 """The default level of our sessions' transactions."""
 CLEAN = "discard temp; unlisten *; close all; reset session authorization; reset all"
@@ -88,11 +88,11 @@ def settings(
 
 
 def offers(conninfo: str, wanted: Mapping[str, str]) -> list[str]:
-    """Returns the connection strings to try in turn, as each is refused (`is_refused`).
+    """Returns the connection strings to try in turn, until one is not refused (`is_refused`).
 
-    Given as startup options, settings override the defaults of roles and databases, and RESET ALL
-    returns to them. The last offer has none: what ran into a pooler, or into an unknown setting,
-    then fails or is set later.
+    Settings given as startup options override the defaults of roles and databases, and RESET ALL
+    returns to what was given. The last offer has none, for a pooler that refuses them, or a server
+    that does not know one: they are set later, or fail then.
     """
     given = _given_options(conninfo)
     wanted = {name: v for name, v in wanted.items() if name not in UNLIMITED or name not in given}
@@ -125,7 +125,7 @@ def _given_options(conninfo: str) -> str:
 
 
 def is_refused(error: psycopg.Error) -> bool:
-    """Returns whether a connection failed for its startup options. Names are not translated."""
+    """Returns whether a connection failed for its startup options. No language translates these."""
     text = str(error)
     return any(word in text for word in ("options", "startup parameter", TIMEOUT_OF_17))
 
@@ -174,7 +174,7 @@ def is_rejecting(conninfo: str) -> bool:
 
 
 def is_pooled(connection: psycopg.BaseConnection[Any], backend_pid: int) -> bool:
-    """Returns whether another backend answered than the one that was connected to.
+    """Returns whether the backend that answered is not the one that was connected to.
 
     A pooler gives its clients keys of its own, so the process ids differ.
     """
@@ -242,7 +242,8 @@ def check_commit(results: Sequence[PGresult], connection: psycopg.BaseConnection
 def not_like_new(error: OnceqError, connection: psycopg.BaseConnection[Any]) -> OnceqError:
     """Returns the error for a session that was to be made like new, and then to begin.
 
-    If that was begun, the error is of what followed.
+    That is the error itself if the session is gone, or if the transaction has begun: then what came
+    after that failed.
     """
     if is_broken(connection) or in_transaction(connection):
         return error

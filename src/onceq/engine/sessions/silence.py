@@ -34,9 +34,9 @@ CONNECT_S_MIN: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a call waits for a link. until: by time.monotonic, at least.
+    """How long a call waits for a link. until: at least till then, by time.monotonic.
 
-    silence_s: nothing must have been heard for so long, too; an answer on its way is read to its
+    silence_s: and as long as something was heard so recently: an answer on its way is read to its
     end.
     """
 
@@ -113,7 +113,7 @@ class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
 
 
 def _patient(gen: PQGen[T], patience: Patience) -> Generator[Wait, Ready | int, T]:
-    """Runs a generator of psycopg, and tells it after each 0.1 s without an answer."""
+    """Runs a generator of psycopg; looks every 0.1 s, when nothing has come, whether to give up."""
     heard = time.monotonic()
     try:
         state = next(gen)
@@ -152,7 +152,7 @@ def bounded(connection: object, patience: Patience | None) -> Generator[None]:
 
 
 def hasty(conninfo: str, patience: Patience | None) -> str:
-    """Returns the connection string with a time-out within the patience, if its own is longer."""
+    """Returns the connection string with a time-out within the patience, or its own if shorter."""
     if patience is None:
         return conninfo
     left = max(CONNECT_S_MIN, math.floor(patience.until - time.monotonic()))

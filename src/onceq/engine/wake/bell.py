@@ -24,7 +24,7 @@ from onceq.engine.wake.waiting import Wakes
 LOOPBACK = "127.0.0.1"
 TOKEN_BYTES = 16
 CALL_BYTES = 15
-"""What a sibling in this process sends: neither a ring nor rubbish."""
+"""The length of what a sibling in this process sends: it is neither a ring nor rubbish."""
 DRAIN_MAX = 64
 """At most this many datagrams are read at once: a flood costs each wait this much, and no more."""
 LISTEN_FROM_S = 0.01
@@ -99,8 +99,8 @@ class Ringer:
 class Bell:
     """A session's own bell. text: in the database's form, "host port channel token".
 
-    wakes: counts how its waits end, and datagrams that are not rings. on_long_wait: called when a
-    wait is long.
+    wakes: counts how its waits end, and datagrams that are not rings. on_long_wait: called after a
+    long wait in vain.
     """
 
     def __init__(self, channel: str, wakes: Wakes, on_long_wait: Callable[[], None]) -> None:

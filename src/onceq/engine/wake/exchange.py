@@ -83,7 +83,7 @@ class Exchange:
         self.ringer.close()
 
     def listen(self) -> None:
-        """Begins to listen unless it does already; a session that waits calls it, its wire open."""
+        """Begins to listen, if it does not yet. For a session that waits, with an open wire."""
         if self._listener is None:
             with _changing:
                 if self._listener is None:

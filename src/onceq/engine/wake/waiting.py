@@ -88,7 +88,7 @@ class Pause:
         return FALLING_ASLEEP_S[self._looks - 1]
 
     def woken(self, rest: Rest) -> None:
-        """Makes it fall asleep anew if it was woken to look."""
+        """Makes it fall asleep anew, unless it was woken to survey."""
         if rest is not Rest.WATCH:
             self._looks = 0
 

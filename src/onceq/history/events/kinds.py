@@ -101,7 +101,7 @@ class Rereceived(ReplyEvent, frozen=True, kw_only=True):
 
 
 class ReceiveBegun(ClientEvent, frozen=True, kw_only=True):
-    """A receive with a checkpoint, or an acknowledge, is about to be called: r_rid may change."""
+    """A receive with a checkpoint, or `process`, is about to be called: r_rid may change."""
 
 
 class AcknowledgeBegun(ClientEvent, frozen=True, kw_only=True):

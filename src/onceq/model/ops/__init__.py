@@ -4,8 +4,9 @@ An Op says what is to be done and the type of its answer; a Driver does it. A Pr
 generator of Ops: `element = yield from Claim(...)`. It does no I/O, reads no clock, draws no
 random number, and never catches BaseException. Source: BHM90 figure 3.
 
-An Op is at most one round trip to the database, and two if it is a Finish that also commits. The
-errors that it raises are in `onceq.errors`; the Driver throws them into the Program at the yield.
+An Op is at most one round trip to the database, besides what is prepared there once. A Finish that
+also commits sends COMMIT along if its Driver can, else in a second one. The errors that an Op
+raises are in `onceq.errors`; the Driver throws them into the Program at the yield.
 """
 
 from onceq.model.ops.async_running import RunsAsync

@@ -92,7 +92,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Send(Op[Sent], changes="a request goes in, and the replies that it acknowledges go"):
-    """Sends a request; removes the replies whose rids are in `ack` (the last one: received last).
+    """Sends a request; if it is new, removes the replies in `ack` (the last one: received last).
 
     sleep: if the request is new, this registrant falls asleep until its reply comes. keep: how many
     of the replies removed last stay, for a receive by rid.
@@ -167,9 +167,11 @@ class NextExpiry(Op[float | None]):
 
 
 class Acknowledge(Op[int], changes="replies are freed, and a checkpoint kept"):
-    """Removes replies that the client has recorded; the last one counts as received last. Fenced.
+    """Removes replies that the client has recorded; returns how many were waiting. Fenced.
 
-    keep: how many of those removed last stay, for a receive by rid.
+    The last one counts as received last. But without `ckpt`, one that was received with a
+    checkpoint, and was still waiting, keeps that place (G6). keep: how many of those removed last
+    stay, for a receive by rid.
     """
 
     who: Identity
@@ -258,7 +260,7 @@ class SettleReply(
 
 
 class Act(Op[Any], changes="a client reads its device, or processes a reply"):
-    """Does something of the client's own, which the queue manager knows nothing about; its answer.
+    """Does something of the client's own, unknown to the queue manager; returns its answer.
 
     Reads a device, outputs a reply, asks a person. Raises whatever `act` raises.
     """
@@ -306,7 +308,10 @@ class Threads(Op[list[ThreadTags]]):
 
 
 class WhereIs(Op[Whereabouts | None]):
-    """Where a request of this registrant is; None: it was never sent. Fenced."""
+    """Where a request of this registrant is. Fenced.
+
+    None: it was never sent, or history no longer has it.
+    """
 
     who: Identity
     rid: str

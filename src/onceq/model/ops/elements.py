@@ -59,7 +59,7 @@ class NextDue(Op[float | None]):
 
 
 class StopWaiting(Op[bool]):
-    """Wakes a session that fell asleep in a Dequeue and got nothing; returns if it was asleep."""
+    """Wakes a session that fell asleep in a Dequeue and got nothing; returns whether it was."""
 
 
 class ReadElement(Op[Element | None]):
@@ -80,7 +80,10 @@ class Peek(Op[list[Element]]):
 
 
 class Take(Op[int], changes="an element is taken in the caller's transaction"):
-    """Takes a claimed element into the caller's transaction; its xid. ClaimLost, IllegalState."""
+    """Takes a claimed element into the caller's transaction; returns that one's xid.
+
+    ClaimLost, IllegalState.
+    """
 
     seq: int
     incarnation: int
@@ -113,7 +116,7 @@ class Kill(Op[KillAnswer], changes="a request is killed, and its cancelled reply
 
 
 class Redrive(Op[tuple[UUID, str] | None], changes="a failed request is sent anew"):
-    """Runs a failed request again; returns its new (eid, rid), or None if it is not held."""
+    """Runs a failed request again; returns the (eid, rid) that it now has; None: it is not held."""
 
     eid: UUID
 

@@ -30,7 +30,10 @@ class AlterQueue(Op[bool], changes="the settings of a queue are changed"):
 
 
 class DestroyQueue(Op[bool], changes="a queue is destroyed"):
-    """Destroys an empty queue. QueueNotFound, QueueNotEmpty."""
+    """Destroys an empty queue. QueueNotFound, QueueNotEmpty, DeadlineExceeded.
+
+    QueueNotEmpty too for a client's reply queue and for the error queue of another queue.
+    """
 
     queue: str
 

@@ -45,7 +45,8 @@ class CloseIncarnation(Op[bool], changes="a server session's life ends in good o
 class TakeOver(Op[int], changes="the claims of processes that are missing are taken over"):
     """Takes over from missing processes, whose sessions have all ended; returns how many.
 
-    What they had not started comes back at once. The rest waits for a verdict, one minute (G7).
+    What they had not started comes back at once. The rest waits for a verdict, for a minute at most
+    (G7).
     The answer is one more if something was taken over from Spark servers.
     """
 
@@ -88,9 +89,9 @@ class Aborted:
 class TakenOver:
     """What became of what an incarnation held: returned uncharged, suspects, charged.
 
-    process, host, pid: whose it was; None where it is forgotten. spark_server: the name of a Spark
-    server. aborted: the suspects and the charged, one by one; of a Spark server none, as none is
-    counted yet.
+    process, host, pid: whose it was; None where it is forgotten, or a Spark server's. spark_server:
+    the name of that. aborted: the suspects and the charged, one by one; of a Spark server none, as
+    none is counted yet.
     """
 
     incarnation: int
@@ -149,7 +150,7 @@ class Claim(Op[list[Element]], changes="requests are claimed"):
 
 
 class Attend(Op[bool]):
-    """Notes which queues a session serves, and that it is awake; if asleep, it is rung for them."""
+    """Notes which queues a session serves: asleep, it is rung for them. It is awake now."""
 
     slot: Integer
     queue_ids: list[Integer]
@@ -235,7 +236,7 @@ class Rouse(Op[None]):
 class ClaimEid(Op[Element | None], changes="the request of one eid is claimed"):
     """Claims the element of a queue with this eid.
 
-    None if it is not there, held by another, or not due yet.
+    None if it is not there, claimed by another or not due yet, or if the queue is stopped.
     """
 
     incarnation: int
@@ -246,9 +247,9 @@ class ClaimEid(Op[Element | None], changes="the request of one eid is claimed"):
 class Begin(Op[bool], changes="the handler's transaction begins, and the started marker is set"):
     """Begins the handler's transaction and sets the started marker of this slot to `seq`.
 
-    False: not now, and nothing has happened: a suspect runs in this process, or this is one and
-    something else runs. seq: for a batch, minus the seq of its first: several are under way, and
-    none is named. alone: this is a suspect. effects: False if the handler declared that it
+    False: not now, and nothing has happened: a suspect runs in this process or is next, or this is
+    one and something else runs. seq: for a batch, minus the seq of its first: several are under
+    way, and none is named. alone: this is a suspect. effects: False if the handler declared that it
     writes nothing.
     """
 
@@ -264,7 +265,8 @@ class Start(Op[None], changes="a request of a batch begins"):
     """Starts one request of a batch: a savepoint, the started marker, the fence.
 
     The fence locks the element, so from here on a kill waits. A driver may put it off until
-    the handler first uses its connection, as long as the marker names no other. Raises ClaimLost.
+    the handler first uses its connection, as long as the marker names no other. Raises ClaimLost,
+    DeadlineExceeded.
     """
 
     slot: int
@@ -300,7 +302,9 @@ class Rollback(Op[None], changes="an execution that failed is rolled back"):
 class Call(Op[bytes], changes="the handler runs"):
     """Calls a queue's handler with an element inside the transaction; returns the encoded reply.
 
-    Raises HandlerFailed, Reject, Retry, HandlerMisuse, EnvironmentFault, ConnectionLost.
+    Raises HandlerFailed, Reject, Retry, HandlerMisuse, InvalidValue (the request is not of the
+    queue's type), StatementRefused, EnvironmentFault, ConnectionLost; and what a Start that was put
+    off raises.
     """
 
     queue: str
@@ -320,9 +324,10 @@ class Finish(
 ):
     """Removes claimed elements, writes their replies and history, and claims n more.
 
-    commit: then commits, in a round trip of its own. must: how many of them must still be claimed;
-    else ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
-    elements be asynchronous. slot, sleep, drowsy: as for Claim. InDoubt as for Commit.
+    commit: then commits; InDoubt as for Commit. must: how many of them must still be claimed; else
+    ClaimLost. effects: whether the handler may have written; False lets the commit of volatile
+    elements be asynchronous. slot, sleep, drowsy: as for Claim. HandlerMisuse: the handler
+    ended the transaction.
     """
 
     seqs: list[int]

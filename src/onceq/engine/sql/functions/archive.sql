@@ -164,9 +164,9 @@ language sql immutable as $$
     select case p_kind when 'history' then 'x.finished_at' else 'x.ended_at' end
 $$;
 
--- The condition for rows x of a kind that may be removed: they ended before $1, and are in files, up to
--- record $2. Records of a request that is still somewhere stay: a send, a redrive or a
--- reconnect asks for them.
+-- The condition for rows x of a kind that may be removed: they ended before $1, and are no later than
+-- record $2 (`archive_trims_until`). Records of a request that is still somewhere stay: a send, a redrive
+-- or a reconnect asks for them.
 create or replace function onceq.archive_removable(p_kind text) returns text
 language sql immutable as $$
     select format('%s < $1 and coalesce(x.record_no, 1) <= $2

@@ -30,7 +30,8 @@
 --   1. the anchor of a registrant (advisory: oid of registrant, its id): shared by whatever acts in a life
 --      of it, exclusive where a life begins or ends. It is the fence of clients: who holds it exclusively
 --      knows that no ghost of the former life is between its check and its commit.
---   2. a queue (advisory: oid of queue, hash of its name): shared by enqueues, exclusive in destroy_queue.
+--   2. a queue (advisory: oid of queue, hash of its name): shared by enqueues, exclusive in destroy_queue; before
+--      it, 0 for the list of queues: exclusive in create_queue and destroy_queue.
 --   3. slots of servers (advisory: oid of server, slot): held by a session as long as it lives. A free one
 --      is the evidence that the session ended. It is tried, never waited for.
 --   4. rows of server.
@@ -274,7 +275,7 @@ begin
 end $$;
 
 -- Notes that a fresh lane of a queue is in use, in the transaction that first uses it; claims look
--- at no other. It holds the queue's row until that transaction ends, once in the life of a lane.
+-- at no other fresh lane. It holds the queue's row until that transaction ends, once in the life of a lane.
 create or replace function onceq.open_lane(p_queue_id integer, p_lane integer) returns void
 language plpgsql volatile as $$
 begin

@@ -6,8 +6,8 @@
 -- Enqueues the rows that are nowhere yet and have not ended: requests of a registrant, known by their
 -- rid; or datagrams, if p_registrant is null, by an eid made of queue and rid. One row that
 -- cannot be enqueued, or was enqueued with other content, refuses them all. Times are microseconds since
--- 1970. Arrays that are null, or end early, mean null for the rest. The send numbers are the rows'
--- places in the table, above p_send_no: several transactions may enqueue at once.
+-- 1970. Arrays that are null, or end early, mean null for the rest. The send numbers are p_send_no plus the
+-- rows' seqs: several transactions may enqueue at once.
 create or replace function onceq.enqueue_each_row(
     p_registrant integer, p_epoch bigint, p_queue text, p_send_no bigint, p_rids text[],
     p_bodies bytea[], p_priorities smallint[], p_not_before bigint[], p_expires_at bigint[],

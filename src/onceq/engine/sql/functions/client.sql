@@ -3,7 +3,8 @@
 -- (advisory, exclusive in forget_client), then elements by seq.
 
 -- Every registrant, or those of one name, with a row for each thread. requests: sent and not ended. replies: not
--- acknowledged. waits: a session of it waits for a reply now. The times are as far as history tells.
+-- acknowledged. waits: a session of it waits for a reply now. sent_at: as far as history tells. received_at: when
+-- it last recorded what it had received.
 create or replace function onceq.list_clients(p_name text) returns table (
     name text, thread text, state text, epoch bigint, s_rid text, s_state text, r_rid text,
     requests bigint, replies bigint, kept bigint, waits boolean, created_at timestamptz,

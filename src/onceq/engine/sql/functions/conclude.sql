@@ -220,8 +220,8 @@ end $$;
 
 -- Gives back, uncharged, what an unknown holder has claimed: neither a session of a server nor a
 -- group of Spark, as after a handler's pg_advisory_unlock_all(). Replies are left alone, for which claimed_by
--- means something else (reply.sql), and so are negative claimants, which only tests have. There is no index
--- on it: each call looks at a random 256 pages of the table, and returns how many it gave back.
+-- means something else (reply.sql), and so are negative claimants, which only tests have. claimed_by has no
+-- index: each call looks at a random 256 pages of the table, and returns how many it gave back.
 create or replace function onceq.adopt() returns integer
 language plpgsql volatile
 set enable_seqscan = off as $$
@@ -246,7 +246,8 @@ begin
     return adopted;
 end $$;
 
--- Expires an unclaimed element whose time has run out: one expired reply, in this transaction.
+-- Expires an element whose time has run out, unclaimed or claimed just now: one expired reply, in this
+-- transaction. The caller holds the row's lock.
 create or replace function onceq.expire_element(e onceq.element) returns void
 language plpgsql volatile as $$
 begin

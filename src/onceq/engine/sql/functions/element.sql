@@ -1,10 +1,10 @@
--- Elements outside a session: enqueue, read, take, kill, redrive, settle (spec Q2, Q3, Q6).
+-- Elements outside a session: enqueue, read, peek, take, kill, redrive, settle (spec Q2, Q3, Q6).
 -- Tables: element, history, taken, redrive, repository (written), queue, server (read). Locks: the registrant's anchor
--- (advisory, shared) in cancel_request; the queue's (advisory, shared) in an enqueue, and in redrive, which has locked
--- the element by then; elements by seq.
+-- (advisory; shared in cancel_request, exclusive in redrive, for a reply); the queue's (advisory, shared) in an
+-- enqueue, and in redrive, which has locked the element by then; elements by seq.
 
 -- Enqueues an element that owes no reply (C16). In the caller's transaction, or in one of its
--- own: then it is durable when this returns or, on a volatile queue, soon after.
+-- own: then it is durable when this returns or, on a volatile queue, there until the database crashes.
 create or replace function onceq.enqueue(
     p_queue text, p_body bytea, p_rid text, p_priority smallint, p_not_before timestamptz,
     p_expires_at timestamptz, p_correlation_id text, p_content_type text, p_properties jsonb,
@@ -118,8 +118,8 @@ begin
     return pg_current_xact_id()::text::bigint;
 end $$;
 
--- Charges an abort to an element if its transaction ended without concluding it. If it was
--- concluded, it is gone from the queue ('lost'); if that may yet commit, it is left alone ('running').
+-- Charges an abort to an element if the transaction that took it ended without concluding it. If it was
+-- concluded, it is gone from the queue ('lost'); if the transaction may yet commit, it is left alone ('running').
 create or replace function onceq.abort_taken(p_seq bigint, p_incarnation bigint, p_xid bigint)
 returns text
 language plpgsql volatile as $$
@@ -174,10 +174,10 @@ do $$ begin
 end $$;
 
 -- Kills an element (G8). The lock on its row is the decision (finding 8): the kill wins at once
--- against a handler that is running, and waits for a finish that has begun. KILLED leaves the
--- cancelled reply and the history row in this transaction (finding 2). p_timeout_s bounds the
--- wait; past it an error says that nothing happened. An element in the state of a Spark query counts
--- as executed.
+-- against a handler that is running, and waits for a finish that has begun, or for a batch that has
+-- started this element (`fence`). KILLED leaves the cancelled reply and the history row in this
+-- transaction (finding 2). p_timeout_s bounds the wait; past it an error says that nothing happened.
+-- An element in the state of a Spark query counts as executed.
 create or replace function onceq.kill(p_eid uuid, p_timeout_s double precision) returns text
 language plpgsql volatile as $$
 declare

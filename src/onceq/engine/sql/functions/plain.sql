@@ -3,8 +3,8 @@
 -- look at everything anew, in the same transaction.
 -- Tables: registrant, queue (read), element, history (written). Locks: as in request.sql and server.sql.
 
--- Sends a request, as `send` does; returns eid, state and bell, with a blank between them. Only in a
--- session of a clerk's own, which has the settings that `send` makes for itself. p_sha256: of the body.
+-- Sends a request, as `send` does; returns eid, state and bell, with a blank between them. The plain case is
+-- one of a clerk's own session, which has the settings that `send` makes for itself. p_sha256: of the body.
 create or replace function onceq.send_one(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea, p_send_no bigint,
     p_ack text[], p_priority smallint, p_not_before timestamptz, p_expires_at timestamptz,

@@ -1,6 +1,7 @@
 -- Registrations and tagged operations (BHM90 4.2, 4.3; spec Q2, Q5).
--- Tables: registrant, registration, element, history. Locks: the registrant's anchor
--- (advisory; exclusive in register and deregister), then elements by seq.
+-- Tables: registrant, registration, element, history, dequeuer (written), queue (read). Locks: the registrant's anchor
+-- (advisory; exclusive in register and deregister), then the queue's in enqueue_with_tag (advisory, shared), then
+-- elements by seq.
 
 -- Registers a registrant with a queue, durably, and returns what it did last there, one row for each
 -- thread, its own first. p_epoch joins a life that already began (a second queue); null begins a new one, which
@@ -45,8 +46,8 @@ begin
     return found;
 end $$;
 
--- Records a registrant's operation: kind, eid, tag and a copy of the element; nothing if its registration is
--- not stable.
+-- Records a registrant's operation: kind, eid, tag and a copy of the element's body; nothing if its registration
+-- is not stable.
 create or replace function onceq.record_operation(
     p_registrant integer, p_queue_id integer, p_kind text, p_eid uuid, p_tag bytea, p_body bytea
 ) returns void

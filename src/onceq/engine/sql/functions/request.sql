@@ -159,7 +159,7 @@ begin
 end $$;
 
 -- Ends a session that has nothing outstanding, and leaves a tombstone (finding 3): a later
--- connect says "disconnected" with the rids, so a lost answer to this call is harmless.
+-- connect says "disconnected" with the rids, so a lost answer to this call is harmless. Kept replies go.
 create or replace function onceq.disconnect(
     p_registrant integer, p_epoch bigint, p_received text[], p_r_rid text, p_ckpt bytea,
     p_s_rid text, p_s_no bigint
@@ -298,7 +298,8 @@ begin
 end $$;
 
 -- Returns why a send wrote nothing: an error, or the answer about a rid sent before. Returns nothing
--- if the reason is gone: the lane is in use by now, or the rid is nowhere any more.
+-- if the reason is gone: the lane is in use by now, it is noted that this client sends what expires, or
+-- the rid is nowhere any more.
 create or replace function onceq.why_not_sent(
     p_registrant integer, p_epoch bigint, p_queue text, p_rid text, p_body bytea, p_lane smallint,
     p_expires boolean, out eid uuid, out state text

@@ -268,7 +268,7 @@ end $$;
 
 -- Ends an execution that failed: after the rollback, in a transaction of its own, so that the
 -- count is durable outside what was aborted (finding 4). The marker is cleared: this execution
--- is accounted for. Returns 'failed' or 'returned', or 'lost' if it no longer claims the element.
+-- is accounted for. Returns 'failed' or 'returned', or 'lost' if the incarnation no longer claims the element.
 create or replace function onceq.abort(
     p_seq bigint, p_incarnation bigint, p_charge text, p_code text, p_error text, p_traceback text default null,
     p_after_s double precision default null

@@ -1,6 +1,7 @@
 -- The Spark server's registration and claim groups: open, claim, plan, read, take over (spec P1).
--- Tables: spark_server, spark_group, spark_consumed, element. Locks: the server's anchor (advisory), then the
--- life lock of its session (advisory, tried and never waited for), then elements by seq.
+-- Tables: spark_server, spark_group, spark_consumed, element, the stage (swept), queue, registrant, server (read).
+-- Locks: the server's anchor (advisory), then the life lock of its session (advisory, tried and never waited for),
+-- then elements by seq.
 
 -- Takes the anchor, so that one transaction at a time acts for this server, and refuses an epoch
 -- that is over. The row is read by a later statement than the lock: its snapshot is newer. The
@@ -394,8 +395,8 @@ end $$;
 -- Takes over from Spark servers that have died: the lock of their session is free, and they have
 -- not been seen for p_grace_s. A Spark server (p_server) adopts their groups on its own queue, and
 -- halves what had begun. Otherwise (null) all goes back to the queues, what had begun as suspects, if a
--- native server serves these: for Spark each suspect is a batch of its own, a group that comes back only two.
--- Nothing is charged. One that was only cut off goes on; its batch lacks these (the fence). Not from
+-- native server serves these: for Spark, each suspect would be a batch of its own, and a halved group is two.
+-- Nothing is charged. One that was only cut off goes on; its batch lacks what was taken (the fence). Not from
 -- a stateful server: its state has them. What a server not seen for a day had staged is removed. Returns how
 -- many elements were taken over.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)

@@ -170,18 +170,20 @@ begin
 end $$;
 
 -- Refuses rows that name what this server cannot have read: they would be void for ever. It can have
--- read what its groups had claimed, wherever that is now, and what ended since its last claim; a minute
--- is added, as clocks are set back. If the group itself was taken over, nobody knows.
+-- read what its groups had claimed, wherever that is now, and what ended since the first of them began; a
+-- minute is added, as clocks are set back. If the group itself was taken over, nobody knows.
 create or replace function onceq.spark_refuse_strangers(s onceq.spark_server, p_named uuid[]) returns void
 language plpgsql volatile as $$
 declare
     known bigint[] := array(select unnest(seqs) from onceq.spark_group g where g.server_id = s.server_id);
+    began timestamptz := coalesce((select min(begun_at) from onceq.spark_group g where g.server_id = s.server_id),
+        s.seen_at);
     stranger uuid;
 begin
     select n.eid into stranger from unnest(p_named) n (eid)
         where not exists (select from onceq.element e where e.eid = n.eid and e.seq = any (known))
           and not exists (select from onceq.history h where h.eid = n.eid
-                          and h.finished_at >= s.seen_at - interval '1 minute') limit 1;
+                          and h.finished_at >= began - interval '1 minute') limit 1;
     if stranger is not null and exists (select from onceq.spark_group where group_no = s.planned) then
         raise exception 'a row names request %, which this batch has not read', stranger using errcode = 'OQ007',
             hint = 'eids are those of the requests that the row was computed from, as they came';
@@ -340,8 +342,8 @@ begin
     return refused;
 end $$;
 
--- Ends the planned group: what its batch did not answer is held for a later one or, if
--- nothing is held, is an abort. Returns how many were charged.
+-- Ends the planned group: what its batch did not answer is held for later ones or, if this server
+-- holds nothing, charged. Returns how many were charged.
 create or replace function onceq.spark_conclude_group(s onceq.spark_server) returns integer
 language plpgsql volatile as $$
 declare
@@ -402,8 +404,8 @@ begin
         end;
 end $$;
 
--- Refuses rows whose result would depend on where batches end: a null in a key, as no
--- null equals another; and two rows of one request with the same keys, neither of which is the later one.
+-- Refuses rows whose result would depend on where batches end: a null in a key, as no null equals another;
+-- and, in an upsert, two rows of one request with the same keys, neither of which is the later one.
 create or replace function onceq.spark_check_keys(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns void

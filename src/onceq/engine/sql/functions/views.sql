@@ -1,9 +1,9 @@
 -- What people and programs read: queues, requests wherever they are, servers. Read only.
 -- Tables: all (read). Locks: none.
 
--- How many elements of a queue are where, besides kept replies, which are not counted. It uses the index of
--- that queue alone: if one queue holds most of the table, the planner prefers the whole table, and would then
--- read it once for each queue.
+-- How many elements of a queue are where. Kept replies are not counted, unless their processing was once begun
+-- (claimed); oldest_at may be of one. It uses the index of that queue alone: if one queue holds most of the
+-- table, the planner prefers the whole table, and would then read it once for each queue.
 create or replace function onceq.count_queue(
     p_queue_id integer, out ready bigint, out claimed bigint, out waiting bigint,
     out suspect bigint, out held bigint, out oldest_at timestamptz
@@ -44,8 +44,8 @@ left join lateral onceq.count_queue(q.queue_id) d on true
 where q.destroyed_at is null;
 
 -- A row for every place where a rid is (G4): queued, waiting, suspect, executing, replied, kept after
--- its acknowledgement, held in an error queue, or finished. A request whose reply is waiting has two: its history
--- and its reply.
+-- its acknowledgement, held in an error queue, or finished. A request that has ended may have several: its
+-- history, its reply, and what an error queue holds of it.
 -- attempts: executions that ended and counted, the charged ones (aborts) and the one that finished it.
 create or replace view onceq.requests as
 select e.rid, r.name as registrant, r.thread, e.eid,
