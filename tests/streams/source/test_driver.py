@@ -336,8 +336,8 @@ def test_what_was_stable_when_it_is_closed_is_known_to_stores() -> None:
             await send_all(one, texts(5))
             await one.wait_stable(WITHIN_S)
             await one.close()
-            for store in stores.stores.values():
-                await soon(lambda its=store: its.catalogue.of(S).stable == 5)
+            its = [store.catalogue for store in stores.stores.values()]
+            await soon(lambda: [one.of(S).stable for one in its] == [5] * 3)
 
     asyncio.run(run())
 
