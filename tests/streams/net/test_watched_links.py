@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from onceq.streams.model import asks
+from onceq.streams.net import asker as asker_module
 from onceq.streams.net.asker import Asker, Watch
 from onceq.streams.net.link import Link, wait_closed
 from onceq.streams.store.memory_store import MemoryStore
@@ -134,3 +135,35 @@ def test_links_are_closed_when_all_is_sent_or_at_once_if_that_takes_long(sent: i
 
 def is_open(link: Link) -> bool:
     return link.is_open
+
+
+def test_a_store_that_takes_nothing_loses_its_link_before_much_is_held_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is not answered for is sent again and again, as long as there is a link."""
+    monkeypatch.setattr(asker_module, "HELD_BYTES_MAX", 1 << 20)
+
+    async def run() -> None:
+        one, ended = Watched(), asyncio.Event()
+
+        async def deaf(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.transport.pause_reading()  # type: ignore[attr-defined] # of a socket
+            await ended.wait()
+            writer.transport.abort()
+
+        server = await asyncio.start_server(deaf, "127.0.0.1", 0)
+        at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        await one.asker.connect(at, WITHIN_S)
+        held, data = 0, data_of(1, 0) * 1_000
+        async with asyncio.timeout(WITHIN_S):
+            while one.asker.is_linked(at):
+                one.asker.send(at, data)
+                link = one.asker._peers[at]._link
+                held = max(held, 0 if link is None else link.buffered)
+                await asyncio.sleep(0)
+        assert 1 << 20 < held <= (1 << 20) + len(data)
+        await soon(lambda: one.told == ["linked", "unlinked"])
+        ended.set()
+        server.close()
+
+    asyncio.run(run())

@@ -116,6 +116,19 @@ def test_it_knows_that_receivers_were_not_told_what_is_stable(source: Source) ->
     assert not is_untold(source)
 
 
+def test_a_store_that_is_full_is_told_what_it_has_that_is_stable(source: Source) -> None:
+    """It gives up nothing else, and takes nothing before it has given up something."""
+    source.send(b"0")
+    source.have("abc", 1)
+    source.send(b"1")
+    source.have("ab", 2)
+    source.step(acts.Came(store="c", answer=asks.Full(end=1)))
+    source.sent.clear()
+    source.pass_s(0.005)
+    told = [(one.count, one.number, one.stable) for one in source.sent["c"]]
+    assert told == [(0, 1, 2)], "it notes as much of it as it has"
+
+
 def test_at_its_end_it_tells_what_is_stable_to_all_that_were_sent_it(source: Source) -> None:
     """Nobody else does: receivers would wait for the last messages until the next life."""
     source.send(b"0")

@@ -203,6 +203,23 @@ def test_receivers_without_a_session_are_not_one() -> None:
     assert again == asks.Registered(epoch=1, regid=2, old=True, below=0)
 
 
+def test_a_chosen_id_replaces_nobody() -> None:
+    store = Store().admitted(1)
+    first = store.do(store.catalogue.register(register(1, session=21)))
+    assert isinstance(first, asks.Registered)
+    for session in (0, 22):
+        ask = register(1, session=session, regid=first.regid)
+        assert store.do(store.catalogue.register(ask)) == asks.Refused(promised=1)
+    assert [one.session for one in store.catalogue.of(S).receivers] == [21]
+    chosen = register(1, session=22, regid=50)
+    assert store.do(store.catalogue.register(chosen)) == asks.Registered(
+        epoch=1, regid=50, old=False, below=0
+    )
+    again = store.do(store.catalogue.register(register(1, session=22, regid=60)))
+    assert again == asks.Registered(epoch=1, regid=50, old=True, below=0), "it is one receiver"
+    assert len(store.catalogue.of(S).receivers) == 2
+
+
 def test_no_more_than_what_is_stable_is_acknowledged() -> None:
     store = Store().admitted(1)
     store.do(store.catalogue.register(register(1)))
@@ -252,8 +269,10 @@ def test_damage_above_what_is_stable_silences_a_store_until_it_is_repaired() -> 
     assert store.catalogue.found(S).whole, "below: others have it"
     store.catalogue.damage(S, range(4, 5))
     assert not store.catalogue.found(S).whole
+    assert store.do(store.catalogue.admit(admit(1))) == asks.Forgot(), "it does not have 4"
     store.catalogue.repair(S, range(4, 5))
     assert store.catalogue.found(S).whole
+    assert store.do(store.catalogue.admit(admit(1))) == asks.Holding(epoch=1, end=5)
     assert store.catalogue.of(S).damaged == (1,)
 
 

@@ -87,7 +87,8 @@ class Read(Tagged, frozen=True):
 class Register(Tagged, frozen=True):
     """Note this receiver, in this epoch.
 
-    regid: 0: find or make one for topic and session; without a session, make one.
+    regid: 0: find or make one for topic and session; without a session, make one. A session that
+    is known keeps the one that it has.
     """
 
     stream: Natural
@@ -174,7 +175,7 @@ class Found(Tagged, frozen=True):
 
 
 class Refused(Tagged, frozen=True):
-    """A greater epoch was promised, or this one to another life."""
+    """A greater epoch was promised, or this one to another life; or a chosen id is another's."""
 
     promised: Natural
 

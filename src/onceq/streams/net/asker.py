@@ -20,6 +20,8 @@ from onceq.streams.net.wire import TO_FRAMES, ask_frame
 Given = tuple[asks.Answer, tuple[bytes, ...]]
 """An answer, and the frames that came behind it."""
 GIVEN_BYTES_MAX: Final = 2 * frames.FRAME_BYTES_MAX
+HELD_BYTES_MAX: Final = 16 << 20
+"""What is held for a store that does not take it: twice what a source has on its way to one."""
 _NOT_THERE: Final = (OSError, TimeoutError, ssl.SSLError)
 BINDING: Final = (asks.Fence, asks.Admit)
 """Asks whose effect must not come after whoever asked has gone on: their link is closed then."""
@@ -109,8 +111,12 @@ class Peer:
         return self._link is not None and self._link.is_open
 
     def send(self, data: bytes) -> None:
-        """Send frames on the link; without one: nothing."""
-        if self._link is not None:
+        """Send frames on the link; without one: nothing. One that takes nothing is closed."""
+        if self._link is None:
+            return
+        if self._link.buffered > HELD_BYTES_MAX:
+            self._link.abort()
+        else:
             self._link.send(data)
 
     def _came(self, link: Link, data: bytes) -> None:

@@ -53,6 +53,7 @@ class Delivering:
         self._lists = lists
         self._losses: list[tuple[int, int]] = []
         self._runs: list[_Run] = []
+        self._last_shown = 0
         self._gone: dict[str, int] = {}
         self._harmed: dict[str, int] = {}
         self._noting: set[str] = set()
@@ -77,7 +78,7 @@ class Delivering:
     @property
     def _shown_of(self) -> int:
         """The last epoch of which something was shown."""
-        return max((run.epoch for run in self._runs if not run.is_lost), default=0)
+        return self._last_shown
 
     @property
     def sure(self) -> int:
@@ -108,6 +109,8 @@ class Delivering:
             shown = list(self._compare(known))
             self.is_behind = False
             self._ahead, self._ahead_bytes = [], 0
+            self._gone.clear()
+            self._harmed.clear()
         if told is None or replaces((known.epoch, known.stage), (told.epoch, told.stage)):
             self.told = known
         self.stable = max(self.stable, known.stable)
@@ -137,10 +140,14 @@ class Delivering:
         return None
 
     def _note(self, epoch: int, *, is_lost: bool = False) -> None:
-        """Note of which epoch the numbers from `next` on are."""
+        """Note of which epoch the numbers from `next` on are; what is stable is cut no more."""
+        self._last_shown = max(self._last_shown, 0 if is_lost else epoch)
         last = self._runs[-1] if self._runs else None
         if last is None or (last.epoch, last.is_lost) != (epoch, is_lost):
             self._runs.append(_Run(begin=self.next, epoch=epoch, is_lost=is_lost))
+            while len(self._runs) > 1 and self._runs[1].begin <= self.stable:
+                self._runs.pop(0)
+            self._losses = [one for one in self._losses if one[1] > self.stable]
 
     # frames
 
@@ -196,6 +203,7 @@ class Delivering:
         if answer.begin > self.next:
             self._gone[store] = answer.begin
             return list(self._lose())
+        self._gone.pop(store, None)
         shown: list[Shown] = []
         for one in data:
             try:

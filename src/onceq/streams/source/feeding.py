@@ -105,8 +105,8 @@ class Fed:
             self.sent = max(self.sent, end)
 
     def refuse(self, now_s: float) -> None:
-        """Note that the store had no room for what was sent."""
-        self.is_responsive = True
+        """Note that the store had no room for what was sent, and heeded nothing of that."""
+        self.is_responsive, self.told = True, 0
         self.rewind(self.end, now_s)
         self.is_full = self.was_full = True
 
@@ -234,14 +234,15 @@ class Feeding:
                 yield store, fed, block
 
     def untold(self, stable: int, *, is_last: bool = False) -> Iterator[tuple[str, Fed]]:
-        """Yield the stores that have everything stable, and were not told that it is.
+        """Yield the stores that were not told that what they have is stable, as far as it is.
 
-        is_last: nothing is told later; those that were sent it, and have not answered, are too.
+        One that is full must know it, for it gives up nothing else. is_last: nothing is told later;
+        what was sent counts, though nobody has answered.
         """
         for store, fed in self.stores.items():
-            below = fed.sent if is_last else fed.end
-            if fed.is_admitted and fed.told < stable and (below >= stable or fed.is_noting):
-                fed.told = stable
+            has = fed.sent if is_last or fed.is_noting else fed.end
+            if fed.is_admitted and fed.told < min(has, stable):
+                fed.told = min(has, stable)
                 yield store, fed
 
     def tick(self, now_s: float) -> Iterator[str]:

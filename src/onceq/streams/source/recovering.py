@@ -8,6 +8,7 @@ that it was filled since is dropped, and asked anew. Source: streams.md 5; ADR 2
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
@@ -32,7 +33,7 @@ from onceq.streams.model.choice import (
     outdated,
     seen,
 )
-from onceq.streams.model.ops import AskStores
+from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.model.states import LOOKS_MAX
 from onceq.streams.source.admitting import admit
@@ -102,7 +103,7 @@ class _Fenced(msgspec.Struct, frozen=True, kw_only=True):
 def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
     """Begin an epoch, or say why that cannot be now."""
     own, heard = past.own or life.own, 0
-    for _ in range(LOOKS_MAX):
+    for turn in range(LOOKS_MAX):
         looked = yield from _look(life, past, timing)
         if is_succeeded(past.needed, looked.refused):
             return Succeeded(epoch=looked.top)
@@ -120,6 +121,7 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
         fenced = yield from _fence(life, past, ask, timing)
         if isinstance(fenced, asks.Refused):
             heard = max(heard, fenced.promised)  # perhaps by a store that a look does not ask
+            yield from WaitUntil(within_s=timing.interval_s * _own_part(life.life, turn))
             continue
         log = choose(own, fenced.promised)
         if isinstance(log, Insufficient):
@@ -133,6 +135,17 @@ def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
         is_changing = begun.bridge.stage is Stage.JOINT
         return admitted or Tried(stream=looked.stream, epoch=epoch, is_changing=is_changing)
     return Short()
+
+
+def _own_part(life: int, turn: int) -> float:
+    """Return how much of a rest a life takes before it looks again: between 0 and 1, at first 0.
+
+    Two that begin at once, and are as fast, would else refuse each other the same epoch each time.
+    """
+    if turn == 0:
+        return 0.0
+    digest = hashlib.sha256(f"{life} {turn}".encode()).digest()
+    return int.from_bytes(digest[:2], "little") / (1 << 16)
 
 
 def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:

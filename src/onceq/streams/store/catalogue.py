@@ -138,6 +138,8 @@ class Catalogue:
                 return Step(answer=asks.Refused(promised=held.promised))
             case Deed.FORGOT:
                 return Step(answer=asks.Forgot())
+            case Deed.SETTLE if not self.found(ask.stream).whole:
+                return Step(answer=asks.Forgot())  # the admission to another epoch copies it
             case Deed.SETTLE if held.bridge is None or bridge.stage >= held.bridge.stage:
                 return self._noted(ask, kept=held.end, begin=held.begin, end=held.end)
             case Deed.SETTLE:  # it was asked before the later stage, on a link that has ended
@@ -194,14 +196,19 @@ class Catalogue:
                 return Taken(answer=asks.Refused(promised=held.promised))
 
     def register(self, ask: asks.Register) -> Step:
-        """Note a receiver, in the epoch in which the store is admitted."""
+        """Note a receiver, in the epoch in which the store is admitted.
+
+        A session keeps the id that it has here. An id that another receiver has is refused.
+        """
         held = self.of(ask.stream)
         if ask.epoch == 0 or serving(held) != ask.epoch:
             return Step(answer=asks.NotAdmitted())
         known = next((one for one in held.receivers if _is_asked(one, ask)), None)
         if known is None and len(held.receivers) >= RECEIVERS_MAX:
             return Step(answer=asks.Full(end=held.end, blocking=limits.slowest(held)[1]))
-        regid = ask.regid or (self._regid + 1 if known is None else known.regid)
+        regid = (ask.regid or self._regid + 1) if known is None else known.regid
+        if known is None and records.receiver(held, regid) is not None:
+            return Step(answer=asks.Refused(promised=held.promised))
         below = max(ask.below, held.positions.get(records.key_of(regid, ask.session), 0))
         note = records.Registered(
             stream=ask.stream, regid=regid, topic=ask.topic, session=ask.session, below=below
@@ -341,8 +348,6 @@ def _is_registered(held: Held, ask: asks.Acknowledge | asks.Deregister) -> bool:
 
 def _is_asked(receiver: Receiver, ask: asks.Register) -> bool:
     """Whether a receiver is known here. One with neither id nor session never is: it is another."""
-    if ask.regid:
-        return receiver.regid == ask.regid
-    if not ask.session:
-        return False
-    return (receiver.topic, receiver.session) == (ask.topic, ask.session)
+    if ask.session:
+        return (receiver.topic, receiver.session) == (ask.topic, ask.session)
+    return bool(ask.regid) and (receiver.regid, receiver.session) == (ask.regid, 0)

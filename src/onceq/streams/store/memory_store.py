@@ -72,7 +72,8 @@ class MemoryStore(Store):
         local = self.catalogue.of(record.stream).local
         match record:
             case records.Admitted():
-                self._admitted(local, record.kept, record.end)
+                below = record.kept if record.begin <= record.kept else 0  # others trimmed the rest
+                self._admitted(local, below, record.end)
             case records.Trimmed():
                 self._of(local).trim(record.below)
                 self.weights.of(local).trim(record.below)

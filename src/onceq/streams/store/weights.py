@@ -123,10 +123,15 @@ class Weights:
             copies.clear()  # of an admission that came to nothing
         copies.append((numbers, size))
 
-    def admit(self, local: int, kept: int, now_s: float, end: int | None = None) -> None:
-        """Note an admission: the log keeps what lies before a number, and then its copies."""
+    def admit(
+        self, local: int, kept: int, now_s: float, end: int | None = None, begin: int = 0
+    ) -> None:
+        """Note an admission: the log keeps what lies before a number, and then its copies.
+
+        begin: of the log then; if others have trimmed what follows `kept`, nothing is kept.
+        """
         weight = self.of(local)
-        weight.cut(kept)
+        weight.cut(kept if begin <= kept else 0)
         for numbers, size in self._copies.pop(local, ()):
             if numbers.start >= kept and (end is None or numbers.start < end):
                 weight.add(numbers, size, now_s)
