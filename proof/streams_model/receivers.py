@@ -94,7 +94,8 @@ class Reader:
         known = [one.positions[self.name] for one in answers.values() if self.name in one.positions]
         stable = max(one.stable for one in answers.values())
         if known:
-            self.next = low.agreed(known, self.rule)
+            begins = [one.begin for one in answers.values()]
+            self.next = low.acknowledged(known, begins, self.rule)
         elif self.from_newest:
             self.next = stable
         self.sure = self.begin = self.next

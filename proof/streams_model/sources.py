@@ -22,6 +22,7 @@ from onceq.streams.model.choice import (
     choose,
     fillings,
     holders,
+    is_addable,
     may_fill,
     merged,
     outdated,
@@ -196,8 +197,8 @@ class Sender:
             stage = Stage.CREATING
         elif len(lists) == 2:
             stage = Stage.SETTLING
-        elif (wanted := self._addable(lists[0], promised)) is not None:
-            stage, lists = Stage.JOINT, (lists[0], wanted)
+        elif self.wanted is not None and is_addable(self.wanted, lists[0], promised):
+            stage, lists = Stage.JOINT, (lists[0], self.wanted)
         unsure = {store for one in lists for store in one.stores} - holders(promised).keys()
         return Bridge(
             epoch=epoch,
@@ -211,13 +212,6 @@ class Sender:
         """Whether a store that may have forgotten cannot be asked to be admitted yet."""
         is_unsure = (store, self.bridge.epoch) in self.bridge.fillings
         return is_unsure and not may_fill(self.log, self.bridge, self.stages.keys())
-
-    def _addable(self, old: StoreList, promised: dict[str, Promised]) -> StoreList | None:
-        """Return the list to change to, if all stores that it adds have promised."""
-        wanted = self.wanted
-        if wanted is None or wanted == old or not wanted.stores <= promised.keys() | old.stores:
-            return None
-        return wanted
 
     def _ask_to_admit(self, store: str) -> int | Deed | None:
         """Ask a store to be admitted, or to note the bridge record anew."""
@@ -266,8 +260,7 @@ class Sender:
         world.did[f"recoveries: {self.anew or 'a new life begins'}"] += 1
         self.epoch, self.anew = epoch, ""
         self.own = self.needed[-1]
-        if self.wanted == self.own:
-            self.wanted = None
+        self._follow()
         world.completed(self)
         self.stable = log.end
 
@@ -275,9 +268,15 @@ class Sender:
         """A stable set of both lists knows that all of the new one hold it: it alone counts."""
         bridge = self.bridge
         self.needed = bridge.lists[-1:]
+        self._follow()
         self.bridge = replace_stage(bridge, Stage.SETTLED, self.needed)
         self.world.did["changes of lists settled"] += 1
         self.world.promises.govern(bridge.epoch, self.needed)
+
+    def _follow(self) -> None:
+        """Want a list no more once it alone counts; until then each epoch begins the change."""
+        if self.needed == (self.wanted,):
+            self.wanted = None
 
     def _send(self) -> Generator[None, None, None]:
         """Send in an epoch, until the life ends, or another epoch is to begin (`anew`)."""

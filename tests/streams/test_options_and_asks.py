@@ -20,9 +20,10 @@ ABC = listed("a b; c", intergroup=Intergroup.ALL)
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda one: one.name)
 def test_every_option_is_read_by_something(option: Option) -> None:
-    module, _, name = option.read_by.partition(".")
-    assert hasattr(importlib.import_module(f"onceq.streams.model.{module}"), name)
-    assert option.name == option.um.removeprefix("ume_")
+    module, _, name = option.read_by.rpartition(".")
+    room = module if "." in module else f"model.{module}"
+    assert hasattr(importlib.import_module(f"onceq.streams.{room}"), name)
+    assert option.name.removesuffix("_ms") == option.um.removeprefix("ume_")
     assert option.scopes
 
 
@@ -30,7 +31,10 @@ def test_defaults_are_those_of_um() -> None:
     of_source = settled({}, Scope.SOURCE)
     assert of_source["consensus_sequence_number_behavior"] is Consensus.MAJORITY
     assert of_source["flight_size"] == 1_000
-    assert settled({}, Scope.RECEIVER)["retransmit_request_maximum"] is None
+    of_receiver = settled({}, Scope.RECEIVER)
+    assert of_receiver["retransmit_request_maximum"] is None
+    assert of_receiver["ack_batching_interval_ms"] == 100
+    assert of_receiver["application_outstanding_maximum"] == 0
 
 
 def test_given_values_replace_defaults() -> None:

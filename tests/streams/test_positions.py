@@ -8,7 +8,7 @@ import pytest
 
 from onceq.errors import InvalidValue
 from onceq.streams.model.contiguous import Ascending, Contiguous
-from onceq.streams.model.low import Consensus, RecoveryInfo, agreed, info, low
+from onceq.streams.model.low import Consensus, RecoveryInfo, acknowledged, agreed, info, low
 from onceq.streams.model.window import Flight
 
 
@@ -95,6 +95,23 @@ def test_um_consensus(answers: list[int], lowest: int, majority: int, highest: i
     assert agreed(answers, Consensus.MAJORITY) == majority
     assert agreed(answers, Consensus.HIGHEST) == highest
     assert sum(one >= majority for one in answers) * 2 > len(answers)
+
+
+@pytest.mark.parametrize(
+    ("known", "begins", "rule", "below"),
+    [
+        ([10, 0, 0], [0, 0, 0], Consensus.MAJORITY, 0),
+        ([10, 0, 0], [4, 0, 0], Consensus.MAJORITY, 4),
+        ([10, 8, 0], [4, 4, 0], Consensus.MAJORITY, 8),
+        ([10, 0, 0], [12, 12, 0], Consensus.MAJORITY, 10),
+        ([10, 8, 0], [6, 4], Consensus.LOWEST, 6),
+        ([10, 8, 0], [6, 4], Consensus.HIGHEST, 10),
+    ],
+)
+def test_what_stores_gave_up_since_it_was_acknowledged_is_not_begun_with(
+    known: list[int], begins: list[int], rule: Consensus, below: int
+) -> None:
+    assert acknowledged(known, begins, rule) == below
 
 
 def test_flight_size_1_is_one_unstable_message_at_a_time() -> None:

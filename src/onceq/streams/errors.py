@@ -4,7 +4,16 @@ import enum
 
 from onceq.errors import OperatingError
 
-__all__ = ["FrameRefused", "StoreFull", "StoreRefused", "WhyRefused"]
+__all__ = [
+    "FlightFull",
+    "FrameRefused",
+    "NotRegistered",
+    "NumberConflict",
+    "SourceSucceeded",
+    "StoreFull",
+    "StoreRefused",
+    "WhyRefused",
+]
 
 
 class WhyRefused(enum.StrEnum):
@@ -29,3 +38,19 @@ class StoreFull(OperatingError):
 
 class StoreRefused(OperatingError):
     """The directory is not this store's: another's, of another version, empty, or in use."""
+
+
+class NotRegistered(OperatingError):
+    """No stable set of a source's stores is responsive: nothing was sent. It may be tried again."""
+
+
+class SourceSucceeded(OperatingError):
+    """A later life of this source has taken over: this one will never send again."""
+
+
+class NumberConflict(OperatingError):
+    """A store has a number of this life with another content: it will never send again."""
+
+
+class FlightFull(OperatingError):
+    """As many messages are sent and not yet stable as may be: nothing was sent."""

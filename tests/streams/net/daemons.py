@@ -101,8 +101,8 @@ class Source:
             assert heard is not None, "the connection is closed"
 
 
-async def soon(holds: Callable[[], bool]) -> None:
+async def soon(holds: Callable[[], bool], within_s: float = WITHIN_S) -> None:
     """Return when something holds."""
-    async with asyncio.timeout(WITHIN_S):
+    async with asyncio.timeout(within_s):
         while not holds():  # noqa: ASYNC110 - what is waited for happens elsewhere
             await asyncio.sleep(0.01)

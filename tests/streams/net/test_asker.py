@@ -12,6 +12,7 @@ import pytest
 from onceq.errors import InvalidValue
 from onceq.streams.model import asks
 from onceq.streams.model.ops import AskStore, AskStores, FetchRange, WaitUntil
+from onceq.streams.model.quorum import listed
 from onceq.streams.net.address import Address, address
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.wire import answer_frame
@@ -165,6 +166,46 @@ def test_a_store_that_gives_without_end_is_not_believed() -> None:
         assert await asker.ask(at, asks.Fetch(stream=S, begin=0, end=9), 5.0) is None
         asker.close()
         await ended.wait()
+        server.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("is_binding", [True, False])
+def test_a_promise_that_nobody_waits_for_any_more_closes_its_link(*, is_binding: bool) -> None:
+    """What a store did not yet heed it then does not heed: the source has gone on without it."""
+
+    async def run() -> None:
+        came: list[bytes] = []
+        closed = asyncio.Event()
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(ConnectionError):
+                while data := await reader.read(1 << 16):
+                    came.append(data)
+            writer.close()
+            with contextlib.suppress(ConnectionError):
+                await writer.wait_closed()
+            closed.set()
+
+        server = await asyncio.start_server(silent, "127.0.0.1", 0)
+        at = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        asker = Asker()
+        look = asks.Look(topic="bars", session=9)
+        fence = asks.Fence(stream=S, epoch=1, life=5, own=listed(at))
+        asking = asyncio.ensure_future(asker.ask(at, fence if is_binding else look, within_s=60.0))
+        await soon(lambda: len(came) > 0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        if not is_binding:
+            other = asyncio.ensure_future(asker.ask(at, look, within_s=60.0))
+            await soon(lambda: len(came) > 1)
+            assert not closed.is_set(), "the same link is used again"
+            other.cancel()
+            await asyncio.wait([other])
+            asker.close()
+        await closed.wait()
+        asker.close()
         server.close()
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import random
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage, chained
@@ -189,6 +190,36 @@ def test_a_session_keeps_its_regid_and_its_position() -> None:
     assert other.regid == 2
 
 
+def test_receivers_without_a_session_are_not_one() -> None:
+    store = Store().admitted(1)
+    regids: list[int] = []
+    for _ in range(2):
+        answer = store.do(store.catalogue.register(register(1, session=0)))
+        assert isinstance(answer, asks.Registered)
+        assert not answer.old
+        regids.append(answer.regid)
+    assert regids == [1, 2]
+    again = store.do(store.catalogue.register(register(1, session=0, regid=2)))
+    assert again == asks.Registered(epoch=1, regid=2, old=True, below=0)
+
+
+def test_a_chosen_id_replaces_nobody() -> None:
+    store = Store().admitted(1)
+    first = store.do(store.catalogue.register(register(1, session=21)))
+    assert isinstance(first, asks.Registered)
+    for session in (0, 22):
+        ask = register(1, session=session, regid=first.regid)
+        assert store.do(store.catalogue.register(ask)) == asks.Refused(promised=1)
+    assert [one.session for one in store.catalogue.of(S).receivers] == [21]
+    chosen = register(1, session=22, regid=50)
+    assert store.do(store.catalogue.register(chosen)) == asks.Registered(
+        epoch=1, regid=50, old=False, below=0
+    )
+    again = store.do(store.catalogue.register(register(1, session=22, regid=60)))
+    assert again == asks.Registered(epoch=1, regid=50, old=True, below=0), "it is one receiver"
+    assert len(store.catalogue.of(S).receivers) == 2
+
+
 def test_no_more_than_what_is_stable_is_acknowledged() -> None:
     store = Store().admitted(1)
     store.do(store.catalogue.register(register(1)))
@@ -238,8 +269,10 @@ def test_damage_above_what_is_stable_silences_a_store_until_it_is_repaired() -> 
     assert store.catalogue.found(S).whole, "below: others have it"
     store.catalogue.damage(S, range(4, 5))
     assert not store.catalogue.found(S).whole
+    assert store.do(store.catalogue.admit(admit(1))) == asks.Forgot(), "it does not have 4"
     store.catalogue.repair(S, range(4, 5))
     assert store.catalogue.found(S).whole
+    assert store.do(store.catalogue.admit(admit(1))) == asks.Holding(epoch=1, end=5)
     assert store.catalogue.of(S).damaged == (1,)
 
 
@@ -314,3 +347,36 @@ def test_replaying_a_log_from_any_snapshot_gives_the_same(seed: int) -> None:
             else:
                 again.apply(one)
         assert again.snapshot() == store.catalogue.snapshot()
+
+
+def test_a_stage_that_comes_late_does_not_undo_a_later_one() -> None:
+    """The source counts on it that a stable set has noted the later one."""
+    store = Store()
+    store.fence(1)
+    settled = admit(1)
+    joint = replace(settled, bridge=replace(settled.bridge, stage=Stage.JOINT))
+    for ask in (joint, settled, joint):
+        answer = store.do(store.catalogue.admit(ask))
+        assert answer == asks.Holding(epoch=1, end=0)
+    bridge = store.catalogue.of(S).bridge
+    assert bridge is not None
+    assert bridge.stage is Stage.SETTLED
+
+
+def test_an_id_that_was_given_to_another_since_acknowledges_nothing() -> None:
+    """The store was wiped, and its ids began anew: what it hears is of a receiver of before."""
+    store = Store()
+    store.fence(1)
+    store.do(store.catalogue.admit(admit(1)))
+    for number in range(3):
+        store.take(frame(1, number, stable=number))
+    other = asks.Register(stream=S, epoch=1, topic="t", session=22)
+    answer = store.do(store.catalogue.register(other))
+    assert isinstance(answer, asks.Registered)
+    late = asks.Acknowledge(stream=S, regid=answer.regid, below=2, session=21)
+    assert store.do(store.catalogue.acknowledge(late)) == asks.NotAdmitted()
+    gone = asks.Deregister(stream=S, regid=answer.regid, session=21)
+    store.do(store.catalogue.deregister(gone))
+    assert store.catalogue.of(S).positions == {"session 16": 0}
+    own = asks.Acknowledge(stream=S, regid=answer.regid, below=2, session=22)
+    assert store.do(store.catalogue.acknowledge(own)) == asks.Holding(epoch=1, end=2)

@@ -17,7 +17,15 @@ from onceq.streams.model.quorum import listed
 from onceq.streams.store.catalogue import Step
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
-from onceq.streams.store.limits import Limits, WhenFull, overwritten, slowest, trimmed, wanted
+from onceq.streams.store.limits import (
+    Limits,
+    WhenFull,
+    is_full,
+    overwritten,
+    slowest,
+    trimmed,
+    wanted,
+)
 from onceq.streams.store.records import Held, Receiver, Trimmed
 from onceq.streams.store.trimming import trim
 from onceq.streams.store.weights import MARKS_MAX, STEP_BYTES, Weight, Weights
@@ -113,14 +121,30 @@ def test_copies_count_when_their_admission_does() -> None:
     [
         (Limits(), 0),
         (Limits(size_bytes=4 * STEP_BYTES), 90),  # it would be 96, but that is not stable yet
-        (Limits(size_bytes=40 * STEP_BYTES), 60),
+        (Limits(size_bytes=40 * STEP_BYTES), 61),  # with 40 steps it would be full
         (Limits(size_bytes=400 * STEP_BYTES), 0),
         (Limits(age_s=30.0), 70),
-        (Limits(age_s=30.0, size_bytes=20 * STEP_BYTES), 80),
+        (Limits(age_s=30.0, size_bytes=20 * STEP_BYTES), 81),
     ],
 )
 def test_what_is_over_a_limit(limits: Limits, want: int) -> None:
     assert wanted(held(), weight(100, STEP_BYTES), limits, 100.0) == want
+
+
+def test_who_has_as_much_as_its_limit_gives_up_enough_to_take_more() -> None:
+    limits, full = Limits(size_bytes=40 * STEP_BYTES), weight(40, STEP_BYTES)
+    assert is_full(full, limits)
+    full.trim(wanted(held(), full, limits, 0.0))
+    assert not is_full(full, limits)
+
+
+def test_a_log_that_begins_behind_what_was_kept_has_the_weight_of_its_copies() -> None:
+    weights = Weights()
+    weights.of(1).add(range(10), 5 * KB, 0.0)
+    weights.copy(1, range(20, 21), 7 * KB)
+    weights.admit(1, 10, 0.0, 21, 20)
+    assert (weights.of(1).kept, weights.of(1).end) == (7 * KB, 21)
+    assert weights.of(1).first_within(KB) == 21
 
 
 def test_what_a_receiver_has_not_got_is_given_up_only_if_that_is_allowed() -> None:
@@ -163,8 +187,8 @@ def test_what_is_freed_is_what_a_recover_set_knows_to_be_acknowledged() -> None:
     assert found == Trimmed(stream=S, below=50), "the greatest that any of them knows"
     assert isinstance(op, AskStores)
     assert op.asked == dict.fromkeys("bc", asks.Positions(stream=S, epoch=2))
-    assert op.enough({"b", "c"})
-    assert not op.enough({"b"}), "one that is behind might keep the others from being heard"
+    assert op.enough({"b": known(0), "c": known(0)})
+    assert not op.enough({"b": known(0)}), "one that is behind might keep others from being heard"
     found, _ = asked({"b": known(30, who=BOB), "c": known(20)}, positions={ANN.key: 50})
     assert found == Trimmed(stream=S, below=30), "of one who is registered elsewhere only"
     assert asked({"b": known(80)})[0] == Trimmed(stream=S, below=60), "no more than is wanted"

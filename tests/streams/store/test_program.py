@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.streams.model import asks
 from onceq.streams.model.choice import Bridge, Log, Stage
@@ -45,10 +46,10 @@ def data_of(number: int, epoch: int | None = None) -> bytes:
 
 
 def run(
-    begin: int, has: Mapping[str, Mapping[int, bytes]], *, needed: int = 1
+    begin: int, has: Mapping[str, Mapping[int, bytes]], *, needed: int = 1, ask: asks.Admit = ASK
 ) -> tuple[asks.Answer, list[tuple[bytes, ...]], list[str]]:
     """Run the Program of a store; return its answer, what it performed, and whom it asked."""
-    program = admit(ASK)
+    program = admit(ask)
     performed: list[tuple[bytes, ...]] = []
     asked: list[str] = []
     kept: list[bytes] = []
@@ -66,12 +67,12 @@ def run(
                     kept = []
                     lacks = Needs(begin=begin, end=6, firsts=FIRSTS)
                     answer = HOLDING if len(performed) > needed else lacks
-                case FetchRange(store=store, ask=ask):
+                case FetchRange(store=store, ask=wanted):
                     asked.append(store)
                     frames = has.get(store)
                     answer = None
                     if frames is not None:
-                        numbers = sorted(n for n in frames if ask.begin <= n < ask.end)
+                        numbers = sorted(n for n in frames if wanted.begin <= n < wanted.end)
                         answer = tuple(frames[n] for n in numbers)
                 case _:
                     raise AssertionError(op)
@@ -119,6 +120,37 @@ def test_what_all_have_trimmed_is_left_out() -> None:
     assert performed[-1] == tuple(data_of(n) for n in (3, 4, 5))
 
 
+def test_what_was_copied_before_is_left_if_others_have_trimmed_what_follows_it() -> None:
+    program = admit(ASK)
+    next(program)
+    fetch = program.send(Needs(begin=0, end=6, firsts=FIRSTS, copied=range(2)))
+    asked: list[int] = []
+    while not isinstance(fetch, Keep):
+        assert isinstance(fetch, FetchRange)
+        asked.append(fetch.ask.begin)
+        fetch = program.send((WHOLE[4], WHOLE[5]))
+    assert asked == [2, 2], "each donor"
+    assert fetch == Keep(ask=ASK, copies=(WHOLE[4], WHOLE[5]))
+    assert program.send(None) == Perform(ask=ASK, copied=range(4, 6))
+
+
+def test_what_one_who_is_behind_gives_is_left_if_others_have_trimmed_what_follows_it() -> None:
+    trimmed = {n: WHOLE[n] for n in (4, 5)}
+    answer, performed, _ = run(0, {"a": trimmed, "b": {n: WHOLE[n] for n in (0, 1)}})
+    assert answer == HOLDING
+    assert performed[-1][-2:] == (WHOLE[4], WHOLE[5])
+
+
+def test_what_some_have_trimmed_is_not_left_out_while_others_may_have_it() -> None:
+    trimmed = {n: WHOLE[n] for n in (4, 5)}
+    assert run(2, {"a": trimmed})[0] == HOLDING, "nobody waits for what b alone may have"
+    five = replace(ASK.bridge, lists=(listed("a b c d e"),))
+    many = replace(ASK, bridge=five, donors=("a", "b", "c", "d"))
+    assert run(2, {"a": trimmed}, ask=many)[0] == asks.Lacking(begin=2, end=6)
+    assert run(2, {"a": trimmed, "d": trimmed}, ask=many)[0] == HOLDING
+    assert run(2, {"a": trimmed, "d": WHOLE}, ask=many)[1][-1][0] == data_of(2)
+
+
 def test_a_hole_in_the_middle_is_not_left_out() -> None:
     holed = {n: WHOLE[n] for n in (2, 3, 5)}
     assert run(2, {"a": holed, "b": holed})[0] == asks.Lacking(begin=2, end=6)
@@ -141,7 +173,7 @@ def test_copies_that_cannot_be_kept_end_it() -> None:
     fetch = program.send(Needs(begin=2, end=6, firsts=FIRSTS))
     assert isinstance(fetch, FetchRange)
     keep = program.send(tuple(WHOLE[n] for n in range(2, 4)))
-    assert keep == Keep(stream=7, copies=(WHOLE[2], WHOLE[3])), "a range at a time"
+    assert keep == Keep(ask=ASK, copies=(WHOLE[2], WHOLE[3])), "a range at a time"
     with pytest.raises(StopIteration) as stop:
         program.send(asks.Full(end=2))
     assert stop.value.value == asks.Full(end=2)

@@ -86,6 +86,20 @@ def test_a_frame_counts_as_of_the_life_that_fenced_on_its_link(served: Served) -
     assert served.heard() == [asks.Holding(epoch=1, end=1)]
 
 
+def test_a_frame_counts_as_of_the_life_that_was_admitted_on_its_link(served: Served) -> None:
+    """A source that connects again asks for no promise: a store that forgot would give it anew."""
+    served.begin()
+    served.send(data_of(1, 0))
+    served.commit()
+    assert served.told(admission(1, 4), OTHER) == asks.Refused(promised=1)
+    served.send(data_of(1, 1), link=OTHER)
+    assert served.heard(OTHER) == [asks.Refused(promised=1)]
+    assert served.told(admission(1), OTHER) == asks.Holding(epoch=1, end=1)
+    served.send(data_of(1, 1), link=OTHER)
+    served.commit()
+    assert served.heard(OTHER) == [asks.Holding(epoch=1, end=2)]
+
+
 def test_a_life_that_was_overtaken_hears_so(served: Served) -> None:
     served.begin()
     served.send(data_of(1, 0))

@@ -50,8 +50,9 @@ def test_what_is_not_synced_is_not_read(served: Served) -> None:
     assert served.heard(OTHER) == [asks.Range(begin=0, end=0)]
 
 
-def test_one_answer_has_about_a_mebibyte(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serving, "RANGE_BYTES", 3 * len(data_of(1, 0)))
+def test_one_answer_has_about_a_mebibyte(served: Served) -> None:
+    assert served.serving.range_bytes == ranging.RANGE_BYTES
+    served.serving.range_bytes = 3 * len(data_of(1, 0))
     served.begin()
     served.send(*(data_of(1, n) for n in range(9)))
     served.commit()

@@ -85,7 +85,11 @@ class Read(Tagged, frozen=True):
 
 
 class Register(Tagged, frozen=True):
-    """Note this receiver, in this epoch. regid: 0: find or make one for topic and session."""
+    """Note this receiver, in this epoch.
+
+    regid: 0: find or make one for topic and session; without a session, make one. A session that
+    is known keeps the one that it has.
+    """
 
     stream: Natural
     epoch: Natural
@@ -96,18 +100,26 @@ class Register(Tagged, frozen=True):
 
 
 class Acknowledge(Tagged, frozen=True):
-    """This receiver has processed everything below."""
+    """This receiver has processed everything below.
+
+    session: the receiver's, if it has one: a store that forgot may have given its id to another.
+    """
 
     stream: Natural
     regid: Natural
     below: Natural
+    session: Natural = 0
 
 
 class Deregister(Tagged, frozen=True):
-    """Forget this receiver; what it did not acknowledge may be trimmed."""
+    """Forget this receiver; what it did not acknowledge may be trimmed.
+
+    session: as in Acknowledge.
+    """
 
     stream: Natural
     regid: Natural
+    session: Natural = 0
 
 
 class Positions(Tagged, frozen=True):
@@ -163,7 +175,7 @@ class Found(Tagged, frozen=True):
 
 
 class Refused(Tagged, frozen=True):
-    """A greater epoch was promised, or this one to another life."""
+    """A greater epoch was promised, or this one to another life; or a chosen id is another's."""
 
     promised: Natural
 

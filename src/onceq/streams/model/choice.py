@@ -214,6 +214,17 @@ def choose(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficien
     )
 
 
+def is_addable(wanted: StoreList, old: StoreList, promised: Mapping[str, Promised]) -> bool:
+    """Whether a change from one list to another may begin. promised: the answers to the fence.
+
+    All stores that it adds have promised, and of the new list a stable set that keeps messages: no
+    epoch begins with a change before a stable set of both lists holds the log.
+    """
+    keeping = {store for store, one in promised.items() if one.passed is None}
+    added = wanted.stores - old.stores
+    return wanted != old and added <= promised.keys() and are_stable((wanted,), keeping)
+
+
 def _created(own: StoreList, answers: Mapping[str, Promised]) -> Log | Insufficient:
     lists = seen(own, answers.values())
     if any(not one.stores <= answers.keys() for one in lists):

@@ -108,10 +108,14 @@ class ReceiverDead(Happened, frozen=True, kw_only=True):
 
 
 class WhyLost(enum.StrEnum):
-    """Why a receiver does not get some numbers."""
+    """Why a receiver does not get some numbers.
+
+    ACKNOWLEDGED: stores gave them up since an earlier life had acknowledged them.
+    """
 
     RECLAIMED = "reclaimed"
     TRIMMED = "trimmed"
+    ACKNOWLEDGED = "acknowledged"
     LOST = "lost"
     SKIPPED = "skipped"
 

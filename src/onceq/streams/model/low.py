@@ -39,6 +39,16 @@ def agreed(answers: Sequence[int], rule: Consensus) -> int:
             return ranked[len(ranked) // 2]
 
 
+def acknowledged(known: Sequence[int], begins: Sequence[int], rule: Consensus) -> int:
+    """Return below which number a receiver counts as having acknowledged everything.
+
+    known: its positions, as stores have them, at least one. begins: where their logs begin. Stores
+    give up what is below the greatest position that any of them knows, whatever the rule says: what
+    is gone of that was acknowledged, and a life that began with it would be told that it is lost.
+    """
+    return max(agreed(known, rule), min(max(known), max(begins)))
+
+
 class RecoveryInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the call-back of a receiver is shown before a life begins.
 

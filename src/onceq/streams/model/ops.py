@@ -7,7 +7,6 @@ asyncio or in a simulator. What is steady (frames, acknowledgements) goes throug
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from collections.abc import Set as AbstractSet
 from typing import Any
 
 from onceq.model.ops.base import Op
@@ -23,10 +22,13 @@ class AskStore(Op[asks.Answer | None]):
 
 
 class AskStores(Op[Mapping[str, asks.Answer]]):
-    """Ask several stores at once; answer when those that answered are `enough`, or in time."""
+    """Ask several stores at once; answer when what they answered is `enough`, or in time.
+
+    Those that have not answered by then are cut off: what they were asked has no effect any more.
+    """
 
     asked: Mapping[str, Any]
-    enough: Callable[[AbstractSet[str]], bool]
+    enough: Callable[[Mapping[str, asks.Answer]], bool]
     within_s: float
 
 

@@ -100,6 +100,25 @@ OPTIONS: Final[tuple[Option, ...]] = (
         read_by="low.info",
         text="how many of the last messages a life asks for again, at most; None: all",
     ),
+    Option(
+        name="ack_batching_interval_ms",
+        um="ume_ack_batching_interval",
+        scopes=_RECEIVER,
+        kind=int,
+        default=100,
+        least=1,
+        read_by="receiver.driver.Wishes",
+        text="how long messages are processed before stores are told how far that is",
+    ),
+    Option(
+        name="application_outstanding_maximum",
+        um="ume_application_outstanding_maximum",
+        scopes=_RECEIVER,
+        kind=int,
+        default=0,
+        read_by="receiver.outstanding.Outstanding",
+        text="messages that may wait for the application; 0: as many as their bytes allow",
+    ),
 )
 
 BY_NAME: Final[dict[str, Option]] = {option.name: option for option in OPTIONS}

@@ -69,6 +69,15 @@ def standing(promised: int, promised_life: int, *, epoch: int, life: int) -> Sta
     return Standing.OWN if life == promised_life else Standing.OTHER
 
 
+def may_copy(epoch: int, copying: int) -> bool:
+    """Whether an admission may begin to copy while one to another epoch does, which then ends.
+
+    One stream is copied for one admission at a time. Of the same epoch the later one counts: the
+    life has asked again. copying: the epoch of the other.
+    """
+    return epoch >= copying
+
+
 def memory(promised: int, admitted: int) -> Memory:
     """Return what a store knows. admitted: 0 if it never was, or its creation was not settled."""
     if admitted == 0:

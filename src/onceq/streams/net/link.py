@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from onceq.streams.errors import FrameRefused
@@ -35,6 +35,7 @@ class Link(asyncio.Protocol):
         self._splitter = Splitter()
         self._transport: asyncio.Transport | None = None
         self._is_full = self._is_held = False
+        self._gone = asyncio.Event()
         self.refused: FrameRefused | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -74,6 +75,11 @@ class Link(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether what is sent now may arrive."""
         return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def buffered(self) -> int:
+        """The bytes that were sent here, and that the other end did not take yet."""
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def _stops(self) -> bool:
         """Whether nothing more may be taken now."""
@@ -133,7 +139,31 @@ class Link(asyncio.Protocol):
         """See asyncio."""
         why = str(self.refused or exc or "the other end closed the connection")
         self._transport = None
+        self._gone.set()
         self._lost(self, why)
+
+    async def wait_gone(self) -> None:
+        """Return when the link is not there any more; it must have been there."""
+        await self._gone.wait()
+
+
+async def wait_closed(links: Iterable[Link], within_s: float) -> None:
+    """Close links when all is sent, at once if that is not within some time; return when done.
+
+    Each of them must have been there.
+    """
+    left = tuple(links)
+    for one in left:
+        one.close()
+    try:
+        async with asyncio.timeout(within_s):
+            for one in left:
+                await one.wait_gone()
+    except TimeoutError:
+        for one in left:
+            one.abort()
+        for one in left:
+            await one.wait_gone()
 
 
 def tune(sock: socket.socket) -> None:

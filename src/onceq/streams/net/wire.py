@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from onceq.streams.model import asks
 from onceq.streams.model.frames import Frame, FrameKind, encode
+
+TO_FRAMES: Final = 0
+"""The tag of answers to frames, and of what a source tells unasked; asks have others."""
 
 
 def answer_frame(stream: int, tag: int, answer: asks.Answer) -> bytes:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
 from onceq.streams.model import asks
-from onceq.streams.net.wire import answer_frame
+from onceq.streams.net.wire import TO_FRAMES, answer_frame
 
-TO_FRAMES: Final = 0
-"""The tag of answers to frames; those to asks have the ask's."""
 Key: TypeAlias = tuple[int, int]
 """A link and a stream."""
 

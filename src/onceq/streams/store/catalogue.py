@@ -30,11 +30,15 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Needs(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store must copy before it can be admitted: numbers from `begin` to before `end`."""
+    """What a store must copy before it can be admitted: numbers from `begin` to before `end`.
+
+    copied: the first of them, if they were copied for an admission that came to nothing.
+    """
 
     begin: int
     end: int
     firsts: choice.Firsts
+    copied: range = range(0)
 
 
 class Taken(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,8 +138,12 @@ class Catalogue:
                 return Step(answer=asks.Refused(promised=held.promised))
             case Deed.FORGOT:
                 return Step(answer=asks.Forgot())
-            case Deed.SETTLE:
+            case Deed.SETTLE if not self.found(ask.stream).whole:
+                return Step(answer=asks.Forgot())  # the admission to another epoch copies it
+            case Deed.SETTLE if held.bridge is None or bridge.stage >= held.bridge.stage:
                 return self._noted(ask, kept=held.end, begin=held.begin, end=held.end)
+            case Deed.SETTLE:  # it was asked before the later stage, on a link that has ended
+                return Step(answer=asks.Holding(epoch=bridge.epoch, end=held.end))
             case _:
                 return self._admitted(ask, held, copied)
 
@@ -188,14 +196,19 @@ class Catalogue:
                 return Taken(answer=asks.Refused(promised=held.promised))
 
     def register(self, ask: asks.Register) -> Step:
-        """Note a receiver, in the epoch in which the store is admitted."""
+        """Note a receiver, in the epoch in which the store is admitted.
+
+        A session keeps the id that it has here. An id that another receiver has is refused.
+        """
         held = self.of(ask.stream)
         if ask.epoch == 0 or serving(held) != ask.epoch:
             return Step(answer=asks.NotAdmitted())
         known = next((one for one in held.receivers if _is_asked(one, ask)), None)
         if known is None and len(held.receivers) >= RECEIVERS_MAX:
             return Step(answer=asks.Full(end=held.end, blocking=limits.slowest(held)[1]))
-        regid = ask.regid or (self._regid + 1 if known is None else known.regid)
+        regid = (ask.regid or self._regid + 1) if known is None else known.regid
+        if known is None and records.receiver(held, regid) is not None:
+            return Step(answer=asks.Refused(promised=held.promised))
         below = max(ask.below, held.positions.get(records.key_of(regid, ask.session), 0))
         note = records.Registered(
             stream=ask.stream, regid=regid, topic=ask.topic, session=ask.session, below=below
@@ -208,7 +221,7 @@ class Catalogue:
         """Note what a receiver has processed: at most what is stable."""
         held = self.of(ask.stream)
         epoch = serving(held)
-        if epoch == 0 or records.receiver(held, ask.regid) is None:
+        if epoch == 0 or not _is_registered(held, ask):
             return Step(answer=asks.NotAdmitted())
         below = min(ask.below, held.stable)
         note = records.Acknowledged(stream=ask.stream, regid=ask.regid, below=below)
@@ -221,7 +234,7 @@ class Catalogue:
         if epoch == 0:
             return Step(answer=asks.NotAdmitted())
         made: tuple[Record, ...] = ()
-        if records.receiver(held, ask.regid) is not None:
+        if _is_registered(held, ask):
             made = (records.Deregistered(stream=ask.stream, regid=ask.regid),)
         return Step(records=made, answer=asks.Holding(epoch=epoch, end=held.end))
 
@@ -327,7 +340,14 @@ def serving(held: Held) -> int:
     return admitted if admitted == held.promised else 0
 
 
+def _is_registered(held: Held, ask: asks.Acknowledge | asks.Deregister) -> bool:
+    """Whether a receiver is registered here, and its id is not another's since."""
+    known = records.receiver(held, ask.regid)
+    return known is not None and ask.session in {0, known.session}
+
+
 def _is_asked(receiver: Receiver, ask: asks.Register) -> bool:
-    if ask.regid:
-        return receiver.regid == ask.regid
-    return (receiver.topic, receiver.session) == (ask.topic, ask.session)
+    """Whether a receiver is known here. One with neither id nor session never is: it is another."""
+    if ask.session:
+        return (receiver.topic, receiver.session) == (ask.topic, ask.session)
+    return bool(ask.regid) and (receiver.regid, receiver.session) == (ask.regid, 0)

@@ -201,9 +201,9 @@ class DiskStore(Store):
         local = self.catalogue.of(record.stream).local
         match record:
             case records.Admitted():
-                self.index.admit(local, record.kept)
+                self.index.admit(local, record.kept, record.end)
                 self.index.trim(local, record.begin)
-                self.weights.admit(local, record.kept, self._clock())
+                self.weights.admit(local, record.kept, self._clock(), record.end, record.begin)
             case records.Trimmed():
                 self.index.trim(local, record.below)
                 self.weights.of(local).trim(record.below)

@@ -39,10 +39,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def wanted(held: Held, weight: Weight, limits: Limits, now_s: float) -> int:
-    """Return the number below which a store has more of a stream, or older, than its limits say."""
+    """Return the number below which a store has more of a stream, or older, than its limits say.
+
+    With as much as the limit it is full, and takes nothing: so it may keep a byte less.
+    """
     below = held.begin
     if limits.size_bytes is not None:
-        below = max(below, weight.first_within(limits.size_bytes))
+        below = max(below, weight.first_within(limits.size_bytes - 1))
     if limits.age_s is not None:
         below = max(below, weight.first_since(now_s - limits.age_s))
     return min(below, held.stable)

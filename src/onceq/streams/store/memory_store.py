@@ -72,7 +72,8 @@ class MemoryStore(Store):
         local = self.catalogue.of(record.stream).local
         match record:
             case records.Admitted():
-                self._admitted(local, record.kept)
+                below = record.kept if record.begin <= record.kept else 0  # others trimmed the rest
+                self._admitted(local, below, record.end)
             case records.Trimmed():
                 self._of(local).trim(record.below)
                 self.weights.of(local).trim(record.below)
@@ -81,13 +82,13 @@ class MemoryStore(Store):
         self.catalogue.apply(record)
         return 0
 
-    def _admitted(self, local: int, below: int) -> None:
+    def _admitted(self, local: int, below: int, end: int) -> None:
         kept = self._of(local)
         kept.cut(below)
-        self.weights.admit(local, below, self._clock())
+        self.weights.admit(local, below, self._clock(), end)
         copies, kept.copies = kept.copies, []
         for frame, data in copies:
-            if frame.number >= below:
+            if below <= frame.number < end:  # others are of an admission that came to nothing
                 kept.add(frame.number, data)
 
     def _append(self, local: int, frame: frames.Frame, data: bytes) -> int:
@@ -97,7 +98,7 @@ class MemoryStore(Store):
 
     def _append_copy(self, local: int, frame: frames.Frame, data: bytes) -> int:
         copies = self._of(local).copies
-        if copies and copies[-1][0].number >= frame.number:
+        if copies and copies[-1][0].end != frame.number:
             copies.clear()  # of an admission that came to nothing
         copies.append((frame, data))
         self.weights.copy(local, range(frame.number, frame.end), len(data))

@@ -6,12 +6,16 @@ that a store is asked is one step (`catalogue`).
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
+
+import msgspec
 
 from onceq.model.ops.base import Op, Program
 from onceq.streams.model import asks, frames
 from onceq.streams.model.choice import epoch_at
 from onceq.streams.model.ops import FetchRange
+from onceq.streams.model.quorum import are_recovered
 from onceq.streams.store.catalogue import Needs
 
 TRIES: Final = 3
@@ -30,9 +34,9 @@ class Perform(Op[asks.Answer | Needs], changes="a store is admitted to a stream"
 
 
 class Keep(Op[asks.Answer | None], changes="copies are kept"):
-    """Keep copies, which count when the stream is admitted; None: they are. Otherwise: why not."""
+    """Keep copies for an admission, which count with it; None: they are. Otherwise: why not."""
 
-    stream: int
+    ask: asks.Admit
     copies: tuple[bytes, ...]
 
 
@@ -57,26 +61,64 @@ def fetch(ask: asks.Admit, needs: Needs) -> Program[range | asks.Answer | None]:
 
     None: nobody has some of it. Another answer: why it could not be kept. Only frames of the epoch
     that the chosen log has at their number are taken. What all donors have trimmed is left out:
-    then the copies begin later.
+    then the copies begin later. That is, if so many have answered that nobody else can have it.
+    What was copied before is of no use, if others have trimmed what follows it; but who gave it
+    is not believed to have trimmed that meanwhile.
     """
     begin, number = needs.end, needs.begin
+    if needs.copied:
+        begin, number = needs.copied.start, needs.copied.stop
+    givers = set[str]()
     while number < needs.end:
-        found: tuple[bytes, ...] = ()
-        for donor in ask.donors:
-            wanted = asks.Fetch(stream=ask.stream, begin=number, end=needs.end)
-            given = yield from FetchRange(store=donor, ask=wanted, within_s=FETCH_S)
-            usable = tuple(_usable(given or (), needs, number))
-            found = _earlier(found, usable)
-            if found and frames.decode(found[0]).number == number:
-                break
-        if not found or (begin < number and frames.decode(found[0]).number != number):
+        found = yield from _look_for(ask, needs, number)
+        if found is None or (found.number != number and givers & found.givers):
             return None
-        refused = yield from Keep(stream=ask.stream, copies=found)
+        refused = yield from Keep(ask=ask, copies=found.copies)
         if refused is not None:
             return refused
-        begin = min(begin, frames.decode(found[0]).number)
-        number = frames.decode(found[-1]).end
+        begin = min(begin, number) if found.number == number else found.number
+        number, givers = found.end, givers | found.givers
     return range(begin, number)
+
+
+class _Found(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies in a row, and who gives them."""
+
+    copies: tuple[bytes, ...]
+    givers: frozenset[str]
+
+    @property
+    def number(self) -> int:
+        """The first number of them."""
+        return frames.decode(self.copies[0]).number
+
+    @property
+    def end(self) -> int:
+        """The number behind them."""
+        return frames.decode(self.copies[-1]).end
+
+
+def _look_for(ask: asks.Admit, needs: Needs, number: int) -> Program[_Found | None]:
+    """Fetch what follows from the first donor that has it, or else from where others begin."""
+    found: _Found | None = None
+    silent = set[str]()
+    for donor in ask.donors:
+        wanted = asks.Fetch(stream=ask.stream, begin=number, end=needs.end)
+        given = yield from FetchRange(store=donor, ask=wanted, within_s=FETCH_S)
+        silent |= {donor} if given is None else set()
+        usable = tuple(_usable(given or (), needs, number))
+        if usable:
+            its = _Found(copies=usable, givers=frozenset({donor}))
+            found = its if found is None or its.number < found.number else found
+        if found is not None and found.number == number:
+            return found
+    return found if _are_enough(ask, silent) else None
+
+
+def _are_enough(ask: asks.Admit, silent: AbstractSet[str]) -> bool:
+    """Whether those that are not silent would have what is not yet given up, by every list."""
+    lists = ask.bridge.governs
+    return are_recovered(lists, {store for one in lists for store in one.stores} - silent)
 
 
 def _usable(given: tuple[bytes, ...], needs: Needs, number: int) -> list[bytes]:
@@ -91,10 +133,3 @@ def _usable(given: tuple[bytes, ...], needs: Needs, number: int) -> list[bytes]:
         taken.append(data)
         number = frame.end
     return taken
-
-
-def _earlier(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[bytes, ...]:
-    """Return what begins with the lesser number."""
-    if not one or not other:
-        return one or other
-    return min(one, other, key=lambda copies: frames.decode(copies[0]).number)

@@ -7,7 +7,7 @@ what is damaged. Each is a generator that waits between two steps of `serving`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -15,9 +15,10 @@ import msgspec
 from onceq.model.ops.base import Program
 from onceq.streams.errors import StoreFull
 from onceq.streams.model import asks
+from onceq.streams.model.states import may_copy
 from onceq.streams.store import acts, healing, records
 from onceq.streams.store.answering import Waiting
-from onceq.streams.store.catalogue import Step
+from onceq.streams.store.catalogue import Needs, Step
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.program import Keep, Perform, admit
 from onceq.streams.store.scrubbing import Scrubbing
@@ -29,20 +30,22 @@ NOBODY: Final = -1
 
 
 class Running(msgspec.Struct, kw_only=True):
-    """A Program that runs. position: behind what it appended last."""
+    """A Program that runs. position: behind what it appended last. ask: of an admission."""
 
     program: Program[Any]
     link: int
     stream: int = 0
     tag: int = 0
     position: int = 0
+    ask: asks.Admit | None = None
 
 
 class Ended(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer of a Program for which a link waits."""
+    """The answer of a Program for which a link waits. life: of who asked for it."""
 
     link: int
     waiting: Waiting
+    life: int
 
 
 class Programs:
@@ -55,6 +58,7 @@ class Programs:
         self._last = 0
         self._running: dict[int, Running] = {}
         self._trimming: set[int] = set()
+        self._copying: dict[int, int] = {}
 
     def call(self, own: str) -> None:
         """Note the store's address, as the lists of stores have it."""
@@ -64,8 +68,32 @@ class Programs:
 
     def admit(self, link: int, tag: int, ask: asks.Admit) -> Iterator[Any]:
         """Begin an admission for which a link waits."""
-        running = Running(program=admit(ask), link=link, stream=ask.stream, tag=tag)
+        running = Running(program=admit(ask), link=link, stream=ask.stream, tag=tag, ask=ask)
         return self._begin(running)
+
+    def overtake(self, stream: int) -> Iterator[Any]:
+        """End the admission that copies, if a promise leaves it no chance; it is told why."""
+        number = self._copying.get(stream)
+        running = None if number is None else self._running[number]
+        if number is None or running is None or running.ask is None:
+            return
+        decided = self._store.catalogue.admit(running.ask)
+        if isinstance(decided, Step) and not decided.records:
+            running.position = self._store.end  # the promise is synced before anybody hears of it
+            yield from self._close(number, decided.answer)
+
+    def _close(self, number: int, answer: asks.Answer) -> Iterator[Any]:
+        """End a Program whose Op is performed elsewhere; give its link an answer."""
+        running = self._forgotten(number)
+        running.program.close()
+        yield acts.Drop(program=number)
+        yield from self._end(running, answer)
+
+    def _forgotten(self, number: int) -> Running:
+        running = self._running.pop(number)
+        if self._copying.get(running.stream) == number:
+            del self._copying[running.stream]
+        return running
 
     def scrub(self) -> Iterator[Any]:
         """Begin to look through the log, if there is one."""
@@ -98,9 +126,24 @@ class Programs:
                     yield acts.Ask(program=number, op=op)
                     return
                 answer = self._perform(running, op)
+                if isinstance(answer, Needs):
+                    answer = yield from self._copy(number, running, answer)
         except StopIteration as stop:
-            del self._running[number]
+            self._forgotten(number)
             yield from self._end(running, stop.value)
+
+    def _copy(
+        self, number: int, running: Running, needs: Needs
+    ) -> Generator[Any, None, Needs | asks.Answer]:
+        """Let an admission copy, and end the one that does; or say that it lacks what it needs."""
+        other = self._copying.get(running.stream, number)
+        its, own = self._running[other].ask, running.ask
+        if other != number and its is not None and own is not None:
+            if not may_copy(own.bridge.epoch, its.bridge.epoch):
+                return asks.Lacking(begin=needs.begin, end=needs.end)
+            yield from self._close(other, asks.Lacking(begin=0, end=its.log.end))
+        self._copying[running.stream] = number
+        return needs
 
     def _is_own(self, op: Any) -> bool:
         return isinstance(op, Perform | Keep | healing.LookOn | healing.Mend)
@@ -123,9 +166,9 @@ class Programs:
 
     def _copied(self, op: Keep) -> asks.Answer | None:
         try:
-            self._store.keep_copies(op.stream, op.copies)
+            self._store.keep_copies(op.ask, op.copies)
         except StoreFull:
-            return self._full(op.stream)
+            return self._full(op.ask.stream)
         return None
 
     def _full(self, stream: int) -> asks.Full:
@@ -136,7 +179,8 @@ class Programs:
             waiting = Waiting(
                 position=running.position, stream=running.stream, tag=running.tag, answer=value
             )
-            yield Ended(link=running.link, waiting=waiting)
+            life = 0 if running.ask is None else running.ask.life
+            yield Ended(link=running.link, waiting=waiting, life=life)
         elif running.stream in self._trimming:
             self._trimming.remove(running.stream)
             if isinstance(value, records.Trimmed):
@@ -150,5 +194,5 @@ class Programs:
     def forget(self, link: int) -> Iterator[acts.Drop]:
         """Close the Programs for which a link waits that is gone."""
         for number in [n for n, one in self._running.items() if one.link == link]:
-            self._running.pop(number).program.close()
+            self._forgotten(number).program.close()
             yield acts.Drop(program=number)

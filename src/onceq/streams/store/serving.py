@@ -14,10 +14,10 @@ from typing import Any, Final
 from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
 from onceq.streams.model import asks, frames
 from onceq.streams.model.frames import Frame, FrameKind
-from onceq.streams.net.wire import answer_frame
+from onceq.streams.net.wire import TO_FRAMES, answer_frame
 from onceq.streams.store import acts, limits
 from onceq.streams.store.acts import Act, Given
-from onceq.streams.store.answering import TO_FRAMES, Answers, Waiting
+from onceq.streams.store.answering import Answers, Waiting
 from onceq.streams.store.catalogue import Catalogue, Step
 from onceq.streams.store.programs import Programs
 from onceq.streams.store.ranging import RANGE_BYTES, ranged
@@ -34,11 +34,13 @@ WAITING_MAX: Final = 1_024
 class Serving:
     """A store, and who is connected to it. own: its address, as the lists of stores have it.
 
-    refused: links that were closed for what came on them, by why.
+    range_bytes: so many bytes of frames, about, are in one answer. refused: links that were closed
+    for what came on them, by why.
     """
 
-    def __init__(self, store: Store, own: str) -> None:
+    def __init__(self, store: Store, own: str, *, range_bytes: int = RANGE_BYTES) -> None:
         self.store = store
+        self.range_bytes = range_bytes
         self.refused: Counter[WhyRefused] = Counter()
         self.programs = Programs(store, own)
         self._answers = Answers(store.synced)
@@ -145,17 +147,18 @@ class Serving:
             answer, position = step.answer, self.store.do(step)
         except StoreFull:
             answer, position = self._full(stream), self.store.end
-        if isinstance(ask, asks.Fence) and isinstance(answer, asks.Found):
-            self._lives[link][stream] = ask.life
         one = Waiting(position=position, stream=stream, tag=tag, answer=answer)
         yield from self._answer(link, one)
+        if isinstance(ask, asks.Fence) and isinstance(answer, asks.Found):
+            self._lives[link][stream] = ask.life
+            yield from self._run(self.programs.overtake(stream))
 
     def _ranged(self, link: int, tag: int, ask: asks.Read | asks.Fetch) -> Iterator[Act]:
         """Give what is there of some numbers, behind the answer that says how much that is.
 
         It waits for nothing: what is read is synced.
         """
-        answer, given = ranged(self.store, ask, RANGE_BYTES)
+        answer, given = ranged(self.store, ask, self.range_bytes)
         yield acts.Send(link=link, data=b"".join((answer_frame(ask.stream, tag, answer), *given)))
 
     def _full(self, stream: int) -> asks.Full:
@@ -172,7 +175,10 @@ class Serving:
             if isinstance(one, acts.Ask | acts.Drop):
                 yield one
             elif one.link in self._lives:
-                yield from self._answer(one.link, one.waiting)
+                waiting = one.waiting
+                if isinstance(waiting.answer, asks.Holding | asks.Noted):
+                    self._lives[one.link][waiting.stream] = one.life
+                yield from self._answer(one.link, waiting)
 
 
 ASKS: Final[dict[type[Any], Callable[[Catalogue, Any], Step | asks.Answer]]] = {

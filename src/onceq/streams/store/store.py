@@ -10,11 +10,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
+import msgspec
+from msgspec.structs import replace
+
 from onceq.streams.model import asks, frames
-from onceq.streams.model.choice import epoch_at
+from onceq.streams.model.choice import Firsts, agreed_below, epoch_at
 from onceq.streams.store import limits, records
 from onceq.streams.store.catalogue import Catalogue, Needs, Step
 from onceq.streams.store.weights import Weights
+
+
+class Copied(msgspec.Struct, frozen=True, kw_only=True):
+    """Copies in a row that are kept. firsts: of the log that they were copied for."""
+
+    firsts: Firsts
+    numbers: range
 
 
 class Store(ABC):
@@ -31,6 +41,7 @@ class Store(ABC):
         self.weights = Weights()
         self.may_keep = may_keep or limits.Limits()
         self._clock = clock
+        self._copied: dict[int, Copied] = {}
 
     @property
     @abstractmethod
@@ -127,23 +138,59 @@ class Store(ABC):
         copied = range(read[0].number, read[-1].end) if read else None
         if isinstance(needs := self.catalogue.admit(ask, copied), Needs):
             return needs, self.end
-        self.keep_copies(ask.stream, copies)
+        self.keep_copies(ask, copies)
         return self.admitted(ask, copied)
 
-    def keep_copies(self, stream: int, copies: Sequence[bytes]) -> None:
-        """Keep copies in a row; they count when the stream is admitted. Raises StoreFull."""
-        local = self.catalogue.of(stream).local
+    def keep_copies(self, ask: asks.Admit, copies: Sequence[bytes]) -> None:
+        """Keep copies for an admission; they count when it is performed. Raises StoreFull.
+
+        They follow those that were kept for it before, or are the first.
+        """
+        local = self.catalogue.of(ask.stream).local
         for data in copies:
-            self._append_copy(local, frames.decode(data), data)
+            frame = frames.decode(data)
+            self._append_copy(local, frame, data)
+            self._copied[ask.stream] = _with(self._copied.get(ask.stream), ask, frame)
 
     def admitted(
         self, ask: asks.Admit, copied: range | None = None
     ) -> tuple[asks.Answer | Needs, int]:
         """Admit the store, which has kept these copies before; return the answer, or what it lacks.
 
-        Raises StoreFull.
+        If others were kept since, or between them, it lacks them all. Raises StoreFull.
         """
+        kept, firsts = self._copied.get(ask.stream), ask.log.firsts
+        if kept is not None and not _is_of(kept, firsts):
+            kept = None
+        if kept is None or copied != kept.numbers:
+            copied = None
         decided = self.catalogue.admit(ask, copied)
         if isinstance(decided, Needs):
-            return decided, self.end
-        return decided.answer, self.do(decided)
+            return _going_on(decided, kept), self.end
+        position = self.do(decided)
+        if decided.records:
+            self._copied.pop(ask.stream, None)
+        return decided.answer, position
+
+
+def _is_of(copied: Copied, firsts: Firsts) -> bool:
+    """Whether copies are of a log: of the same epochs, and so the same. A new one has none."""
+    if not firsts:
+        return False
+    agreed = agreed_below(copied.firsts, firsts)
+    return agreed is None or agreed >= copied.numbers.stop
+
+
+def _with(before: Copied | None, ask: asks.Admit, frame: frames.Frame) -> Copied:
+    """Return what is kept with one more copy; it begins anew if that does not follow."""
+    firsts, begin = ask.log.firsts, frame.number
+    if before is not None and before.numbers.stop == begin and _is_of(before, firsts):
+        begin = before.numbers.start
+    return Copied(firsts=firsts, numbers=range(begin, frame.end))
+
+
+def _going_on(needs: Needs, kept: Copied | None) -> Needs:
+    """Return what is needed, with what is copied of it already."""
+    if kept is None or kept.numbers.start != needs.begin or kept.numbers.stop > needs.end:
+        return needs
+    return replace(needs, copied=kept.numbers)

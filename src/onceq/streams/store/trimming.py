@@ -34,7 +34,7 @@ def trim(held: Held, own: str, want: int) -> Program[Trimmed | None]:
     ask = asks.Positions(stream=held.stream, epoch=epoch)
     answers = yield from AskStores(
         asked=dict.fromkeys(sorted(others), ask),
-        enough=lambda answered: answered >= others,
+        enough=lambda answered: answered.keys() >= others,
         within_s=ASK_S,
     )
     known = {

@@ -27,14 +27,16 @@ class Weighed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Weight:
-    """The bytes of a stream. now_s: as which what a snapshot has counts."""
+    """The bytes of a stream. now_s: as which what a snapshot has counts. step: of a new one."""
 
-    def __init__(self, known: Weighed | None = None, now_s: float = 0.0) -> None:
+    def __init__(
+        self, known: Weighed | None = None, now_s: float = 0.0, step: int = STEP_BYTES
+    ) -> None:
         marks = () if known is None else known.marks
         self._numbers = [number for number, _ in marks]
         self._before = [before for _, before in marks]
         self._since = [now_s for _ in marks]
-        self._step = STEP_BYTES if known is None else known.step
+        self._step = step if known is None else known.step
         self._total = 0 if known is None else known.total
         self.end = 0 if known is None else known.end
 
@@ -93,9 +95,16 @@ class Weight:
 
 
 class Weights:
-    """The bytes of all streams, by their short numbers."""
+    """The bytes of all streams, by their short numbers. step: how exactly, at first."""
 
-    def __init__(self, known: Mapping[int, Weighed] | None = None, now_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        known: Mapping[int, Weighed] | None = None,
+        now_s: float = 0.0,
+        *,
+        step: int = STEP_BYTES,
+    ) -> None:
+        self._step = step
         self._of = {local: Weight(one, now_s) for local, one in (known or {}).items()}
         self._copies: dict[int, list[tuple[range, int]]] = {}
 
@@ -105,19 +114,24 @@ class Weights:
 
     def of(self, local: int) -> Weight:
         """Return the bytes of a stream."""
-        return self._of.setdefault(local, Weight())
+        return self._of.setdefault(local, Weight(step=self._step))
 
     def copy(self, local: int, numbers: range, size: int) -> None:
         """Note that a copy was appended: it counts when the stream is admitted."""
         copies = self._copies.setdefault(local, [])
-        if copies and copies[-1][0].start >= numbers.start:
+        if copies and copies[-1][0].stop != numbers.start:
             copies.clear()  # of an admission that came to nothing
         copies.append((numbers, size))
 
-    def admit(self, local: int, kept: int, now_s: float) -> None:
-        """Note an admission: the log keeps what lies before a number, and then its copies."""
+    def admit(
+        self, local: int, kept: int, now_s: float, end: int | None = None, begin: int = 0
+    ) -> None:
+        """Note an admission: the log keeps what lies before a number, and then its copies.
+
+        begin: of the log then; if others have trimmed what follows `kept`, nothing is kept.
+        """
         weight = self.of(local)
-        weight.cut(kept)
+        weight.cut(kept if begin <= kept else 0)
         for numbers, size in self._copies.pop(local, ()):
-            if numbers.start >= kept:
+            if numbers.start >= kept and (end is None or numbers.start < end):
                 weight.add(numbers, size, now_s)

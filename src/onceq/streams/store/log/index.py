@@ -127,15 +127,20 @@ class Index:
             pieces.append(old.part(made.end, old.end))
         runs[at if old is not None else at + 1 : at + 1] = pieces
 
-    def admit(self, local: int, kept: int) -> None:
-        """Note an admission: the log keeps what lies before a number, and then its copies."""
+    def admit(self, local: int, kept: int, end: int | None = None) -> None:
+        """Note an admission: the log keeps what lies before a number, and then its copies.
+
+        end: of the log; copies beyond it are of an admission that came to nothing.
+        """
         runs = self._runs.setdefault(local, [])
         while runs and runs[-1].begin >= kept:
             runs.pop()
         if runs and runs[-1].end > kept:
             runs[-1] = runs[-1].part(runs[-1].begin, kept)
-        copies = [one for one in self._copies.pop(local, ()) if one.end > kept]
-        runs += [one if one.begin >= kept else one.part(kept, one.end) for one in copies]
+        for one in self._copies.pop(local, ()):
+            numbers = range(max(one.begin, kept), one.end if end is None else min(one.end, end))
+            if numbers:
+                runs.append(one.part(numbers.start, numbers.stop))
         self._cut.add(local)
         self._moving.pop(local, None)
 

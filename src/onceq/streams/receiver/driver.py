@@ -1,0 +1,225 @@
+"""A life of a receiver over asyncio: it performs what its Programs and its core want done.
+
+Four things go on side by side: it shows the application what came, reads from stores what it lacks,
+hears the source, and tells stores how far it is. When one of them ends, so do the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from onceq.errors import InvalidValue
+from onceq.model.ops.async_running import RunsAsync
+from onceq.streams.model import asks, low
+from onceq.streams.model.ops import WaitUntil
+from onceq.streams.net.asker import Asker
+from onceq.streams.net.tls import Certificates
+from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge, acknowledge_all
+from onceq.streams.receiver.catching_up import Patience, follow
+from onceq.streams.receiver.delivering import Delivering
+from onceq.streams.receiver.joining import Joining
+from onceq.streams.receiver.ops import ReadStore, Show, Shown
+from onceq.streams.receiver.outstanding import Outstanding
+from onceq.streams.receiver.placing import Registration, Who
+
+ShowIt: TypeAlias = Callable[[Shown], Awaitable[None] | None]
+AT_ONCE: Final = 100
+"""After so many that were shown without a wait, what else goes on has its turn."""
+CLOSE_S: Final = 1.0
+
+
+class Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    """How a life is to be. is_stable_only: what is not yet stable is not shown.
+
+    ack_batching_interval_ms, application_outstanding_maximum: see the table of options. choose: the
+    call-back that may have the life begin with another number than it would.
+    """
+
+    is_stable_only: bool = True
+    ack_batching_interval_ms: int = 100
+    application_outstanding_maximum: int = 0
+    patience: Patience = Patience()
+    choose: Callable[[low.RecoveryInfo], int | None] | None = None
+
+    def __post_init__(self) -> None:
+        if self.ack_batching_interval_ms < 1 or self.application_outstanding_maximum < 0:
+            raise InvalidValue(
+                "ack_batching_interval_ms is at least 1, application_outstanding_maximum at least 0"
+            )
+
+
+class Driver(RunsAsync):
+    """What performs the life of a receiver that is registered. show: the application's."""
+
+    def __init__(
+        self,
+        who: Who,
+        registration: Registration,
+        wishes: Wishes,
+        asker: Asker,
+        *,
+        show: ShowIt,
+        certificates: Certificates | None,
+    ) -> None:
+        position = registration.position
+        self.who = who
+        self.wishes = wishes
+        self.core = Delivering(
+            position.stream,
+            registration.begin,
+            position.lists,
+            is_stable_only=wishes.is_stable_only,
+            acknowledged=position.acknowledged,
+        )
+        self.outstanding = Outstanding(
+            registration.begin, messages_max=wishes.application_outstanding_maximum
+        )
+        self.acknowledging = Acknowledging(who, registration)
+        self.is_stopped = False
+        self._show = show
+        self._asker = asker
+        tls = None if certificates is None else certificates.connecting()
+        self._joining = Joining(asks.Learn(topic=who.topic, session=who.source), self._heard, tls)
+        self._added = asyncio.Event()
+        self._room = asyncio.Event()
+        self._lacking = asyncio.Event()
+
+    async def live(self) -> None:
+        """Live until `stop`, or until the application raises, which this does then, too.
+
+        At the end, also when it is cancelled, stores are told how far it has come.
+        """
+        try:
+            await first_of(self._show_all(), self._follow(), self._hear(), self._tell_stores())
+        finally:
+            below = self.outstanding.below(self.core.sure)
+            read_s = self.wishes.patience.read_s
+            await self.run(acknowledge_all(self.acknowledging, self.core, below, read_s))
+
+    def stop(self) -> None:
+        """End the life behind what is being shown."""
+        self.is_stopped = True
+        self._added.set()
+
+    # the Programs
+
+    async def _follow(self) -> None:
+        await self.run(follow(self.core, self.who, self.wishes.patience))
+
+    async def perform(self, op: Any) -> Any:
+        """See RunsAsync."""
+        self._look_for_source()
+        match op:
+            case ReadStore(store=store, ask=ask, within_s=within_s):
+                return await self._asker.ask(store, ask, within_s)
+            case Show(shown=shown):
+                self._add(shown)
+                while self.outstanding.is_full:
+                    self._room.clear()
+                    await self._room.wait()
+                return None
+            case WaitUntil(within_s=within_s):
+                return await self._rest(within_s)
+            case _:
+                return await self._asker.perform(op)
+
+    def _leave(self) -> None:
+        """See RunsAsync: a Program holds nothing here."""
+
+    async def _rest(self, within_s: float) -> None:
+        """Wait until the core lacks something that it did not lack before, or for some time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._lacking.wait()
+        self._lacking.clear()
+
+    # the source
+
+    @property
+    def _source(self) -> str:
+        """Where the source is; empty: nobody knows."""
+        return "" if self.core.told is None else self.core.told.address
+
+    async def _hear(self) -> None:
+        """Hear the source, whenever there is a link to it."""
+        patience = self.wishes.patience
+        while True:
+            if self._source:
+                await self._joining.join(self._source, patience.ask_s)
+            await asyncio.sleep(patience.rest_s)
+
+    def _look_for_source(self) -> None:
+        """Leave a source that has succeeded elsewhere."""
+        if self._joining.at not in {"", self._source}:
+            self._joining.leave()
+
+    def _heard(self, data: bytes) -> None:
+        was_lacking = self._is_lacking
+        self._add(self.core.heard(data))
+        if self._is_lacking and not was_lacking:
+            self._lacking.set()
+        if self.outstanding.is_full:
+            self._joining.hold()
+
+    @property
+    def _is_lacking(self) -> bool:
+        return self.core.is_behind or self.core.lacks
+
+    # the application
+
+    def _add(self, shown: Iterable[Shown]) -> None:
+        self.outstanding.add(shown)
+        self._added.set()
+
+    async def _show_all(self) -> None:
+        """Show one after the other; one that raises has not come to its end."""
+        at_once = 0
+        while not self.is_stopped:
+            one = self.outstanding.first
+            if one is None:
+                self._added.clear()
+                await self._added.wait()
+                continue
+            shown = self._show(one)
+            if inspect.isawaitable(shown):
+                await shown
+            self.outstanding.end()
+            if not self.outstanding.is_full:
+                self._joining.go_on()
+                self._room.set()
+            at_once = (at_once + 1) % AT_ONCE
+            if at_once == 0:
+                await asyncio.sleep(0)
+
+    # the stores
+
+    async def _tell_stores(self) -> None:
+        """Tell stores again and again how far the application has come."""
+        patience = self.wishes.patience
+        while True:
+            await asyncio.sleep(self.wishes.ack_batching_interval_ms / 1_000)
+            below = self.outstanding.below(self.core.sure)
+            await self.run(acknowledge(self.acknowledging, self.core, below, patience.read_s))
+
+
+async def first_of(*made: Coroutine[Any, Any, None]) -> None:
+    """Do several things side by side until one ends; raise what that raises, and cancel the others.
+
+    Returns when all have ended.
+    """
+    running = [asyncio.ensure_future(one) for one in made]
+    try:
+        await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        for one in running:
+            if one.done():
+                one.result()
+    finally:
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)

@@ -1,0 +1,196 @@
+"""How a life of a receiver finds its place, and registers: Programs. Pure.
+
+A receiver is registered when a stable set of every list has noted it in one epoch. So a recover set
+in one epoch knows what an earlier life acknowledged. Source: streams.md 5; spec M5, M6, M24, M33.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from onceq.model.ops.base import Program
+from onceq.streams.model import asks, low
+from onceq.streams.model.choice import Promised, newest
+from onceq.streams.model.ops import AskStores, WaitUntil
+from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
+
+ROUNDS: Final = 3
+
+
+class Who(msgspec.Struct, frozen=True, kw_only=True):
+    """A receiver. topic, source: of the stream, with the session of its source.
+
+    session: the receiver's; key: by which stores know its position. known: stores to begin with.
+    from_newest: a receiver that no store knows begins behind what is stable, not with the first.
+    """
+
+    topic: str
+    source: int
+    session: int
+    key: str
+    known: StoreList
+    from_newest: bool = False
+    maximum: int | None = None
+    rule: low.Consensus = low.Consensus.MAJORITY
+
+
+class Position(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a life may begin. shown: to the application's call-back. is_known: it lived before.
+
+    below: by the rule, it had acknowledged all below. acknowledged: some store says so. stable:
+    everything below is, for all that stores know.
+    """
+
+    stream: int
+    epoch: int
+    lists: tuple[StoreList, ...]
+    shown: low.RecoveryInfo
+    is_known: bool
+    below: int
+    acknowledged: int = 0
+    stable: int = 0
+
+
+class Registration(msgspec.Struct, frozen=True, kw_only=True):
+    """A life that is registered. regids: its ids at stores. begin: the first number that it gets.
+
+    position: as it was found.
+    """
+
+    position: Position
+    begin: int
+    regids: Mapping[str, int]
+
+    @property
+    def below(self) -> int:
+        """What stores note as acknowledged."""
+        return _noted(self.position, self.begin)
+
+
+def _noted(position: Position, begin: int) -> int:
+    """Return what a life acknowledges as it registers: at most what is stable.
+
+    What is not may be cut, and the next life would leave out what comes instead.
+    """
+    return position.below if position.is_known else min(begin, position.stable)
+
+
+def enter(
+    who: Who,
+    within_s: float,
+    rest_s: float,
+    choose: Callable[[low.RecoveryInfo], int | None] | None = None,
+) -> Program[Registration]:
+    """Find where a life begins, and register it, however long that takes.
+
+    rest_s: how long to wait when too few stores have answered in one epoch.
+    """
+    while True:
+        position = yield from place(who, within_s)
+        if position is not None:
+            registration = yield from register(who, position, within_s, choose)
+            if registration is not None:
+                return registration
+        yield from WaitUntil(within_s=rest_s)
+
+
+def place(who: Who, within_s: float) -> Program[Position | None]:
+    """Find where a life may begin; None: no recover set of stores has answered in one epoch."""
+    stores = who.known.stores
+    answers: dict[str, asks.Found] = {}
+    for _ in range(ROUNDS):
+        ask = asks.Look(topic=who.topic, session=who.source)
+        given = yield from AskStores(
+            asked=dict.fromkeys(sorted(stores), ask),
+            enough=partial(has_all, stores),
+            within_s=within_s,
+        )
+        answers |= {store: one for store, one in given.items() if isinstance(one, asks.Found)}
+        found = _position(who, answers)
+        if found is not None:
+            return found
+        lists = [one.has.bridge.lists for one in answers.values() if one.has.bridge is not None]
+        stores = stores | {store for ones in lists for one in ones for store in one.stores}
+    return None
+
+
+def has_all(stores: AbstractSet[str], answered: Mapping[str, asks.Answer]) -> bool:
+    """Whether all of some stores have answered."""
+    return answered.keys() >= stores
+
+
+def _serving(one: asks.Found) -> int:
+    """Return the epoch in which a store heeds receivers; 0: none."""
+    return one.has.admitted if one.has.admitted == one.promised else 0
+
+
+def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
+    epoch = max(map(_serving, answers.values()), default=0)
+    if epoch == 0:
+        return None
+    of_epoch = {store: one.has for store, one in answers.items() if _serving(one) == epoch}
+    record = newest(of_epoch.values())
+    if record is None or not are_recovered(record.governs, of_epoch.keys()):
+        return None
+    streams = [one.stream for one in answers.values() if _serving(one) == epoch]
+    known = [one.positions[who.key] for one in of_epoch.values() if who.key in one.positions]
+    below = _acknowledged(who, known, of_epoch)
+    return Position(
+        stream=streams[0],
+        epoch=epoch,
+        lists=record.lists,
+        shown=low.info(
+            acknowledged_below=below,
+            end=max(one.end for one in of_epoch.values()),
+            maximum=who.maximum,
+        ),
+        is_known=bool(known),
+        below=below if known else 0,
+        acknowledged=max(known, default=0),
+        stable=max(one.stable for one in of_epoch.values()),
+    )
+
+
+def _acknowledged(who: Who, known: list[int], has: Mapping[str, Promised]) -> int:
+    if known:
+        return low.acknowledged(known, [one.begin for one in has.values()], who.rule)
+    return max(one.stable for one in has.values()) if who.from_newest else 0
+
+
+def register(
+    who: Who,
+    position: Position,
+    within_s: float,
+    choose: Callable[[low.RecoveryInfo], int | None] | None = None,
+) -> Program[Registration | None]:
+    """Register at a stable set of every list, in one epoch; None: too few have noted it.
+
+    choose: the application's call-back; it may name another number to begin with.
+    """
+    begin = low.low(position.shown, None if choose is None else choose(position.shown))
+    stores = {store for one in position.lists for store in one.stores}
+    ask = asks.Register(
+        stream=position.stream,
+        epoch=position.epoch,
+        topic=who.topic,
+        session=who.session,
+        below=_noted(position, begin),
+    )
+    regids: dict[str, int] = {}
+    for _ in range(ROUNDS):
+        answers = yield from AskStores(
+            asked=dict.fromkeys(sorted(stores - regids.keys()), ask),
+            enough=partial(has_all, stores - regids.keys()),
+            within_s=within_s,
+        )
+        regids |= {
+            store: one.regid for store, one in answers.items() if isinstance(one, asks.Registered)
+        }
+        if are_stable(position.lists, regids.keys()):
+            return Registration(position=position, begin=begin, regids=regids)
+    return None

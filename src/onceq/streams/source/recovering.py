@@ -1,0 +1,273 @@
+"""How a life of a source begins an epoch: it looks, fences, chooses, and has stores admitted. Pure.
+
+A Program over the tables and the choice of the model. It looks for what stores have promised, asks
+every store of every list that it hears of for the promise of a greater epoch, and goes on with the
+log that `choose` finds in what they answer *after* it. What a store answered before another told
+that it was filled since is dropped, and asked anew. Source: streams.md 5; ADR 24.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from functools import partial
+from typing import Final, TypeAlias
+
+import msgspec
+
+from onceq.model.ops.base import Program
+from onceq.streams.model import asks
+from onceq.streams.model.choice import (
+    Bridge,
+    Insufficient,
+    Log,
+    Promised,
+    Stage,
+    chained,
+    choose,
+    fillings,
+    holders,
+    is_addable,
+    merged,
+    outdated,
+    seen,
+)
+from onceq.streams.model.ops import AskStores, WaitUntil
+from onceq.streams.model.quorum import StoreList
+from onceq.streams.model.states import LOOKS_MAX
+from onceq.streams.source.admitting import admit
+from onceq.streams.source.epochs import Begun, Short, SourceLife, Succeeded, Timing, is_succeeded
+
+ROUNDS: Final = 3
+"""Times that stores which have not answered are asked for their promise."""
+
+
+class Past(msgspec.Struct, frozen=True, kw_only=True):
+    """What a life of a source did before it begins another epoch. stream: 0: it has none yet.
+
+    epochs: all whose log it chose; the first that it sent in, and what it tried since. needed: the
+    lists by which it last counted what is stable. own: the last of them; None: the life's. wanted:
+    the list to change to. puts_off: the last try was to begin that, and came to nothing.
+    """
+
+    stream: int = 0
+    epochs: frozenset[int] = frozenset()
+    needed: tuple[StoreList, ...] = ()
+    own: StoreList | None = None
+    wanted: StoreList | None = None
+    puts_off: bool = False
+
+    @property
+    def change(self) -> StoreList | None:
+        """The list to which the next epoch is to change; None: to none."""
+        return None if self.puts_off else self.wanted
+
+    @property
+    def epoch(self) -> int:
+        """The last of its epochs; 0: none."""
+        return max(self.epochs, default=0)
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """An epoch was chosen for, and too few stores were admitted to it in time.
+
+    is_changing: a change of lists was to begin with it.
+    """
+
+    stream: int
+    epoch: int
+    is_changing: bool = False
+
+
+Recovered: TypeAlias = Begun | Short | Succeeded | Tried
+
+
+class _Looked(msgspec.Struct, frozen=True, kw_only=True):
+    """is_held: some store holds the stream, or was asked to create it."""
+
+    stream: int
+    is_held: bool
+    top: int
+    refused: frozenset[str]
+
+
+class _Fenced(msgspec.Struct, frozen=True, kw_only=True):
+    """known: the fillings that any answer told. unable: stores that have no room for a promise."""
+
+    promised: Mapping[str, Promised] = {}
+    known: Mapping[str, int] = {}
+    unable: frozenset[str] = frozenset()
+
+
+def recover(life: SourceLife, past: Past, timing: Timing) -> Program[Recovered]:
+    """Begin an epoch, or say why that cannot be now."""
+    own, heard = past.own or life.own, 0
+    for turn in range(LOOKS_MAX):
+        looked = yield from _look(life, past, timing)
+        if is_succeeded(past.needed, looked.refused):
+            return Succeeded(epoch=looked.top)
+        epoch = max(looked.top, heard) + 1
+        if not looked.is_held:
+            epoch = max(epoch, life.born_s)
+        ask = asks.Fence(
+            stream=looked.stream,
+            epoch=epoch,
+            life=life.life,
+            own=own,
+            topic=life.topic,
+            session=life.session,
+        )
+        fenced = yield from _fence(life, past, ask, timing)
+        if isinstance(fenced, asks.Refused):
+            heard = max(heard, fenced.promised)  # perhaps by a store that a look does not ask
+            yield from WaitUntil(within_s=timing.interval_s * _own_part(life.life, turn))
+            continue
+        log = choose(own, fenced.promised)
+        if isinstance(log, Insufficient):
+            return Short(forgot=log.forgot, silent=log.silent)
+        if past.epochs and log.admitted == 0:
+            return Short(forgot=frozenset(fenced.promised))
+        if past.epochs and log.admitted not in past.epochs:
+            return Succeeded(epoch=log.admitted)
+        begun = _chosen(ask, log, fenced, past.change)
+        admitted = yield from admit(life, begun, timing)
+        is_changing = begun.bridge.stage is Stage.JOINT
+        return admitted or Tried(stream=looked.stream, epoch=epoch, is_changing=is_changing)
+    return Short()
+
+
+def _own_part(life: int, turn: int) -> float:
+    """Return how much of a rest a life takes before it looks again: between 0 and 1, at first 0.
+
+    Two that begin at once, and are as fast, would else refuse each other the same epoch each time.
+    """
+    if turn == 0:
+        return 0.0
+    digest = hashlib.sha256(f"{life} {turn}".encode()).digest()
+    return int.from_bytes(digest[:2], "little") / (1 << 16)
+
+
+def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
+    """Ask what was promised, and to whom."""
+    stores = {store for one in (*past.needed, past.own or life.own) for store in one.stores}
+    ask = asks.Look(topic=life.topic, session=life.session)
+    answers = yield from AskStores(
+        asked=dict.fromkeys(sorted(stores), ask),
+        enough=partial(_has_all, stores),
+        within_s=timing.ask_s,
+    )
+    found = {store: one for store, one in answers.items() if isinstance(one, asks.Found)}
+    stream = past.stream or _called(found) or life.fresh
+    of_stream = {store: one for store, one in found.items() if one.stream == stream}
+    return _Looked(
+        stream=stream,
+        is_held=any(one.has.bridge is not None for one in of_stream.values()),
+        top=max((past.epoch, *(one.promised for one in of_stream.values()))),
+        refused=frozenset(
+            store
+            for store, one in of_stream.items()
+            if past.epochs and one.promised > past.epoch and one.life != life.life
+        ),
+    )
+
+
+def _has_all(stores: AbstractSet[str], answered: Mapping[str, asks.Answer]) -> bool:
+    return answered.keys() >= stores
+
+
+def _called(found: Mapping[str, asks.Found]) -> int:
+    """Return the stream to go on with, if stores tell of several; 0: they tell of none."""
+    known = [one for one in found.values() if one.stream]
+    known.sort(key=lambda one: (-one.has.admitted, one.has.bridge is None, one.stream))
+    return known[0].stream if known else 0
+
+
+def _fence(
+    life: SourceLife, past: Past, ask: asks.Fence, timing: Timing
+) -> Program[_Fenced | asks.Refused]:
+    """Ask for the promise of every store of every list seen; return it if one has promised more.
+
+    Who does not answer is asked again, unless the others suffice.
+    """
+    own = past.own or life.own
+    extra = () if past.change is None else (past.change,)
+    fenced, asked = _Fenced(), set[str]()
+    for _ in range(ROUNDS):
+        lists = (*seen(own, fenced.promised.values()), *past.needed, *extra)
+        stores = {store for one in lists for store in one.stores} - fenced.promised.keys()
+        suffices = not isinstance(choose(own, fenced.promised), Insufficient)
+        if not stores or (stores <= asked and suffices):
+            break
+        answers = yield from AskStores(
+            asked=dict.fromkeys(sorted(stores), ask),
+            enough=partial(_has_all, stores),
+            within_s=timing.ask_s,
+        )
+        refused = [one for one in answers.values() if isinstance(one, asks.Refused)]
+        if refused:
+            return max(refused, key=lambda one: one.promised)
+        fenced = _heard(fenced, answers)
+        asked = (asked | stores) - (answers.keys() - fenced.promised.keys() - fenced.unable)
+    return fenced
+
+
+def _heard(before: _Fenced, answers: Mapping[str, asks.Answer]) -> _Fenced:
+    """Return what is known after some answers, that may have been given in any order."""
+    given = {store: one.has for store, one in answers.items() if isinstance(one, asks.Found)}
+    promised = {**before.promised, **given}
+    for store, has in given.items():
+        for late in outdated(before.known, has) - {store}:
+            promised.pop(late, None)
+    known = merged((before.known, *(dict(has.fillings) for has in given.values())))
+    full = {store for store, one in answers.items() if isinstance(one, asks.Full)}
+    return _Fenced(promised=promised, known=known, unable=before.unable - given.keys() | full)
+
+
+def _chosen(ask: asks.Fence, log: Log, fenced: _Fenced, wanted: StoreList | None) -> Begun:
+    """Return the epoch that is to begin with a log; the change of lists that is wanted begins too.
+
+    That is, if enough stores of the new list have promised.
+    """
+    promised = fenced.promised
+    stage, lists, old = Stage.SETTLED, log.lists, log.lists[0]
+    if log.admitted == 0:
+        stage = Stage.CREATING
+    elif old != log.lists[-1]:
+        stage = Stage.SETTLING
+    elif wanted is not None and is_addable(wanted, old, promised):
+        stage, lists = Stage.JOINT, (old, wanted)
+    holding = holders(promised)
+    unsure = {store for one in lists for store in one.stores} - holding.keys()
+    bridge = Bridge(
+        epoch=ask.epoch,
+        stage=stage,
+        lists=lists,
+        firsts=chained(log.firsts, ask.epoch, log.end),
+        fillings=fillings(fenced.known, ask.epoch, unsure if log.admitted else ()),
+    )
+    return Begun(
+        stream=ask.stream,
+        bridge=bridge,
+        log=log,
+        noted={},
+        ends={},
+        seen={store: one.end for store, one in holding.items()},
+        donors=_donors(log, promised, lists),
+        unable=fenced.unable,
+    )
+
+
+def _donors(
+    log: Log, promised: Mapping[str, Promised], lists: tuple[StoreList, ...]
+) -> tuple[str, ...]:
+    """Return the stores to copy from: first those that have all of the log, whole."""
+    stores = sorted({store for one in lists for store in one.stores} | promised.keys())
+    empty = Promised(whole=False)
+
+    def lacks(store: str) -> tuple[bool, int]:
+        has = promised.get(store, empty)
+        is_log = has.whole and (has.admitted, has.end) == (log.admitted, log.end)
+        return not is_log, -has.end
+
+    return tuple(sorted(stores, key=lacks))

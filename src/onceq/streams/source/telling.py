@@ -1,0 +1,81 @@
+"""What a source tells its receivers, and its application. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onceq.streams.errors import FrameRefused, NumberConflict, SourceSucceeded
+from onceq.streams.model import asks, events
+from onceq.streams.model.frames import Frame, FrameKind, encode
+from onceq.streams.model.low import Consensus, agreed
+from onceq.streams.source.epochs import Begun, Short, SourceLife, WhyEnded
+
+
+def information(life: SourceLife, begun: Begun, stable: int) -> asks.Information:
+    """Return what receivers must know of an epoch."""
+    return asks.Information(
+        stream=begun.stream,
+        epoch=begun.epoch,
+        stage=begun.bridge.stage,
+        firsts=begun.bridge.firsts,
+        lists=begun.bridge.lists,
+        address=life.address,
+        stable=stable,
+    )
+
+
+def answered(life: SourceLife, ask: asks.Ask, known: asks.Information | None) -> asks.Answer:
+    """Return the answer to a receiver: what it must know; nothing before the first epoch.
+
+    Raises FrameRefused for what only stores are asked, and for another stream than this one.
+    """
+    if not isinstance(ask, asks.Learn):
+        raise FrameRefused("a source was asked what only stores are")
+    if (ask.topic, ask.session) != (life.topic, life.session):
+        raise FrameRefused("a receiver of another stream has connected to this source")
+    return asks.Forgot() if known is None else known
+
+
+def registered(begun: Begun, next_number: int, rule: Consensus) -> events.RegistrationComplete:
+    """Return the event that an epoch has begun. rule: for the number that is reported."""
+    ends = [end - 1 for end in begun.seen.values()]
+    return events.RegistrationComplete(
+        stream=begun.stream,
+        next_number=next_number,
+        reported=agreed(ends, rule) if ends else -1,
+        epoch=begun.epoch,
+    )
+
+
+def refuse_if_over(ended: WhyEnded | None) -> None:
+    """Raise SourceSucceeded or NumberConflict if a life has ended for good."""
+    if ended is WhyEnded.SUCCEEDED:
+        raise SourceSucceeded("a later life of this source sends: end this one")
+    if ended is WhyEnded.CONFLICT:
+        raise NumberConflict(
+            "a store has a number of this life with another content: end this one, and look for who"
+            " else sends as this source"
+        )
+
+
+def lacking(stream: int, short: Short) -> Iterator[events.RegistrationError]:
+    """Yield for each store why no epoch can begin."""
+    for store in sorted(short.forgot):
+        why = f"{store} holds nothing of this stream, or damaged; too few others answered that do"
+        yield events.RegistrationError(stream=stream, store=store, why=why)
+    for store in sorted(short.silent):
+        why = f"{store} does not answer, and without it too few do: start it"
+        yield events.RegistrationError(stream=stream, store=store, why=why)
+
+
+def empty_frame(stream: int, epoch: int, number: int, stable: int) -> bytes:
+    """Return a frame that has no message, and only tells what is stable."""
+    return encode(
+        Frame(
+            kind=FrameKind.MESSAGES,
+            stream=stream,
+            epoch=epoch,
+            number=number,
+            stable=stable,
+        )
+    )
