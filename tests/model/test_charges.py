@@ -8,7 +8,8 @@ import pytest
 
 from onceq import errors
 from onceq.model.element import Charge, Lane
-from onceq.server.execution import CHARGES, LIFE_IS_OVER, code_of, text_of
+from onceq.server.accounting import CHARGES, code_of, text_of
+from onceq.server.execution import LIFE_IS_OVER
 from proof.oracle.memory import MemoryDriver, memory_repository
 
 ALL = [

@@ -13,29 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onceq import errors
 from onceq.model import ops
-from onceq.model.element import Charge, Element, Fate
-from onceq.server.telling import Undone, counted, in_doubt, lost, tell, undone
-from onceq.server.traces import storable, traced
+from onceq.server.accounting import Failed, account, code_of, release
+from onceq.server.telling import in_doubt, lost, tell, undone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from onceq.model.element import Element
     from onceq.server.program import Served, ServerSession
-
-ERROR_CHARS_MAX = 4000
-CHARGES: dict[type[errors.OnceqError], Charge] = {
-    errors.Reject: Charge.REJECT,
-    errors.HandlerMisuse: Charge.REJECT,
-    errors.InvalidValue: Charge.REJECT,
-    errors.ClaimLost: Charge.ENVIRONMENT,
-    errors.Retry: Charge.RETRY,
-    errors.EnvironmentFault: Charge.ENVIRONMENT,
-    errors.DeadlineExceeded: Charge.ENVIRONMENT,
-}
-"""What a failed execution costs its element; an error that is not listed is charged.
-
-A lost claim may have been won again.
-"""
 
 LIFE_IS_OVER = (errors.ConnectionLost, errors.InDoubt, errors.CannotConnect)
 """After these the session cannot go on; its next life learns the truth (spec finding 9)."""
@@ -82,13 +67,6 @@ class Answered(NamedTuple):
 
     element: Element
     reply: bytes
-
-
-class Failed(NamedTuple):
-    """A request whose execution failed, and by what."""
-
-    element: Element
-    error: errors.OnceqError
 
 
 @dataclass(slots=True)
@@ -161,7 +139,7 @@ def _wait_out(
     If nothing was done since it waited last, others may have the rest meanwhile.
     """
     if session.fault_in_row:
-        yield from _release(life, [element for piece in pieces for element in piece])
+        yield from release(life, [element for piece in pieces for element in piece])
         pieces = []
     yield from ops.Wait(key="environment", first=not session.fault_in_row)
     session.fault_in_row = True
@@ -182,7 +160,7 @@ def _execute_one(
         raise
     except errors.OnceqError as error:
         yield from ops.Rollback()
-        is_faulty = yield from _account(session, life, run, [Failed(element, error)])
+        is_faulty = yield from account(session, life, run.served.queue, [Failed(element, error)])
         return After(faulty=is_faulty)
     session.counts.done += 1
     session.fault_in_row = False
@@ -263,7 +241,7 @@ def _undo(
         left = [[element] for element in done]
     else:  # it could not even begin
         left, rest = [[element] for element in rest], []
-    is_faulty = yield from _account(session, life, run, failed)
+    is_faulty = yield from account(session, life, run.served.queue, failed)
     return After(None, [piece for piece in (*left, rest) if piece], undone=True, faulty=is_faulty)
 
 
@@ -337,76 +315,5 @@ def _finish(
 
 def _give_back(session: ServerSession, life: ops.Incarnation, run: Execution) -> ops.Program[None]:
     """Gives back what cannot begin now: others may run it while this session waits."""
-    yield from _release(life, run.elements)
+    yield from release(life, run.elements)
     session.gave_back = True
-
-
-def _release(life: ops.Incarnation, elements: list[Element]) -> ops.Program[None]:
-    """Returns elements uncharged."""
-    for one in elements:
-        yield from ops.AbortElement(
-            seq=one.seq, incarnation=life.incarnation, charge=Charge.RELEASE, code=None, error=None
-        )
-
-
-def _account(
-    session: ServerSession,
-    life: ops.Incarnation,
-    run: Execution,
-    failed: list[Failed],
-) -> ops.Program[bool]:
-    """Returns or fails what was undone; returns whether the environment is to blame, so all wait.
-
-    It is not if the handler said how long, above 0, its request is to wait: others need not.
-    """
-    faulty = False
-    for one in failed:
-        fate, is_faulty = yield from _abort(session, life, run, one)
-        session.counts.failed += fate is Fate.FAILED
-        session.counts.returned += fate is Fate.RETURNED
-        session.counts.claims_lost += fate is Fate.LOST
-        faulty = faulty or is_faulty
-    return faulty
-
-
-def _abort(
-    session: ServerSession,
-    life: ops.Incarnation,
-    run: Execution,
-    failed: Failed,
-) -> ops.Program[tuple[Fate, bool]]:
-    """Returns or fails an element that was undone, and tells of it.
-
-    Returns what became of it, and whether the environment is to blame, so that others wait too.
-    """
-    element, error = failed
-    charge = CHARGES.get(type(error), Charge.CHARGE)
-    code, text = storable(code_of(error)), storable(text_of(error)[:ERROR_CHARS_MAX])
-    trace = traced(error)
-    after_s = error.after_s if isinstance(error, errors.Retry) else None
-    fate = yield from ops.AbortElement(
-        seq=element.seq,
-        incarnation=life.incarnation,
-        charge=charge,
-        code=code,
-        error=text,
-        traceback=None if trace is None else trace.text,
-        after_s=after_s,
-    )
-    if fate is Fate.LOST:
-        yield from tell(session, lost(run.served.queue, element))
-        return fate, False
-    aborted = counted(run.served.queue, element, charge=charge, code=code, error=text, fate=fate)
-    again = (element.code, element.error) == (code, text)
-    yield from tell(session, Undone(aborted=aborted, error=error, trace=trace, again=again))
-    return fate, charge in {Charge.ENVIRONMENT, Charge.RETRY} and not after_s
-
-
-def code_of(error: errors.OnceqError) -> str:
-    """Returns the abort code: the class of the handler's exception, or of onceq's error."""
-    return error.code if isinstance(error, errors.HandlerFailed) else type(error).__name__
-
-
-def text_of(error: errors.OnceqError) -> str:
-    """Returns the text of the handler's exception, without its class, which is the abort code."""
-    return error.text if isinstance(error, errors.HandlerFailed) else str(error)
