@@ -68,13 +68,15 @@ def test_a_native_server_takes_over_from_a_dead_spark_server(repository: Reposit
     dead.driver.connection.close()
     wait_gone(repository)
     held = "select count(*) from {}.element where claimed_by is not null"
+    repository.ask("update {}.element set together = 3 returning 1")  # of a batch that had died
     assert native.perform(ops.TakeOver(process=NATIVE)) == 0
     assert repository.ask(held) == [(4,)]  # not yet: one of its own name may come
     repository.ask("update {}.spark_server set seen_at = seen_at - interval '1 hour' returning 1")
     assert native.perform(ops.TakeOver(process=NATIVE)) == 1  # then it asks what there is to tell
     assert repository.ask(held) == [(0,)]
     check_told(repository, native, "spark")
-    assert repository.ask("select distinct lane, aborts from {}.element") == [(11, 0)]
+    suspects = "select distinct lane, aborts, together from {}.element"
+    assert repository.ask(suspects) == [(11, 0, None)], "each runs alone, as it did with Spark"
 
 
 def test_a_native_server_of_another_queue_leaves_a_group_to_spark(repository: Repository) -> None:

@@ -78,7 +78,7 @@ begin
             where group_no = g.group_no;
         perform onceq.spark_gather(g.server_id, left_over[middle + 1:], g.group_no, true);
     else
-        update onceq.element set lane = 11 /* suspect */
+        update onceq.element set lane = 11 /* suspect */, together = null
             where seq = left_over[1] and claimed_by = g.group_no returning * into e;
         perform onceq.return_element(e, 'charge', 'server_died',
             format('Spark ended %s time(s) while it ran alone', e.aborts + 1), onceq.spark_number(g));
@@ -442,7 +442,7 @@ declare
     adopted bigint;
 begin
     if p_server is null then
-        update onceq.element set lane = 11 /* suspect */ where seq = any (members) and claimed_by = g.group_no
+        update onceq.element set lane = 11 /* suspect */, together = null where seq = any (members) and claimed_by = g.group_no
             and g.started_under is not null;
         return onceq.spark_release(g);
     end if;
