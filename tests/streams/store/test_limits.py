@@ -142,7 +142,7 @@ def test_a_log_that_begins_behind_what_was_kept_has_the_weight_of_its_copies() -
     weights = Weights()
     weights.of(1).add(range(10), 5 * KB, 0.0)
     weights.copy(1, range(20, 21), 7 * KB)
-    weights.admit(1, 10, 0.0, 21, 20)
+    weights.admit(1, 10, 0.0, 21, begin=20)
     assert (weights.of(1).kept, weights.of(1).end) == (7 * KB, 21)
     assert weights.of(1).first_within(KB) == 21
 

@@ -57,7 +57,7 @@ class Driver(RunsAsync):
         self._flushing: asyncio.Handle | None = None
         self._telling: asyncio.TimerHandle | None = None
         self._ticking: asyncio.TimerHandle | None = None
-        self._tasks: dict[asyncio.Task[None], str] = {}
+        self._beside: dict[asyncio.Task[None], str] = {}
         self._is_over = False
 
     async def live(self) -> None:
@@ -87,10 +87,10 @@ class Driver(RunsAsync):
         for one in (self._telling, self._ticking):
             if one is not None:
                 one.cancel()
-        tasks = [living, *self._tasks]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        running = [living, *self._beside]
+        for each in running:
+            each.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
         await self.receivers.close(CLOSE_S)
         await self._asker.wait_closed(CLOSE_S)
         self._note()
@@ -159,7 +159,7 @@ class Driver(RunsAsync):
     def _connect(self) -> None:
         """Make links again to the stores that have none."""
         for store in self.core.feeding.stores:
-            if not self._asker.is_linked(store) and store not in self._tasks.values():
+            if not self._asker.is_linked(store) and store not in self._beside.values():
                 self._begin(self._link(store), store)
 
     async def _link(self, store: str) -> None:
@@ -200,13 +200,13 @@ class Driver(RunsAsync):
 
     def _begin(self, made: Coroutine[Any, Any, None], links: str = "") -> None:
         """Begin something that goes on beside. links: the store that it makes a link to."""
-        task = asyncio.ensure_future(made)
-        self._tasks[task] = links
-        task.add_done_callback(self._done)
+        one = asyncio.ensure_future(made)
+        self._beside[one] = links
+        one.add_done_callback(self._done)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        if task.cancelled() or (error := task.exception()) is None:
+    def _done(self, one: asyncio.Task[None]) -> None:
+        del self._beside[one]
+        if one.cancelled() or (error := one.exception()) is None:
             return
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)

@@ -203,7 +203,9 @@ class DiskStore(Store):
             case records.Admitted():
                 self.index.admit(local, record.kept, record.end)
                 self.index.trim(local, record.begin)
-                self.weights.admit(local, record.kept, self._clock(), record.end, record.begin)
+                self.weights.admit(
+                    local, record.kept, self._clock(), record.end, begin=record.begin
+                )
             case records.Trimmed():
                 self.index.trim(local, record.below)
                 self.weights.of(local).trim(record.below)

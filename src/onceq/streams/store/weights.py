@@ -124,7 +124,7 @@ class Weights:
         copies.append((numbers, size))
 
     def admit(
-        self, local: int, kept: int, now_s: float, end: int | None = None, begin: int = 0
+        self, local: int, kept: int, now_s: float, end: int | None = None, *, begin: int = 0
     ) -> None:
         """Note an admission: the log keeps what lies before a number, and then its copies.
 
