@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from tests.server.test_turns import info
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from onceq.model.queue import Handled
+    from onceq.model.queue import Handled, IsolationLevel
 
 RAW = onceq.Queue("raw", bytes, bytes, backoff_ms=0, abort_limit=2)
 ACCOUNTS = 5
@@ -167,16 +168,23 @@ ANSWERS: dict[type[ops.Op[Any]], Any] = {
 
 
 class Database:
-    """Answers a server's Program: it always has work; it refuses so many commits of a batch."""
+    """Answers a server's Program: it always has work; it refuses so many commits of a batch.
 
-    def __init__(self, refusals: int) -> None:
+    failed: the element that had failed before, by its seq.
+    """
+
+    def __init__(self, refusals: int = 0, failed: int = 0) -> None:
         self.wanted: list[int] = []
+        self.begun: list[int] = []
         self._refusals = refusals
+        self._failed = failed
         self._seq = 0
 
     def answer(self, op: ops.Op[Any]) -> Any:
         if isinstance(op, ops.Claim):
             return self._claimed(op.n)
+        if isinstance(op, ops.Begin):
+            self.begun.append(op.seq)
         if isinstance(op, ops.StillClaimed):
             return op.seqs
         if isinstance(op, ops.Finish):
@@ -192,26 +200,36 @@ class Database:
     def _claimed(self, n: int) -> list[Element]:
         self.wanted.append(n)
         self._seq += n
-        return [element(seq) for seq in range(self._seq - n + 1, self._seq + 1)]
+        claimed = [element(seq) for seq in range(self._seq - n + 1, self._seq + 1)]
+        return [replace(one, code="Bad") if one.seq == self._failed else one for one in claimed]
 
 
 @pytest.mark.parametrize("isolation", ["read committed", "serializable"])
-def test_a_batch_that_came_to_nothing_is_halved_and_grows_back(isolation: str) -> None:
+def test_a_batch_that_came_to_nothing_is_halved_and_grows_back(isolation: IsolationLevel) -> None:
     """Each claim that was executed allows for twice as many; the next conflict, for half."""
-    session = ServerSession(
-        process=uuid.UUID(int=1), host="here", pid=1, served=(Served("raw", isolation, 10),)
-    )
     database = Database(refusals=2)
-    program = serve(session)
+    serve_by(database, isolation, batch=10, claims=7)
+    assert database.wanted == [10, 5, 2, 4, 8, 10, 10]
+
+
+def test_what_failed_before_runs_alone_however_many_are_claimed_with_it() -> None:
+    database = Database(failed=4)
+    serve_by(database, "read committed", batch=8, claims=2)
+    assert database.begun[:3] == [-1, 4, -5]
+
+
+def serve_by(database: Database, isolation: IsolationLevel, *, batch: int, claims: int) -> None:
+    """Runs a server's Program until it has claimed so many times."""
+    served = (Served("raw", isolation, batch),)
+    program = serve(ServerSession(process=uuid.UUID(int=1), host="here", pid=1, served=served))
     step: Callable[[], ops.Op[Any]] = functools.partial(next, program)
-    while len(database.wanted) < 7:
+    while len(database.wanted) < claims:
         op = step()
         try:
             step = functools.partial(program.send, database.answer(op))
         except EnvironmentFault as error:
             step = functools.partial(program.throw, error)
     program.close()
-    assert database.wanted == [10, 5, 2, 4, 8, 10, 10]
 
 
 @pytest.mark.parametrize("lasts_s", [0.0, LIMIT_S])
