@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 import msgspec
 
 from onceq.errors import HandlerFailed, InvalidValue
-from onceq.server.accounting import code_of, text_of
+from onceq.server.charges import code_of, text_of
 from onceq.server.handlers import decoded
 from onceq.server.traces import storable
 from onceq.spark.arrow import pa

@@ -59,7 +59,7 @@ def test_nothing_is_watched_within_a_transaction(ground: Ground, ledger: Ledger[
         with clerk.transaction() as work:
             work.send("1", b"x")
             for call in (clerk.where, clerk.threads, lambda: clerk.alert_late("none", late_s=0)):
-                with pytest.raises(IllegalState, match="end the block"):
+                with pytest.raises(IllegalState, match="end its block"):
                     call()
         assert isinstance(clerk.recover(), onceq.Submitted)
 

@@ -8,7 +8,7 @@ import pytest
 
 from onceq import errors
 from onceq.model.element import Charge, Lane
-from onceq.server.accounting import CHARGES, code_of, text_of
+from onceq.server.charges import CHARGES, code_of, text_of
 from onceq.server.execution import LIFE_IS_OVER
 from proof.oracle.memory import MemoryDriver, memory_repository
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from onceq import errors
 from onceq.model import ops
-from onceq.server.accounting import Failed, account, code_of, release
+from onceq.server.charges import Failed, account, code_of, release
 from onceq.server.telling import in_doubt, lost, tell, undone
 
 if TYPE_CHECKING:

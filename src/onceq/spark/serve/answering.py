@@ -18,7 +18,7 @@ from pyspark.sql import types as st
 
 from onceq.errors import HandlerFailed, InvalidValue, Reject, Retry
 from onceq.model.queue import Queue
-from onceq.server.accounting import ERROR_CHARS_MAX
+from onceq.server.charges import ERROR_CHARS_MAX
 from onceq.server.handlers import decoded, said_by
 from onceq.server.traces import storable, traced
 from onceq.spark.arrow import RecordBatch, batch_of, pa

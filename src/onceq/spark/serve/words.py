@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from onceq.errors import OnceqError
-from onceq.server.accounting import ERROR_CHARS_MAX
+from onceq.server.charges import ERROR_CHARS_MAX
 
 _TOKEN_BYTES: Final = 16
 

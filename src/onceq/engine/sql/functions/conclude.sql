@@ -24,7 +24,7 @@
 --
 -- Faults have a bound too, the queue's retry_limit: past it the request runs alone, and is charged from then
 -- on. `return_element` is that table; the evidence is gathered in takeover.sql (`started_by`, `broken_by`)
--- and by the server, from the error (`CHARGES`, server/accounting.py). ADRs 4 and 18 have the reasons, and
+-- and by the server, from the error (`CHARGES`, server/charges.py). ADRs 4 and 18 have the reasons, and
 -- what remains possible.
 
 -- Concludes one element: removes it, and writes its reply, if it owes one, and its history row.
