@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import lzma
 import shutil
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import onceq
 from onceq.engine.schema import migrate, scripts
 from onceq.errors import SchemaMismatch, SchemaMissing
 from tests.parts import LIMIT_S, serving
+from tests.upgrade.former import FORMER, make_former
 
-HERE = Path(__file__).parent
 RAW = onceq.Queue("raw", bytes, bytes)
 LATER = "alter table onceq.queue add column colour text not null default 'none';\n"
 
@@ -112,11 +111,6 @@ def test_tables_that_no_release_made_are_refused(conninfo: str, repository: str)
 
 # --- functions that were released ---------------------------------------------------------------
 
-FORMER = {"0.1.0": 2, "0.1.0-5": 5}
-"""The functions of a former onceq, `NAME.sql.xz`, and how many of the migrations it had.
-
-Each is its files in the order of its FUNCTION_FILES: of 0.1.0, and of the first with an archive.
-"""
 ASKED = """
 select from {r}.create_queue('raw', true, 5, 100, 60000, 3600, 1048576, 65536, false, null);
 select from {r}.connect('till', '', 1);
@@ -143,19 +137,9 @@ def test_the_functions_of_a_former_version_are_replaced(
 ) -> None:
     """With what is in its tables; also those whose parameters are others now."""
     former, fresh = repository_name, f"{repository_name}_fresh"
-    with lzma.open(HERE / f"{name}.sql.xz", "rt", encoding="utf-8") as file:
-        functions = file.read()
-    text = "\n".join([f"create schema {former};", scripts.tables(0, FORMER[name]), functions])
-    version = (FORMER[name], scripts.tables_sha256(FORMER[name]))
     migrate.apply_with(conninfo, fresh)
+    make_former(conninfo, former, name)
     with psycopg.connect(conninfo) as connection:
-        connection.execute(scripts.in_schema(text, former).encode())
-        connection.execute(scripts.made(former).encode())
-        connection.execute(
-            f"update {former}.repository set functions_sha256 = 'former',"
-            " schema_version = %s, tables_sha256 = %s".encode(),
-            version,
-        )
         connection.execute(ASKED.format(r=former).encode())
     assert migrate.apply_with(conninfo, former)
     assert not migrate.apply_with(conninfo, former)
