@@ -275,4 +275,5 @@ class Evidence:
 
         If it had, the process may have begun it again, seen by nobody.
         """
-        return not run.aborted and not self._was_cut(run, at)
+        is_undone = self._strikes.hit(undone(run.pid, run.eid), run.at, at)
+        return not (run.aborted or is_undone or self._was_cut(run, at))

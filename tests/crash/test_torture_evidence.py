@@ -161,7 +161,15 @@ def test_what_raised_and_was_begun_again_by_the_same_process_may_be_charged_for_
     assert [one.rpartition(", ")[2] for one in found] == ["which was busy with others"]
 
 
-@pytest.mark.parametrize("cut", [fault(11, "backend 70"), fault(11, ALL), fault(13, limited(7))])
+@pytest.mark.parametrize(
+    "cut",
+    [
+        fault(11, "backend 70"),
+        fault(11, ALL),
+        fault(13, limited(7)),
+        fault(11, undone(7, "e")),
+    ],
+)
 def test_what_was_cut_and_was_begun_again_by_the_same_process_may_be_charged_for_its_death(
     cut: Fault,
 ) -> None:

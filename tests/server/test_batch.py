@@ -283,6 +283,7 @@ def test_a_batch_whose_time_is_over_finishes_and_the_next_are_smaller(
     qm: onceq.QueueManager, conninfo: str, booking: Booking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(together, "LASTS_S", 0.0)
+    monkeypatch.setattr(together, "SHARE", 0)
     replies = serve_all(qm, conninfo, RAW.handled_by(booking, batch=N // 2), numbered())
     assert {reply.outcome.value for reply in replies.values()} == {"done"}
     assert booking.calls == numbered()

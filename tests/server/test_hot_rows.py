@@ -242,6 +242,7 @@ def test_a_finish_that_waits_for_a_lock_is_waited_for_and_its_batch_is_not_run_a
 ) -> None:
     """The short patience is for the handlers; the finish would throw all away, or the only one."""
     monkeypatch.setattr(together, "LASTS_S", lasts_s)
+    monkeypatch.setattr(together, "SHARE", 0)
     barring: list[threading.Thread] = []
     called: list[bytes] = []
     waiting = "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"

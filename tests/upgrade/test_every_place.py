@@ -22,7 +22,7 @@ REQUESTS = (
     *("done", "failed", "cancelled", "returned", "suspect", "started", "claimed", "waiting"),
     *("later", "expired"),
 )
-MADE = "select from {r}.create_queue('raw', true, 2, 1, 60000, 3600, 1048576, 65536, true, null)"
+MADE = "select from {r}.create_queue('raw', true, 2, 1, 60000, 3600, 1048576, 65536, false, null)"
 SENT = """
 select eid from {r}.send(%s, %s, 'raw', %s, %s, %s, null, 5::smallint,
     case when %s = 'later' then now() + interval '1 hour' end,

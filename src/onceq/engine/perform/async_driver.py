@@ -275,6 +275,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
         if not op.commit:
             return await self._state(op)
         row, text = self._statements.of(op)
+        began = time.monotonic()
         with self._warning:
             try:
                 rows = await self._asking.rows_and_commit(row, text, op)
@@ -283,6 +284,7 @@ class AsyncPostgresDriver(ops.RunsAsync):
                 raise session.failure(error, self.connection, committing=committing) from error
             self._to_ring.update(row.bells(rows))
             await self._commit(ops.Commit())
+        self._together.ended(time.monotonic() - began)
         finished: ops.Finished = row.decode(rows)
         return finished
 

@@ -275,6 +275,7 @@ class PostgresDriver(ops.Runs):
         if not op.commit:
             return self._state(op)
         row, text = self._statements.of(op)
+        began = time.monotonic()
         with self._warning:
             try:
                 rows = self._asking.rows_and_commit(row, text, op)
@@ -283,6 +284,7 @@ class PostgresDriver(ops.Runs):
                 raise session.failure(error, self.connection, committing=committing) from error
             self._to_ring.update(row.bells(rows))
             self._commit(ops.Commit())
+        self._together.ended(time.monotonic() - began)
         finished: ops.Finished = row.decode(rows)
         return finished
 

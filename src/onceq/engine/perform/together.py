@@ -21,14 +21,21 @@ if TYPE_CHECKING:
 
 LASTS_S = 0.005
 """After so long a batch calls no further handler: others wait for its replies and its locks."""
+SHARE = 4
+"""It may last so many times longer than the last finish and its commit took, if that is more.
+
+Else, far from the database or with a slow disk, little would share a commit.
+"""
+LASTS_AT_MOST_S = 0.1
 
 
 class Together:
     """The batch on one connection, if there is one. was_committed: by a handler of it."""
 
-    __slots__ = ("_token", "_until", "_xid", "was_committed")
+    __slots__ = ("_token", "_took_s", "_until", "_xid", "was_committed")
 
     def __init__(self) -> None:
+        self._took_s = 0.0
         self._token: str | None = None
         self._xid: str | None = None
         self._until = 0.0
@@ -38,13 +45,17 @@ class Together:
         """Notes what begins now, at this time in seconds: a batch, or one request."""
         self._token = op.token if op.seq < 0 else None
         self._xid = None
-        self._until = now + LASTS_S
+        self._until = now + max(LASTS_S, min(SHARE * self._took_s, LASTS_AT_MOST_S))
         self.was_committed = False
 
     def begun(self, first: bytes | None) -> None:
         """Notes what Begin's SQL returned first: of a batch, the number of its transaction."""
         if self._token is not None and first is not None:
             self._xid = first.decode()
+
+    def ended(self, took_s: float) -> None:
+        """Notes how long a finish and its commit took."""
+        self._took_s = took_s
 
     def is_over(self, now: float) -> bool:
         """Returns whether its time is over."""
