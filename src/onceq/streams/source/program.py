@@ -57,7 +57,7 @@ def live(life: SourceLife, timing: Timing) -> Program[Succeeded | WhyEnded]:
                 )
             case Tried(epoch=epoch, is_changing=is_changing):
                 epochs = past.epochs | {epoch} if past.epochs else past.epochs
-                past = replace(past, epochs=epochs, puts_off=is_changing)
+                past = replace(past, epochs=epochs, tried=epoch, puts_off=is_changing)
                 yield from WaitUntil(within_s=timing.interval_s)
             case Short():
                 yield from TellShort(short=found)

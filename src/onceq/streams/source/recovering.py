@@ -46,13 +46,15 @@ ROUNDS: Final = 3
 class Past(msgspec.Struct, frozen=True, kw_only=True):
     """What a life of a source did before it begins another epoch. stream: 0: it has none yet.
 
-    epochs: all whose log it chose; the first that it sent in, and what it tried since. needed: the
+    epochs: all whose log it chose; the first that it sent in, and what it tried since. tried: the
+    last that it tried, whether it ever sent; stores that hold it may be silent now. needed: the
     lists by which it last counted what is stable. own: the last of them; None: the life's. wanted:
     the list to change to. puts_off: the last try was to begin that, and came to nothing.
     """
 
     stream: int = 0
     epochs: frozenset[int] = frozenset()
+    tried: int = 0
     needed: tuple[StoreList, ...] = ()
     own: StoreList | None = None
     wanted: StoreList | None = None
@@ -163,7 +165,7 @@ def _look(life: SourceLife, past: Past, timing: Timing) -> Program[_Looked]:
     return _Looked(
         stream=stream,
         is_held=any(one.has.bridge is not None for one in of_stream.values()),
-        top=max((past.epoch, *(one.promised for one in of_stream.values()))),
+        top=max((past.epoch, past.tried, *(one.promised for one in of_stream.values()))),
         refused=frozenset(
             store
             for store, one in of_stream.items()
