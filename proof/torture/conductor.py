@@ -22,7 +22,7 @@ from proof.torture.evidence import store_aborts
 from proof.torture.faults import CLIENTS, SERVERS, Faults
 from proof.torture.fleet import Fleet
 from proof.torture.judge import STATED, judge
-from proof.torture.life import SPARK, SPARK_CLIENT, Life
+from proof.torture.life import KILLS, SPARK, SPARK_CLIENT, Life
 from proof.torture.plan import schedule
 from proof.torture.report import CRASHES, Progress, Report, reasons
 from proof.torture.spark import SparkServer
@@ -42,6 +42,9 @@ STOP_S: Final = 60.0
 CUTTERS: Final = ("client", "server")
 DIRECT_EVERY: Final = 3
 """One of this many of a kind goes to PostgreSQL directly, the others through a cutter."""
+KILLS_WITHOUT: Final = {"fence": 0.5}
+"""How often a client kills, by what is broken: only what is killed while it finishes shows the
+fence, and a machine that is busy executes little within a control's time."""
 LEFT_S: Final = 60.0
 """This long after the last fault nothing may wait any more (G12), except the client of Spark."""
 
@@ -147,6 +150,7 @@ class _Conductor:
             queue=queue,
             sockets=sockets,
             broken=kind == "clerk" and self._plan.broken == "clerk",
+            kills=KILLS_WITHOUT.get(self._plan.broken or "", KILLS),
         )
         self._fleet.begin(life, lasts=kind not in CLIENTS)
 

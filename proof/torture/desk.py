@@ -21,7 +21,7 @@ from onceq.history.events import Recorder
 from proof.harness.ledger import Order, Receipt
 from proof.harness.orders import RecordedClerk
 from proof.torture.board import Count
-from proof.torture.clients import CANCELS, KILL_TIMEOUT_S, ODD, TIMEOUT_S, order, persist
+from proof.torture.clients import KILL_TIMEOUT_S, ODD, TIMEOUT_S, before_kill_s, order, persist
 from proof.torture.life import Living
 
 if TYPE_CHECKING:
@@ -80,12 +80,12 @@ class _AtDesk:
         life, chance = self._living.life, self._chance
         self._number += 1
         rid = f"{self._name}.{life.life}.{self._number}"
-        cancels = chance.random() < CANCELS
+        cancels = chance.random() < life.kills
         wanted = order(chance, ODD, rid)
         sent = self._clerk.send_many([(rid, wanted)], expects=None if cancels else "done")
         self._count(Count.ACKNOWLEDGED)
         if cancels:
-            time.sleep(chance.uniform(0, 0.006))
+            time.sleep(before_kill_s(chance))
             self._clerk.cancel_last_request(str(sent[0].eid), timeout_s=KILL_TIMEOUT_S)
         self._receive()
 

@@ -61,6 +61,7 @@ SILENCE_S: Final = 1.0
 """How long a client bears that nothing is heard after its deadline: elsewhere it is more."""
 BATCH: Final = 25
 """What a crash of PostgreSQL finds claimed runs alone from then on: of larger ones, most of it."""
+KILLS: Final = 0.08
 
 
 class Life(msgspec.Struct, kw_only=True, frozen=True):
@@ -68,7 +69,7 @@ class Life(msgspec.Struct, kw_only=True, frozen=True):
 
     kind: which program it runs. name: of the participant, lasting; life: counted from 1. row: of
     the board. sockets: a short directory, of a cutter. broken: that its recovery is to be wrong on
-    purpose.
+    purpose. kills: the share of requests, or of sends of many, that their sender kills at once.
     """
 
     kind: str
@@ -82,6 +83,7 @@ class Life(msgspec.Struct, kw_only=True, frozen=True):
     queue: str = "orders"
     sockets: str = ""
     broken: bool = False
+    kills: float = KILLS
 
     @property
     def actor(self) -> str:
