@@ -15,8 +15,8 @@ from onceq.engine.perform.driver import connect
 from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.model import ops
 from onceq.model.queue import Queue, QueueSettings
-from onceq.model.spark_ops import SparkBound
-from onceq.spark import insert
+from onceq.model.spark_ops import SparkBound, SparkOpen
+from onceq.spark import ServerSettings, insert
 from tests.spark.faulty_source import FaultyServer, book
 from tests.spark.serving import ORDERS, Order, Receipt, check_all_done, make_server
 from tests.spark.spark_life import Life
@@ -91,6 +91,65 @@ def test_one_queue_under_two_names(
     ]
     assert serve_all(servers, spark, repository, tmp_path) == []
     check_all_done(repository, rids)
+
+
+def test_several_queries_serve_as_one_server(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    """Each has batches of its own; one that meets a poisonous request harms nobody else's."""
+    rids = repository.send(40)
+    poison = repository.send(1, first=40, customer="poison")
+    server = make_server(
+        repository.name, tmp_path, batch_rows=4, settings=ServerSettings(queries=3, backoff_s=0.01)
+    )
+    where = {"repository": repository.name, "checkpoint": tmp_path / "notes", "spark": spark}
+    server.run(repository.conninfo, once=True, **where)
+    served = repository.ask(
+        "select s.name from {}.spark_server s where exists"
+        " (select from {}.history h where h.server = s.server_no) order by s.name"
+    )
+    assert [name for (name,) in served] == ["spark", "spark/2", "spark/3"]
+    assert server.statistics().lives > len(served), "the poison ended a query"
+    assert {found.name for found in tmp_path.glob("notes*")} == {"notes", "notes-2", "notes-3"}
+    assert repository.ask(
+        "select rid, outcome::text, aborts from {}.element"
+        " where outcome = 'failed' and role = 'reply'"
+    ) == [(*poison, "failed", 2)]
+    repository.do("delete from {}.element where outcome = 'failed'")
+    repository.do("delete from {}.history where outcome = 'failed'")
+    check_all_done(repository, rids)
+
+
+def test_a_query_of_several_that_is_fenced_ends_all_and_loses_nothing(
+    spark: SparkSession, repository: Repository, tmp_path: Path
+) -> None:
+    server = make_server(repository.name, tmp_path, settings=ServerSettings(queries=2))
+    where = {"repository": repository.name, "spark": spark}
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(server.run, repository.conninfo, **where)
+        wait_until(lambda: len(repository.ask("select from {}.spark_server where epoch = 1")) == 2)
+        repository.driver.perform(SparkOpen(name="spark/2", queue=QUEUE))
+        try:
+            wait_until(serving.done)
+        finally:
+            if not serving.done():
+                server.stop()
+        with pytest.raises(onceq.errors.Fenced, match="spark/2"):
+            serving.result()
+    assert not repository.ask("select from {}.spark_group")
+    rids = repository.send(6)
+    server.run(repository.conninfo, once=True, **where)
+    check_all_done(repository, rids)
+
+
+def test_the_queries_of_a_server_have_names_and_one_owner_of_its_state() -> None:
+    with pytest.raises(onceq.errors.InvalidValue, match="state has one owner"):
+        ServerSettings(queries=2, stateful=True)
+    with pytest.raises(onceq.errors.InvalidValue, match="queries"):
+        ServerSettings(queries=0)
+    settings = ServerSettings(queries=11)
+    with pytest.raises(onceq.errors.InvalidName, match="Spark server"):
+        onceq.spark.Server(ORDERS, batch=book, name="n" * 198, settings=settings)
 
 
 def test_beside_a_native_server(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Home:
-    """What one call of run() works with. bound: with `once`, the last seq to serve.
+    """What one query of a call of run() works with. bound: with `once`, the last seq to serve.
 
-    innocent: no request ended the last life. options: of the last life.
+    name: of its registration. format: of its data source. innocent: no request ended the last life.
+    options: of the last life. lives, failures: so far, these by verdict.
     """
 
+    name: str
     spark: SparkSession
-    format: str
     route: Route
     checkpoint: Path
     once: bool
+    format: str = ""
     bound: int = 0
     quiet_failures: int = 0
     innocent: bool = False
@@ -40,6 +43,8 @@ class Home:
     query_id: str | None = None
     aborts: Aborts | None = None
     options: ServingOptions | None = None
+    lives: int = 0
+    failures: Counter[str] = field(default_factory=Counter[str])
 
 
 def failure_of(query: StreamingQuery, home: Home, token: str) -> tuple[Verdict | None, str]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
+from collections import Counter
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -45,6 +46,7 @@ from onceq.spark.serve.checkpoint import check_checkpoint, has_finished_nothing,
 from onceq.spark.serve.evidence import has_ended, of_error
 from onceq.spark.serve.handlers import BatchFunction, Each, Vectorised, batch_function, told
 from onceq.spark.serve.home import Home, failure_of, judge_refusal
+from onceq.spark.serve.queries import names_of, notes_of, serve_all
 from onceq.spark.serve.settings import ServerSettings, SparkStatistics
 from onceq.spark.serve.verdicts import Verdict, judge_beginning
 from onceq.spark.serve.words import new_token
@@ -113,13 +115,18 @@ class Server:
         self.name = check_id("Spark server", queue.name if name is None else name)
         self.batch_rows = check_range("batch_rows", batch_rows, 1, 1_000_000)
         self.settings = settings or ServerSettings()
+        for one in names_of(self.name, self.settings.queries):
+            check_id("Spark server", one)
         self._stop = Stop()
-        self._lives = 0
-        self._failures: dict[str, int] = {}
+        self._homes: list[Home] = []
 
     def statistics(self) -> SparkStatistics:
         """Returns what this server has gone through so far."""
-        return SparkStatistics(lives=self._lives, failures=dict(self._failures))
+        failures: Counter[str] = Counter()
+        for home in self._homes:
+            failures.update(home.failures)
+        lives = sum(home.lives for home in self._homes)
+        return SparkStatistics(lives=lives, failures=dict(failures))
 
     def stop(self) -> None:
         """Asks run() to end; from any thread, or from a signal handler. Idempotent."""
@@ -157,29 +164,40 @@ class Server:
             session = spark if spark is not None else build_session(f"onceq {self.name}")
             refuse_connect(session)
             refuse_dead(session)
-            activate(session)
-            name = register_own(session, self.data_source)
             with (
                 find_route(located, repository, local=is_local(session)) as route,
                 notes_in(given) as notes,
             ):
-                home = Home(session, name, route, notes, once)
-                try:
-                    while not self._stop.is_set():  # until stop(), or until what was there is done
-                        if self._live(home):
-                            return
-                    self._give_back(home)
-                except java_failures() as error:
-                    refuse_dead(session, error)
-                    raise
-                finally:
-                    telemetry.tell(log, telemetry.SparkStopped(server=self.name, lives=self._lives))
+                number = self.settings.queries
+                homes = [
+                    Home(one, session, route, own, once)
+                    for one, own in zip(
+                        names_of(self.name, number), notes_of(notes, number), strict=True
+                    )
+                ]
+                self._homes += homes
+                serve_all(self._serve, homes, self._stop)
+
+    def _serve(self, home: Home) -> None:
+        """Runs one life after another, until stop(), or until what was there is done."""
+        activate(home.spark)
+        home.format = register_own(home.spark, self.data_source)
+        try:
+            while not self._stop.is_set():
+                if self._live(home):
+                    return
+            self._give_back(home)
+        except java_failures() as error:
+            refuse_dead(home.spark, error)
+            raise
+        finally:
+            telemetry.tell(log, telemetry.SparkStopped(server=home.name, lives=home.lives))
 
     # --- one life ---------------------------------------------------------------------------
 
     def _live(self, home: Home) -> bool:
         """Runs one query to its end; True if this was the last."""
-        self._lives += 1
+        home.lives += 1
         try:
             with self._life(home) as (driver, options):
                 verdict, text = self._watch(home, driver, options)
@@ -221,19 +239,19 @@ class Server:
             refuse_dead(home.spark)
         if verdict is None:
             return True
-        self._failures[verdict.name] = self._failures.get(verdict.name, 0) + 1
+        home.failures[verdict.name] += 1
         if verdict is Verdict.FENCED:
-            raise Fenced(f"another driver serves under the name {self.name!r}: {text}")
+            raise Fenced(f"another driver serves under the name {home.name!r}: {text}")
         if verdict is Verdict.PROGRAM:
             raise StatementRefused(text)
         if verdict is Verdict.STOPPED:
             raise IllegalState(
-                f"the query of Spark server {self.name!r} was stopped by something else than its "
+                f"the query of Spark server {home.name!r} was stopped by something else than its "
                 "stop(): what it held is back in the queue"
             )
         if self._is_lost(home, verdict):
             raise FileMismatch(
-                f"the checkpoint of Spark server {self.name!r} is not usable, and its state is in "
+                f"the checkpoint of Spark server {home.name!r} is not usable, and its state is in "
                 f"it: put the last copy back, or delete it to begin without a state: {text}"
             )
         if verdict is Verdict.FORGET:
@@ -243,7 +261,7 @@ class Server:
         doubled = self.settings.backoff_s * 2.0 ** min(home.quiet_failures - 1, 20)
         delay = min(doubled, self.settings.backoff_max_s)
         said, how = text.strip().partition("\n")[0], verdict.name
-        event = telemetry.QueryEnded(server=self.name, verdict=how, error=said, delay_s=delay)
+        event = telemetry.QueryEnded(server=home.name, verdict=how, error=said, delay_s=delay)
         telemetry.tell(log, event)
         self._stop.wait(delay)
         return False
@@ -251,10 +269,10 @@ class Server:
     @contextlib.contextmanager
     def _life(self, home: Home) -> Generator[tuple[Steadfast, ServingOptions]]:
         with Steadfast(home.route) as driver:
-            home.aborts = home.aborts or Aborts(self.queue.name, self.name, driver)
+            home.aborts = home.aborts or Aborts(self.queue.name, home.name, driver)
             life: SparkRegistration = driver.perform(
                 SparkOpen(
-                    name=self.name,
+                    name=home.name,
                     queue=self.queue.name,
                     hold_s=self.settings.hold_s,
                     innocent=home.innocent,
@@ -266,7 +284,7 @@ class Server:
                 home.bound = home.bound or driver.insist(SparkBound())
             telemetry.tell(
                 log,
-                telemetry.SparkBegan(server=self.name, queue=self.queue.name, epoch=life.epoch),
+                telemetry.SparkBegan(server=home.name, queue=self.queue.name, epoch=life.epoch),
             )
             home.options = ServingOptions(
                 route=home.route,
@@ -332,7 +350,7 @@ class Server:
     def _begin(self, home: Home, driver: Steadfast, options: ServingOptions) -> StreamingQuery:
         from onceq.spark.serve import frames, schema  # noqa: PLC0415 # they need PySpark
 
-        own_checkpoint(home.checkpoint, self.name, home.route.repository)
+        own_checkpoint(home.checkpoint, home.name, home.route.repository)
         spoken = self.source_options() | options.to_spark()
         requests = home.spark.readStream.format(home.format).options(**spoken).load()
         answers = frames.as_sink(self.batch(requests))

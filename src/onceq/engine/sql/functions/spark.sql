@@ -28,7 +28,7 @@ create or replace function onceq.spark_open(
     p_name text, p_queue text, p_hold_s double precision, p_innocent boolean, p_stateful boolean,
     out server_id integer, out epoch bigint, out queue_id integer, out query_id text, out batch_id bigint
 )
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     q onceq.queue := onceq.find_queue(p_queue);
     s onceq.spark_server;
@@ -89,9 +89,9 @@ end $$;
 -- The seqs of a group that it still holds, in order: not killed, taken over or finished.
 create or replace function onceq.spark_members(g onceq.spark_group) returns bigint[]
 language sql stable as $$
-    select coalesce(array_agg(e.seq order by s.n), '{}')
+    select coalesce(array_agg(s.seq order by s.n), '{}')
     from unnest(g.seqs) with ordinality s (seq, n)
-    join onceq.element e on e.seq = s.seq and e.claimed_by = g.group_no
+    cross join lateral (select from onceq.element e where e.seq = s.seq and e.claimed_by = g.group_no offset 0) e
 $$;
 
 -- The number by which history and the attempts name the server that has a group.
@@ -165,7 +165,7 @@ end $$;
 create or replace function onceq.spark_claim(
     p_server integer, p_epoch bigint, p_start bigint, p_n integer, p_bound bigint
 ) returns bigint
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
     open_group bigint;
@@ -327,7 +327,8 @@ language sql stable as $$
            e.correlation_id, e.content_type, e.properties::text, e.body
     from onceq.spark_group g
     cross join lateral unnest(g.seqs[p_first:p_last]) with ordinality s (seq, n)
-    join onceq.element e on e.seq = s.seq and e.claimed_by = g.group_no
+    cross join lateral
+        (select * from onceq.element e where e.seq = s.seq and e.claimed_by = g.group_no offset 0) e
     left join onceq.registrant r on r.registrant_id = e.registrant_id
     where g.group_no = p_group and g.held_until is null
 $$;
@@ -336,7 +337,7 @@ $$;
 create or replace function onceq.spark_read(p_group bigint, p_first integer, p_last integer)
 returns table (eid uuid, rid text, registrant text, thread text, aborts smallint, priority smallint,
                enqueued_at timestamptz, correlation_id text, content_type text, properties text, body bytea)
-language sql stable as $$
+language sql stable set enable_seqscan = off as $$
     select eid, rid, registrant, thread, aborts, priority, enqueued_at, correlation_id, content_type, properties, body
     from (select * from onceq.spark_claimed(p_group, p_first, p_last)
           union all
@@ -377,7 +378,7 @@ $$;
 -- Ends this life in good order: what it holds goes back, uncharged, except what is in the state of a
 -- stateful server's query. Returns how many elements.
 create or replace function onceq.spark_close(p_server integer, p_epoch bigint) returns integer
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
     released integer;
@@ -401,7 +402,7 @@ end $$;
 -- many elements were taken over.
 create or replace function onceq.spark_take_over(p_server integer, p_grace_s double precision)
 returns integer
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     dead onceq.spark_server;
     g onceq.spark_group;

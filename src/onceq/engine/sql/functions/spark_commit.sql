@@ -50,7 +50,7 @@ create or replace function onceq.spark_commit(
     p_rows bigint, p_tables jsonb, p_content_type text,
     out verdict text, out done integer, out failed integer, out returned integer
 )
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
     doubled uuid[];
@@ -161,8 +161,8 @@ begin
         fate := 'gone';
         return;
     end if;
-    silent := array(select eid from unnest(held) n (eid) where not exists (
-        select from onceq.spark_reply r where r.eid = n.eid and r.attempt = any (p_attempts)));
+    silent := array(select eid from unnest(held) n (eid) where eid not in (
+        select r.eid from onceq.spark_reply r where r.attempt = any (p_attempts) and r.eid is not null));
     if silent <> '{}' or exists (select from onceq.spark_reply r where r.attempt = any (p_attempts)
             and r.eid = any (held) and (r.error is not null or r.eid = any (p_doubled))) then
         fate := 'failed';
@@ -181,7 +181,7 @@ declare
     stranger uuid;
 begin
     select n.eid into stranger from unnest(p_named) n (eid)
-        where not exists (select from onceq.element e where e.eid = n.eid and e.seq = any (known))
+        where n.eid not in (select e.eid from onceq.element e where e.seq = any (known))
           and not exists (select from onceq.history h where h.eid = n.eid
                           and h.finished_at >= began - interval '1 minute') limit 1;
     if stranger is not null and exists (select from onceq.spark_group where group_no = s.planned) then
@@ -220,19 +220,21 @@ create or replace function onceq.spark_finish(
     s onceq.spark_server, p_attempts bigint[], p_doubled uuid[], p_content_type text,
     out eids uuid[], out seqs bigint[]
 )
-language plpgsql volatile as $$
+language plpgsql volatile set enable_nestloop = off set enable_mergejoin = off as $$
 declare
     own bigint[] := onceq.spark_own(s);
     moment timestamptz := onceq.now();
+    answered uuid[] := array(select r.eid from onceq.spark_reply r
+        where r.attempt = any (p_attempts) and r.error is null and r.eid <> all (p_doubled));
     clients integer[];
 begin
     with gone as (
-        delete from onceq.element e using onceq.spark_reply r
-            where r.attempt = any (p_attempts) and r.error is null and r.eid <> all (p_doubled)
-              and e.eid = r.eid and e.claimed_by = any (own) and e.role in ('request', 'datagram')
-            returning e.*, r.reply
+        delete from onceq.element e
+            where e.eid = any (answered) and e.claimed_by = any (own) and e.role in ('request', 'datagram')
+            returning e.*
     ), ended as materialized (
-        select g.*, case when reply_queue_id is not null then onceq.new_eid() end as reply_eid from gone g
+        select g.*, r.reply, case when g.reply_queue_id is not null then onceq.new_eid() end as reply_eid
+            from gone g join onceq.spark_reply r on r.eid = g.eid and r.attempt = any (p_attempts)
     ), written as (
         insert into onceq.element (queue_id, lane, priority, role, outcome, registrant_id, send_no,
                 rid, ack_rid, eid, correlation_id, enqueued_at, aborts, life, content_type, properties, sha256, body)
@@ -264,6 +266,7 @@ create or replace function onceq.spark_fail(
 )
 language plpgsql volatile as $$
 declare
+    own bigint[] := onceq.spark_own(s);
     bad record;
     e onceq.element;
 begin
@@ -272,9 +275,11 @@ begin
                 left(min(r.traceback), 16384) as traceback,
                 case when bool_or(r.reject) then 'reject' when bool_or(r.retry) then 'retry' else 'charge' end as fate,
                 max(greatest(least(r.after_s, 31536000), 0)) filter (where r.after_s is not null) as after_s
-            from onceq.spark_reply r join onceq.element x on x.eid = r.eid
+            from onceq.spark_reply r
+            cross join lateral (select m.seq, m.claimed_by from onceq.element m
+                where m.eid = r.eid and m.claimed_by = any (own) offset 0) x
             where r.attempt = any (p_attempts) and (r.error is not null or r.eid = any (p_doubled))
-              and x.claimed_by = any (onceq.spark_own(s)) group by x.seq order by x.seq loop
+            group by x.seq, x.claimed_by order by x.seq loop
         select * into e from onceq.element where seq = bad.seq and claimed_by = bad.claimed_by for update;
         continue when e.seq is null;
         if onceq.return_element(e, bad.fate, case when bad.error is null then 'doubled'
@@ -322,7 +327,7 @@ $$;
 create or replace function onceq.spark_refuse(
     p_group bigint, p_eids uuid[], p_codes text[], p_errors text[]
 ) returns integer
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     bad record;
     e onceq.element;
@@ -331,7 +336,8 @@ begin
     perform onceq.be_durable();
     for bad in select x.seq, n.code, n.error, onceq.spark_number(g) as server_no
             from unnest(p_eids, p_codes, p_errors) n (eid, code, error)
-            join onceq.element x on x.eid = n.eid and x.claimed_by = p_group
+            cross join lateral
+                (select m.seq from onceq.element m where m.eid = n.eid and m.claimed_by = p_group offset 0) x
             join onceq.spark_group g on g.group_no = p_group
             order by x.seq loop
         select * into e from onceq.element where seq = bad.seq and claimed_by = p_group for update;
@@ -409,7 +415,7 @@ end $$;
 create or replace function onceq.spark_check_keys(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns void
-language plpgsql stable as $$
+language plpgsql stable set enable_nestloop = off as $$
 declare
     keys text := onceq.spark_list('%1$I', p_spec -> 'keys', ', ');
     most bigint := case p_spec ->> 'mode' when 'upsert' then 1 else 9223372036854775807 end;
@@ -498,7 +504,7 @@ end $$;
 create or replace function onceq.spark_blame(
     p_server integer, p_epoch bigint, p_attempts bigint[], p_tables jsonb
 ) returns integer
-language plpgsql volatile as $$
+language plpgsql volatile set enable_seqscan = off as $$
 declare
     s onceq.spark_server := onceq.spark_lock(p_server, p_epoch);
     eids uuid[];
@@ -508,8 +514,8 @@ declare
 begin
     perform onceq.spark_try(spec) from jsonb_array_elements(p_tables) spec;
     select array_agg(e.eid order by e.seq), array_agg(e.seq order by e.seq) into eids, seqs
-        from onceq.element e where e.claimed_by = any (onceq.spark_own(s)) and e.eid in (
-            select eid from onceq.spark_reply where attempt = any (p_attempts) and error is null);
+        from onceq.element e where e.claimed_by = any (onceq.spark_own(s)) and e.eid = any (array(
+            select eid from onceq.spark_reply where attempt = any (p_attempts) and error is null));
     begin
         refused := onceq.spark_narrow(p_tables, p_attempts, eids, seqs);
         raise exception 'tried' using errcode = 'OQ000';
@@ -546,7 +552,7 @@ end $$;
 create or replace function onceq.spark_apply(
     p_spec jsonb, p_attempts bigint[], p_eids uuid[], p_seqs bigint[]
 ) returns bigint
-language plpgsql volatile as $$
+language plpgsql volatile set enable_nestloop = off as $$
 declare changed bigint;
 begin
     perform onceq.spark_check_keys(p_spec, p_attempts, p_eids, p_seqs);
