@@ -43,7 +43,7 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     session.user = yield from ask(session, user)
     kept = [one.rid for one in waiting if one.replied and one.rid == found.r_rid]
     session.received, session.seen = dict.fromkeys(kept), 0
-    session.beyond = dict.fromkeys(kept, SEQ_MAX)  # its place is not known
+    session.beyond = dict.fromkeys(kept, SEQ_MAX) or None  # its place is not known
     session.outstanding = {one.rid: None for one in waiting if one.rid not in session.received}
     session.state = client_state.resumed(
         found.s_rid, found.r_rid, disconnected=found.was == "disconnected"
@@ -99,9 +99,7 @@ def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops
             session.gone.append(rid)
             continue
         session.outstanding[rid] = None
-        if rid in session.received:  # sent again: its reply is received again
-            del session.received[rid]
-            session.beyond.pop(rid, None)
+        session.forget(rid)  # sent again: its reply is received again
 
 
 def _may_send(session: Session[Any, Any], count: int) -> ClientState:

@@ -75,8 +75,9 @@ class Session(Generic[T, R]):
     window: how many requests may be outstanding. keep: how many replies stay with the queue
     manager after they are acknowledged. outstanding: sent, and no reply handed out yet. received:
     replies handed out but not acknowledged, in that order. seen: the greatest seq among replies
-    handed out in the order of their seqs. beyond: the seqs of later ones, handed out by rid. gone:
-    sent again after they were done and acknowledged, so that no reply will come.
+    handed out in the order of their seqs. beyond: the seqs of later ones, handed out by rid; None:
+    there are none. gone: sent again after they were done and acknowledged, so that no reply will
+    come.
     asleep: registered, on its connection, to be rung when a reply comes. rings: it was asleep
     before the last request committed, so that the reply finds it asleep and rings.
     user: the end user of the last request.
@@ -105,7 +106,7 @@ class Session(Generic[T, R]):
     outstanding: dict[str, None] = field(default_factory=dict[str, None])
     received: dict[str, None] = field(default_factory=dict[str, None])
     seen: int = 0
-    beyond: dict[str, int] = field(default_factory=dict[str, int])
+    beyond: dict[str, int] | None = None
     gone: list[str] = field(default_factory=list[str])
     asleep: bool = False
     rings: bool = False
@@ -120,6 +121,12 @@ class Session(Generic[T, R]):
     def handed_out_last(self) -> str | None:
         """The rid of the last reply handed out, among those not acknowledged."""
         return next(reversed(self.received), None)
+
+    def forget(self, rid: str) -> None:
+        """A reply counts as handed out no more."""
+        self.received.pop(rid, None)
+        if self.beyond is not None:
+            self.beyond.pop(rid, None)
 
     @property
     def in_window(self) -> int:
@@ -220,6 +227,11 @@ def check(session: Session[Any, Any], call: Call) -> ClientState:
             f"the effect of the last call is unknown: connect() again before {call.value}"
         )
     return client_state.after(session.state, call, session.outstanding)
+
+
+def replies_of(session: Session[T, R], elements: list[Element]) -> list[Reply[R]]:
+    """Returns elements of the reply queue in the form that the client gets."""
+    return [reply_of(session, element) for element in elements]
 
 
 def reply_of(session: Session[T, R], element: Element) -> Reply[R]:

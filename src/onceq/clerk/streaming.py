@@ -78,7 +78,7 @@ class Stream(Generic[R]):
         check(session, Call.WATCH)
         if session.received:
             session.outstanding = {**session.received, **session.outstanding}
-            session.received, session.seen, session.beyond = {}, 0, {}
+            session.received, session.seen, session.beyond = {}, 0, None
             session.state = ClientState.REQ_SENT
         self._is_begun = True
 
