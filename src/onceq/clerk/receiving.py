@@ -157,7 +157,8 @@ def _refuse_vain(session: Session[Any, Any], rid: str | None) -> ops.Program[Non
     if gone is None:
         return
     is_kept = yield from ask(session, receive_op(session, rid=gone, skip=[]))
-    session.gone.remove(gone)
+    at = session.gone.index(gone)
+    session.gone = [*session.gone[:at], *session.gone[at + 1 :]]
     arrived(session)
     why = "its reply was acknowledged, and is kept: rereceive(rid) returns it"
     raise errors.ReplyGone(

@@ -5,6 +5,7 @@ Used by the clerk's Programs. Only they change a session, each after the answer 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypedDict, TypeVar
 from uuid import UUID
@@ -107,7 +108,7 @@ class Session(Generic[T, R]):
     received: dict[str, None] = field(default_factory=dict[str, None])
     seen: int = 0
     beyond: dict[str, int] | None = None
-    gone: list[str] = field(default_factory=list[str])
+    gone: Sequence[str] = ()
     asleep: bool = False
     rings: bool = False
     taken: tuple[str, int, bytes | None] | None = None
@@ -186,7 +187,7 @@ def settle(session: Session[Any, Any]) -> ops.Program[None]:
         session.received.pop(posted.rid, None)
     if answer.state == "done":
         session.outstanding.pop(posted.rid, None)
-        session.gone.append(posted.rid)
+        session.gone = [*session.gone, posted.rid]
     session.sure = True
 
 

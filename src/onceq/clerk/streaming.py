@@ -102,6 +102,6 @@ class Stream(Generic[R]):
         self._is_over = self._is_over or len(some) < count
         if some:
             yield from program.send_many(session, some)
-            session.gone = []
+            session.gone = ()
             receiving.arrived(session)
         return len(some)
