@@ -31,6 +31,7 @@ from bench import (
     rows,
     simulator,
     spark_rows,
+    waiting,
 )
 from bench.cases import CASES, targeted
 from bench.pairs import Pace
@@ -53,6 +54,7 @@ QUESTIONS = {
     "flatness": flatness,
     "old-requests": old_requests,
     "simulator": simulator,
+    "waiting": waiting,
     "spark": spark_rows,
 }
 QUICK = Pace(rounds=3, slice_s=0.3)

@@ -54,9 +54,7 @@ class _AtDesk:
         self._name = f"{life.name}.{seat}"
         self._chance = random.Random(f"{life.seed} {self._name} {life.life}")
         events = living.place / "events" / f"{self._name}-{life.life}.events"
-        clerk: Clerk[Order, Receipt] = Clerk(
-            Seat(desk, f"the clerk of {self._name}"), self._name, living.queue
-        )
+        clerk: Clerk[Order, Receipt] = Clerk(Seat(desk, self._name), self._name, living.queue)
         self._clerk = RecordedClerk(
             clerk, Recorder(events, f"client {self._name}"), limit_s=TIMEOUT_S
         )

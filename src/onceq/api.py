@@ -12,7 +12,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from onceq.clerk.async_clerk import AsyncClerk, AsyncLedgerClerk
 from onceq.clerk.clerk import Clerk, LedgerClerk
-from onceq.clerk.desk import AsyncClerks, Clerks, whose
+from onceq.clerk.desk import AsyncClerks, Clerks
 from onceq.clerk.ledger import Ledger
 from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.kind import check_ledger
@@ -27,7 +27,7 @@ from onceq.engine.wake.waiting import Wakes
 from onceq.manager.async_queue_manager import AsyncQueueOperations
 from onceq.manager.caller import DEFAULT_REPOSITORY
 from onceq.manager.queue_manager import QueueOperations
-from onceq.model.names import check_repository
+from onceq.model.names import check_repository, whose
 from onceq.model.queue import Queue
 
 T = TypeVar("T")

@@ -166,7 +166,7 @@ def test_a_desk_is_of_one_loop(declared: onceq.QueueManager) -> None:
     desk = AsyncDesk(declared.located, declared.repository, 1)
 
     async def send() -> None:
-        clerk = onceq.AsyncClerk(AsyncSeat(desk, "this clerk"), "one", RAW)
+        clerk = onceq.AsyncClerk(AsyncSeat(desk, "one"), "one", RAW)
         await clerk.connect()
 
     async def run() -> None:

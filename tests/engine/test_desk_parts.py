@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import operator
 import os
 import secrets
 import signal
@@ -15,6 +17,7 @@ import pytest
 
 import onceq
 from onceq.engine.desk.arrivals import REST_S, Arrivals, joined
+from onceq.engine.desk.sleeper import AsyncSleeper, Ends
 from onceq.engine.wake.desk_bell import MANY, DeskBell
 from onceq.errors import (
     CannotConnect,
@@ -205,6 +208,52 @@ def test_rubbish_rings_nobody(bell: DeskBell) -> None:
     assert (rung, bell.rubbish) == ([], 6)
     ring(bell, secrets.token_bytes(16), MANY)
     assert bell.hear(), "so much is a reason to be deaf for a while"
+
+
+def test_waits_end_in_time_and_those_of_one_tick_together() -> None:
+    long: list[str] = []
+
+    async def run() -> None:
+        loop, ends = asyncio.get_running_loop(), Ends(lambda: long.append("long"))
+
+        async def wait(timeout_s: float) -> float:
+            one, began = loop.create_future(), loop.time()
+            ends.add(one, timeout_s)
+            assert await one
+            return loop.time() - began
+
+        given = [0.002, *[0.05] * 20, 0.3]
+        took = await asyncio.gather(*map(wait, given))
+        assert all(late_s > -0.001 for late_s in map(operator.sub, took, given))
+        told = len(long)
+        assert 2 <= told <= 4, "one timer, and one word that datagrams may not get here"
+        rung = loop.create_future()
+        ends.add(rung, 0.02)
+        rung.set_result(True)
+        await asyncio.sleep(0.1)
+        assert len(long) == told, "who was rung has not waited in vain"
+
+    asyncio.run(run())
+
+
+def test_a_ring_ends_a_wait_or_the_next_one(bell: DeskBell) -> None:
+    first, later = (
+        ops.Wait(key="receive", first=True, timeout_s=60.0),
+        ops.Wait(key="receive", first=False),
+    )
+
+    async def run() -> None:
+        sleeper = AsyncSleeper(bell, Ends(lambda: None))
+        sleeper()
+        assert await sleeper.wait(first), "it was rung before"
+        waiting = asyncio.ensure_future(sleeper.wait(later))
+        bell.ring_all()
+        assert waiting.done()
+        sleeper.close()
+        assert await sleeper.wait(later), "nobody rings: it ends by itself"
+        assert not await sleeper.wait(ops.Wait(key="receive", first=True, timeout_s=0.0))
+
+    asyncio.run(run())
 
 
 def test_threads_share_a_desk(qm: onceq.QueueManager) -> None:

@@ -5,39 +5,61 @@ Used by all clerks. A clerk makes one call after another, so nothing would be ga
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import threading
 from typing import Any, Final
 
 from onceq.errors import IllegalState
 
+REFUSED: Final = (
+    "one call at a time: another thread or task is in a call of this clerk, which goes on "
+    "untouched; give each its own clerk (`thread=` makes sessions of one client)"
+)
 _CALLER: Final = "caller"
 
 
 class Alone:
-    """A `with` block that lets in one caller at a time; the same caller may enter it again.
+    """A `with` block that lets in one thread at a time; the same one may enter it again.
 
-    who: returns the caller, a thread or a task. IllegalState: another caller's call is under way,
-    and is not touched.
+    IllegalState: another thread's call is under way, and is not touched.
     """
 
-    __slots__ = ("_depth", "_inside", "_who")
+    __slots__ = ("_depth", "_inside")
 
-    def __init__(self, who: Callable[[], Any]) -> None:
-        self._who = who
-        self._inside: dict[str, Any] = {}
+    def __init__(self) -> None:
+        self._inside: dict[str, int] = {}
         self._depth = 0
 
     def __enter__(self) -> None:
-        me = self._who()
+        me = threading.get_ident()
         # Atomic. If this is cut short, the next call of the same caller undoes it.
         if self._inside.setdefault(_CALLER, me) != me:
-            raise IllegalState(
-                "one call at a time: another thread or task is in a call of this clerk, which goes "
-                "on untouched; give each its own clerk (`thread=` makes sessions of one client)"
-            )
+            raise IllegalState(REFUSED)
         self._depth += 1
 
     def __exit__(self, *_: object) -> None:
         self._depth -= 1
         if self._depth == 0:
             self._inside.clear()
+
+
+class AsyncAlone:
+    """Alone, for the tasks of one event loop, of which no other runs while one enters."""
+
+    __slots__ = ("_depth", "_inside")
+
+    def __init__(self) -> None:
+        self._inside: asyncio.Task[Any] | None = None
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        me = asyncio.current_task()
+        if self._depth > 0 and self._inside is not me:
+            raise IllegalState(REFUSED)
+        self._inside = me
+        self._depth += 1
+
+    def __exit__(self, *_: object) -> None:
+        self._depth -= 1
+        if self._depth == 0:
+            self._inside = None

@@ -57,6 +57,7 @@ class AsyncClerk(AsyncRunning[T, R]):
     Source: BHM90 3, BN09 4.3.
     """
 
+    __slots__ = ()
     _awaits = True
 
     async def disconnect(self) -> None:
@@ -138,8 +139,10 @@ class AsyncClerk(AsyncRunning[T, R]):
                 if connection is not None:
                     return await self._receive_in(connection, checkpoint, timeout_s, rid)
                 receive = self._receive(1, checkpoint, timeout_s, rid)
-                replies = await self._run(receive, waiting(timeout_s))
-                return replies[0]
+                patience = waiting(timeout_s)
+                with self._alone:  # as in `_run`, whose frame each clerk that waits would hold
+                    await self._settle(patience)
+                    return (await self._link.run(receive, patience))[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or not await async_waits_on(on_timeout, late):
                     raise
@@ -363,6 +366,8 @@ class AsyncClerk(AsyncRunning[T, R]):
 
 class AsyncLedgerClerk(AsyncClerk[T, R], Generic[T, R, C]):
     """An AsyncClerk with a ledger, by the name that says what its transactions give: a C."""
+
+    __slots__ = ()
 
     if TYPE_CHECKING:
 

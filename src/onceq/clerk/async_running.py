@@ -5,13 +5,12 @@ The base of AsyncClerk, with what is not a call of its own.
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from onceq.clerk import program, transactions
-from onceq.clerk.alone import Alone
+from onceq.clerk.alone import AsyncAlone
 from onceq.clerk.ledger import program as ledger_program
 from onceq.clerk.ledger.async_runner import AsyncLedgerLink
 from onceq.clerk.ledger.program import kept_beside
@@ -44,6 +43,8 @@ class AsyncRunning(Shown[T, R]):
     of the client's own will end, or has ended.
     """
 
+    __slots__ = ("_alone", "_caller", "_callers", "_is_taking", "_kept", "_link")
+
     def __init__(
         self,
         link: AsyncLink | AsyncSeat | AsyncLedgerLink,
@@ -56,7 +57,7 @@ class AsyncRunning(Shown[T, R]):
         self._kept: Kept | None = None
         if isinstance(link, AsyncLedgerLink):
             self._kept = kept_beside(self._session, link.joint, link.repository)
-        self._alone = Alone(asyncio.current_task)
+        self._alone = AsyncAlone()
         self._callers: AsyncCallers | None = None
         self._caller: AsyncPostgresDriver | None = None
         self._is_taking = False
@@ -84,11 +85,15 @@ class AsyncRunning(Shown[T, R]):
     async def _run(self, call: Program[A], patience: Patience | None = None) -> A:
         """Runs a Program, once it is known what became of the reply that was taken last."""
         with self._alone:
-            if self._kept is not None:
-                refuse_working(self._kept)
-            if self._session.taken is not None:
-                await self._link.run(transactions.settle_taken(self._session), patience)
+            await self._settle(patience)
             return await self._link.run(call, patience)
+
+    async def _settle(self, patience: Patience | None) -> None:
+        """Finds out what became of the reply that was taken last. IllegalState: that is open."""
+        if self._kept is not None:
+            refuse_working(self._kept)
+        if self._session.taken is not None:
+            await self._link.run(transactions.settle_taken(self._session), patience)
 
     async def _go_on(self, call: Program[A]) -> A:
         """Runs a Program that ends what is under way."""

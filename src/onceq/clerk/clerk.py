@@ -58,6 +58,7 @@ class Clerk(Running[T, R]):
     Source: BHM90 3, BN09 4.3.
     """
 
+    __slots__ = ()
     _awaits = False
 
     def disconnect(self) -> None:
@@ -137,8 +138,10 @@ class Clerk(Running[T, R]):
                 if connection is not None:
                     return self._receive_in(connection, checkpoint, timeout_s, rid)
                 receive = self._receive(1, checkpoint, timeout_s, rid)
-                replies = self._run(receive, waiting(timeout_s))
-                return replies[0]
+                patience = waiting(timeout_s)
+                with self._alone:  # as in `_run`, whose frame each clerk that waits would hold
+                    self._settle(patience)
+                    return (self._link.run(receive, patience))[0]
             except ReceiveTimeout as late:
                 if on_timeout is None or not waits_on(on_timeout, late):
                     raise
@@ -362,6 +365,8 @@ class Clerk(Running[T, R]):
 
 class LedgerClerk(Clerk[T, R], Generic[T, R, C]):
     """An Clerk with a ledger, by the name that says what its transactions give: a C."""
+
+    __slots__ = ()
 
     if TYPE_CHECKING:
 

@@ -12,7 +12,6 @@ from onceq.engine.desk.async_seat import AsyncSeat
 from onceq.engine.desk.desk import Desk
 from onceq.engine.desk.seat import Seat
 from onceq.model import names
-from onceq.model.names import shown
 
 if TYPE_CHECKING:
     from onceq.engine.embedded.locate import Located
@@ -40,7 +39,7 @@ class Clerks:
         self, registrant: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> Clerk[T, R]:
         """Returns the clerk of a client; `with` connects it. See QueueManager.clerk."""
-        return Clerk(Seat(self._desk, whose(registrant)), registrant, queue, **options)
+        return Clerk(Seat(self._desk, registrant), registrant, queue, **options)
 
     def connect(self, *, timeout_s: float | None = None) -> Self:
         """Connects. CannotConnect, SchemaMissing: nothing happened."""
@@ -69,7 +68,7 @@ class AsyncClerks:
         self, registrant: str, queue: Queue[T, R], **options: Unpack[ClerkOptions]
     ) -> AsyncClerk[T, R]:
         """See Clerks.clerk; `async with` connects it."""
-        return AsyncClerk(AsyncSeat(self._desk, whose(registrant)), registrant, queue, **options)
+        return AsyncClerk(AsyncSeat(self._desk, registrant), registrant, queue, **options)
 
     async def connect(self, *, timeout_s: float | None = None) -> Self:
         """See Clerks.connect."""
@@ -85,8 +84,3 @@ class AsyncClerks:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def whose(registrant: str) -> str:
-    """Returns whose connection it is, for error messages about it."""
-    return f"the clerk of client {shown(registrant)}"

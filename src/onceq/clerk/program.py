@@ -43,7 +43,7 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
     session.user = yield from ask(session, user)
     kept = [one.rid for one in waiting if one.replied and one.rid == found.r_rid]
     session.received, session.seen = dict.fromkeys(kept), 0
-    session.beyond = dict.fromkeys(kept, SEQ_MAX)  # its place is not known
+    session.beyond = dict.fromkeys(kept, SEQ_MAX) or None  # its place is not known
     session.outstanding = {one.rid: None for one in waiting if one.rid not in session.received}
     session.state = client_state.resumed(
         found.s_rid, found.r_rid, disconnected=found.was == "disconnected"
@@ -52,7 +52,7 @@ def connect(session: Session[T, R]) -> ops.Program[None]:
         session.state = ClientState.REQ_SENT
     elif session.state is ClientState.REQ_SENT:  # acknowledged in another order than it was sent
         session.state = ClientState.REPLY_RECVD if kept else ClientState.CONNECTED
-    session.gone, session.asleep, session.rings = [], False, False
+    session.gone, session.asleep, session.rings = (), False, False
     session.unsettled = session.handed_out_last
     session.taken = session.held = None
     session.sure, session.fenced = True, None
@@ -92,16 +92,16 @@ def _sent(session: Session[Any, Any], rids: Sequence[str], answers: Sequence[ops
         session.r_rid = acknowledged
         session.received = {}
     session.was = "connected"
+    gone: list[str] = []
     for rid, answer in zip(rids, answers, strict=True):
         session.s_no += 1
         session.s_rid, session.s_state = rid, "request"
         if answer.state == "done":
-            session.gone.append(rid)
+            gone.append(rid)
             continue
         session.outstanding[rid] = None
-        if rid in session.received:  # sent again: its reply is received again
-            del session.received[rid]
-            session.beyond.pop(rid, None)
+        session.forget(rid)  # sent again: its reply is received again
+    session.gone = [*session.gone, *gone] if gone else session.gone
 
 
 def _may_send(session: Session[Any, Any], count: int) -> ClientState:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from onceq import errors
-from onceq.clerk.session import Reply, Session, ask, check, perform, reply_of, settle
+from onceq.clerk.session import Reply, Session, ask, check, perform, replies_of, reply_of, settle
 from onceq.model import client_state, ops
 from onceq.model.client_state import Call, ClientState
 from onceq.model.element import Element
@@ -46,34 +46,42 @@ def receive(
         held, session.held = session.held, None
         raise held
     check(session, Call.RECEIVE)
-    yield from _refuse_gone(session, rid)
-    if rid is not None and rid not in session.outstanding:
-        raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
-    look = receive_op(session, rid=rid, skip=[], limit=limit, ckpt=ckpt)
-    found: list[Element] = []
+    yield from _refuse_vain(session, rid)
     key = "reply" if session.rings and timeout_s != 0 else "receive"
     session.rings = False  # only once: a ring during another wait is not heard again
-    if key == "receive":
-        found = yield from _look(session, look, sleep=timeout_s != 0, turn=0)
+    found: list[Element] = []
     waits = 0
     within_s: float | None = None
-    while not found:
+    while True:  # who waits holds this frame: what is not needed meanwhile is not kept in it
+        if waits > 0 or key == "receive":
+            found = yield from _look(
+                session,
+                receive_op(session, rid=rid, skip=[], limit=limit, ckpt=ckpt),
+                sleep=timeout_s != 0,
+                turn=waits,
+            )
+            if found:
+                break
         if waits == SETTLED[key] or within_s is not None:
             within_s = yield from _until_expiry(session)
-        wait = ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s, within_s=within_s)
-        if not (yield from wait):
-            whose = rid or (session.s_rid if session.window == 1 else None)
-            raise errors.ReceiveTimeout(
-                f"no reply{'' if whose is None else f' to {whose!r}'} within {timeout_s} s: "
-                "nothing is lost, receive again; `onceq request show` says where a request is"
-            )
+        if not (yield ops.Wait(key=key, first=waits == 0, timeout_s=timeout_s, within_s=within_s)):
+            raise _none_came(session, rid, timeout_s)
         waits += 1
-        found = yield from _look(session, look, sleep=True, turn=waits)
     _hand_out(session, found, in_order=rid is None)
     if ckpt is not None:
         session.r_rid, session.ckpt = found[-1].rid, ckpt
     arrived(session)
-    return [reply_of(session, element) for element in found]
+    return replies_of(session, found)
+
+
+def _none_came(
+    session: Session[Any, Any], rid: str | None, timeout_s: float | None
+) -> errors.ReceiveTimeout:
+    whose = rid or (session.s_rid if session.window == 1 else None)
+    return errors.ReceiveTimeout(
+        f"no reply{'' if whose is None else f' to {whose!r}'} within {timeout_s} s: "
+        "nothing is lost, receive again; `onceq request show` says where a request is"
+    )
 
 
 def _until_expiry(session: Session[Any, Any]) -> ops.Program[float | None]:
@@ -110,7 +118,7 @@ def _look(
     many = not by_rid and session.seen > 0 and len(session.received) > FEW
     found: list[Element] = []
     if many:
-        near = replace(look, after=session.seen, skip=list(session.beyond))
+        near = replace(look, after=session.seen, skip=list(session.beyond or ()))
         falls = sleep and not asleep
         found = yield from perform(session, replace(near, asleep=asleep, sleep=falls))
         asleep = (asleep or sleep) and not found
@@ -129,20 +137,28 @@ def _hand_out(session: Session[Any, Any], found: list[Element], *, in_order: boo
         session.received[element.rid] = None
     if in_order:
         session.seen = max(session.seen, found[-1].seq)
-        session.beyond = {rid: seq for rid, seq in session.beyond.items() if seq > session.seen}
+        beyond = (session.beyond or {}).items()
+        session.beyond = {rid: seq for rid, seq in beyond if seq > session.seen} or None
     else:
+        session.beyond = session.beyond or {}
         session.beyond.update({one.rid: one.seq for one in found if one.seq > session.seen})
 
 
-def _refuse_gone(session: Session[Any, Any], rid: str | None) -> ops.Program[None]:
-    """ReplyGone: for a request sent again after it was done and its reply acknowledged."""
+def _refuse_vain(session: Session[Any, Any], rid: str | None) -> ops.Program[None]:
+    """ReplyGone: for a request sent again after it was done and its reply acknowledged.
+
+    IllegalState: for one that is not outstanding.
+    """
     gone = rid if rid in session.gone else None
     if rid is None and session.gone and not session.outstanding:
         gone = session.gone[0]
+    if gone is None and rid is not None and rid not in session.outstanding:
+        raise errors.IllegalState(f"{rid!r} is not outstanding: its reply would never come")
     if gone is None:
         return
     is_kept = yield from ask(session, receive_op(session, rid=gone, skip=[]))
-    session.gone.remove(gone)
+    at = session.gone.index(gone)
+    session.gone = [*session.gone[:at], *session.gone[at + 1 :]]
     arrived(session)
     why = "its reply was acknowledged, and is kept: rereceive(rid) returns it"
     raise errors.ReplyGone(
@@ -158,8 +174,7 @@ def arrived(session: Session[Any, Any]) -> None:
 
 def take_back(session: Session[Any, Any], rid: str) -> None:
     """Counts a reply as not handed out, before all others: nothing lasting was done with it."""
-    session.received.pop(rid, None)
-    session.beyond.pop(rid, None)
+    session.forget(rid)
     session.outstanding = {rid: None, **session.outstanding}
     session.state = ClientState.REQ_SENT
 
@@ -217,7 +232,6 @@ def acknowledge(
     if ckpt is not None or session.ckpt is None or not keeps:
         session.r_rid, session.ckpt = rids[-1], ckpt
     for rid in rids:
-        session.received.pop(rid, None)
-        session.beyond.pop(rid, None)
+        session.forget(rid)
     session.state = session.state if session.received else following
     return removed

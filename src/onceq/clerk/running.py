@@ -6,7 +6,6 @@ The base of Clerk, with what is not a call of its own.
 
 from __future__ import annotations
 
-import threading
 import uuid
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
@@ -45,6 +44,8 @@ class Running(Shown[T, R]):
     of the client's own will end, or has ended.
     """
 
+    __slots__ = ("_alone", "_caller", "_callers", "_is_taking", "_kept", "_link")
+
     def __init__(
         self,
         link: Link | Seat | LedgerLink,
@@ -57,7 +58,7 @@ class Running(Shown[T, R]):
         self._kept: Kept | None = None
         if isinstance(link, LedgerLink):
             self._kept = kept_beside(self._session, link.joint, link.repository)
-        self._alone = Alone(threading.get_ident)
+        self._alone = Alone()
         self._callers: Callers | None = None
         self._caller: PostgresDriver | None = None
         self._is_taking = False
@@ -85,11 +86,15 @@ class Running(Shown[T, R]):
     def _run(self, call: Program[A], patience: Patience | None = None) -> A:
         """Runs a Program, once it is known what became of the reply that was taken last."""
         with self._alone:
-            if self._kept is not None:
-                refuse_working(self._kept)
-            if self._session.taken is not None:
-                self._link.run(transactions.settle_taken(self._session), patience)
+            self._settle(patience)
             return self._link.run(call, patience)
+
+    def _settle(self, patience: Patience | None) -> None:
+        """Finds out what became of the reply that was taken last. IllegalState: that is open."""
+        if self._kept is not None:
+            refuse_working(self._kept)
+        if self._session.taken is not None:
+            self._link.run(transactions.settle_taken(self._session), patience)
 
     def _go_on(self, call: Program[A]) -> A:
         """Runs a Program that ends what is under way."""

@@ -5,6 +5,7 @@ Used by the clerk's Programs. Only they change a session, each after the answer 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypedDict, TypeVar
 from uuid import UUID
@@ -75,8 +76,9 @@ class Session(Generic[T, R]):
     window: how many requests may be outstanding. keep: how many replies stay with the queue
     manager after they are acknowledged. outstanding: sent, and no reply handed out yet. received:
     replies handed out but not acknowledged, in that order. seen: the greatest seq among replies
-    handed out in the order of their seqs. beyond: the seqs of later ones, handed out by rid. gone:
-    sent again after they were done and acknowledged, so that no reply will come.
+    handed out in the order of their seqs. beyond: the seqs of later ones, handed out by rid; None:
+    there are none. gone: sent again after they were done and acknowledged, so that no reply will
+    come.
     asleep: registered, on its connection, to be rung when a reply comes. rings: it was asleep
     before the last request committed, so that the reply finds it asleep and rings.
     user: the end user of the last request.
@@ -105,8 +107,8 @@ class Session(Generic[T, R]):
     outstanding: dict[str, None] = field(default_factory=dict[str, None])
     received: dict[str, None] = field(default_factory=dict[str, None])
     seen: int = 0
-    beyond: dict[str, int] = field(default_factory=dict[str, int])
-    gone: list[str] = field(default_factory=list[str])
+    beyond: dict[str, int] | None = None
+    gone: Sequence[str] = ()
     asleep: bool = False
     rings: bool = False
     taken: tuple[str, int, bytes | None] | None = None
@@ -120,6 +122,12 @@ class Session(Generic[T, R]):
     def handed_out_last(self) -> str | None:
         """The rid of the last reply handed out, among those not acknowledged."""
         return next(reversed(self.received), None)
+
+    def forget(self, rid: str) -> None:
+        """A reply counts as handed out no more."""
+        self.received.pop(rid, None)
+        if self.beyond is not None:
+            self.beyond.pop(rid, None)
 
     @property
     def in_window(self) -> int:
@@ -179,7 +187,7 @@ def settle(session: Session[Any, Any]) -> ops.Program[None]:
         session.received.pop(posted.rid, None)
     if answer.state == "done":
         session.outstanding.pop(posted.rid, None)
-        session.gone.append(posted.rid)
+        session.gone = [*session.gone, posted.rid]
     session.sure = True
 
 
@@ -220,6 +228,11 @@ def check(session: Session[Any, Any], call: Call) -> ClientState:
             f"the effect of the last call is unknown: connect() again before {call.value}"
         )
     return client_state.after(session.state, call, session.outstanding)
+
+
+def replies_of(session: Session[T, R], elements: list[Element]) -> list[Reply[R]]:
+    """Returns elements of the reply queue in the form that the client gets."""
+    return [reply_of(session, element) for element in elements]
 
 
 def reply_of(session: Session[T, R], element: Element) -> Reply[R]:

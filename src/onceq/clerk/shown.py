@@ -18,6 +18,8 @@ R = TypeVar("R")
 class Shown(Generic[T, R]):
     """The session of a clerk, to be looked at."""
 
+    __slots__ = ("__weakref__", "_session")
+
     def __init__(self, session: Session[T, R]) -> None:
         self._session = session
 

@@ -78,7 +78,7 @@ class Stream(Generic[R]):
         check(session, Call.WATCH)
         if session.received:
             session.outstanding = {**session.received, **session.outstanding}
-            session.received, session.seen, session.beyond = {}, 0, {}
+            session.received, session.seen, session.beyond = {}, 0, None
             session.state = ClientState.REQ_SENT
         self._is_begun = True
 
@@ -102,6 +102,6 @@ class Stream(Generic[R]):
         self._is_over = self._is_over or len(some) < count
         if some:
             yield from program.send_many(session, some)
-            session.gone = []
+            session.gone = ()
             receiving.arrived(session)
         return len(some)

@@ -36,8 +36,7 @@ def begin(
             s_no=session.s_no,
         ),
     )
-    session.received.pop(reply.rid)
-    session.beyond.pop(reply.rid, None)
+    session.forget(reply.rid)
     if not begun:
         session.r_rid, session.ckpt = reply.rid, None
         raise _held(reply.rid)

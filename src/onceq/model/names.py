@@ -47,6 +47,11 @@ def shown(value: object) -> str:
     return f"a value of class {type(value).__qualname__}"
 
 
+def whose(registrant: str) -> str:
+    """Returns whose connection, or place at a desk, it is, for error messages about it."""
+    return f"the clerk of client {shown(registrant)}"
+
+
 def _named(kind: str, name: object, pattern: re.Pattern[str], rule: str) -> str:
     if not isinstance(name, str):
         hint = ": give its name" if hasattr(name, "name") else ""

@@ -19,7 +19,7 @@ import psycopg
 
 from onceq.engine.connect.async_connection import AsyncLink
 from onceq.engine.desk.arrivals import REST_S, Arrivals, Asked, end, joined, told
-from onceq.engine.desk.sleeper import AsyncSleeper
+from onceq.engine.desk.sleeper import AsyncSleeper, Ends
 from onceq.engine.sessions import faults, silence
 from onceq.engine.sessions.session import SHARED
 from onceq.engine.wake import exchange, watch
@@ -84,6 +84,7 @@ class AsyncDesk:
         ]
         self._free = list(self._links)
         self._arrivals: Arrivals[asyncio.Future[Any]] = Arrivals()
+        self._ends = Ends(self._on_long_wait)
         self._room = asyncio.Semaphore(MOST_ASKED)
         self._opening = asyncio.Lock()
         self._serving: set[asyncio.Task[None]] = set()
@@ -117,7 +118,11 @@ class AsyncDesk:
 
     def sleeper(self) -> AsyncSleeper:
         """Returns what a clerk waits with. CannotConnect: the desk is closed."""
-        return AsyncSleeper(self.bell)
+        return AsyncSleeper(self.bell, self._ends)
+
+    def _on_long_wait(self) -> None:
+        if self._wire is not None and self._wire.desk is not None:
+            self._wire.desk.on_long_wait()
 
     def _hear(self) -> None:
         """Rings whoever is rung; after rubbish it hears nothing for a while."""

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from onceq.engine.desk.async_desk import AsyncDesk
 from onceq.engine.desk.seated import seated_op
 from onceq.engine.desk.sleeper import AsyncSleeper
 from onceq.engine.perform.differing import async_act
-from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, IllegalState
 from onceq.model import ops
+from onceq.model.names import whose
 
 if TYPE_CHECKING:
+    from types import CoroutineType
+
     from onceq.engine.sessions.silence import Patience
 
 T = TypeVar("T")
@@ -29,13 +31,14 @@ REFUSED: Final = frozenset({ops.Post, ops.Posted, ops.BeginWork, ops.TakeReply})
 
 
 class AsyncSeat(ops.RunsAsync):
-    """A clerk's place at a desk. whose: what an error calls it."""
+    """A clerk's place at a desk. name: of its client."""
 
-    def __init__(self, desk: AsyncDesk, whose: str) -> None:
+    __slots__ = ("_desk", "_name", "_patience", "_sleeper")
+
+    def __init__(self, desk: AsyncDesk, name: str) -> None:
         self._desk = desk
-        self._whose = whose
+        self._name = name
         self._sleeper: AsyncSleeper | None = None
-        self._pause = Pause(rung=True)
         self._patience: Patience | None = None
 
     @property
@@ -46,7 +49,7 @@ class AsyncSeat(ops.RunsAsync):
     @property
     def connection(self) -> NoReturn:
         """There is none. IllegalState."""
-        raise _refusal(self._whose)
+        raise _refusal(self._name)
 
     async def reconnect(self) -> None:
         """Takes a place at the desk, which connects by itself. CannotConnect: it is closed."""
@@ -64,40 +67,38 @@ class AsyncSeat(ops.RunsAsync):
         finally:
             self._patience = before
 
-    async def run(self, program: ops.Program[T], patience: Patience | None = None) -> T:
+    def run(
+        self, program: ops.Program[T], patience: Patience | None = None
+    ) -> CoroutineType[Any, Any, T]:
         """Runs a Program. patience: None: that of the block around it."""
-        before, self._patience = self._patience, patience or self._patience
+        call: Any = super().run(program) if patience is None else self._run(program, patience)
+        return call  # type: ignore[no-any-return] # checkers differ in the name of its class
+
+    async def _run(self, program: ops.Program[T], patience: Patience) -> T:
+        before, self._patience = self._patience, patience
         try:
             return await super().run(program)
         finally:
             self._patience = before
 
-    async def perform(self, op: ops.Op[T]) -> T:
+    def perform(self, op: ops.Op[T]) -> Awaitable[T]:
         """Performs one Op."""
         answer: Any
         if isinstance(op, ops.Act):
-            answer = await async_act(op)
+            answer = async_act(op)
         elif isinstance(op, ops.Wait):
-            answer = await self._wait(op)
+            answer = self._taken().wait(op)
         elif type(op) in REFUSED:
-            raise _refusal(self._whose)
+            raise _refusal(self._name)
         else:
             patience = self._patience
             wait_s = None if patience is None else patience.left_s(time.monotonic())
-            answer = await self._desk.ask(seated_op(op, self._taken().text), wait_s)
+            answer = self._desk.ask(seated_op(op, self._taken().text), wait_s)
         return answer  # type: ignore[no-any-return] # typed by the Op
-
-    async def _wait(self, op: ops.Wait) -> bool:
-        delay_s = self._pause.next(op, time.monotonic())
-        if delay_s is None:
-            return False
-        if await self._taken().wait(delay_s):
-            self._pause.again(op.key)
-        return True
 
     def _taken(self) -> AsyncSleeper:
         if self._sleeper is None:
-            raise CannotConnect(f"{self._whose} is not connected: connect() first")
+            raise CannotConnect(f"{whose(self._name)} is not connected: connect() first")
         return self._sleeper
 
     def _leave(self) -> None:
@@ -110,8 +111,8 @@ class AsyncSeat(ops.RunsAsync):
             self._sleeper = None
 
 
-def _refusal(whose: str) -> IllegalState:
+def _refusal(name: str) -> IllegalState:
     return IllegalState(
-        f"{whose} has no connection of its own, which a one-way send and a transaction of the "
-        "client's need: use `QueueManager.clerk` for it"
+        f"{whose(name)} has no connection of its own, which a one-way send and a transaction of "
+        "the client's need: use `QueueManager.clerk` for it"
     )

@@ -16,9 +16,9 @@ from onceq.engine.desk.desk import Desk
 from onceq.engine.desk.seated import seated_op
 from onceq.engine.desk.sleeper import Sleeper
 from onceq.engine.perform.differing import act
-from onceq.engine.wake.waiting import Pause
 from onceq.errors import CannotConnect, IllegalState
 from onceq.model import ops
+from onceq.model.names import whose
 
 if TYPE_CHECKING:
     from onceq.engine.sessions.silence import Patience
@@ -30,13 +30,14 @@ REFUSED: Final = frozenset({ops.Post, ops.Posted, ops.BeginWork, ops.TakeReply})
 
 
 class Seat(ops.Runs):
-    """A clerk's place at a desk. whose: what an error calls it."""
+    """A clerk's place at a desk. name: of its client."""
 
-    def __init__(self, desk: Desk, whose: str) -> None:
+    __slots__ = ("_desk", "_name", "_patience", "_sleeper")
+
+    def __init__(self, desk: Desk, name: str) -> None:
         self._desk = desk
-        self._whose = whose
+        self._name = name
         self._sleeper: Sleeper | None = None
-        self._pause = Pause(rung=True)
         self._patience: Patience | None = None
 
     @property
@@ -47,7 +48,7 @@ class Seat(ops.Runs):
     @property
     def connection(self) -> NoReturn:
         """There is none. IllegalState."""
-        raise _refusal(self._whose)
+        raise _refusal(self._name)
 
     def reconnect(self) -> None:
         """Takes a place at the desk, which connects by itself. CannotConnect: it is closed."""
@@ -67,7 +68,11 @@ class Seat(ops.Runs):
 
     def run(self, program: ops.Program[T], patience: Patience | None = None) -> T:
         """Runs a Program. patience: None: that of the block around it."""
-        before, self._patience = self._patience, patience or self._patience
+        call: Any = super().run(program) if patience is None else self._run(program, patience)
+        return call  # type: ignore[no-any-return] # checkers differ in the name of its class
+
+    def _run(self, program: ops.Program[T], patience: Patience) -> T:
+        before, self._patience = self._patience, patience
         try:
             return super().run(program)
         finally:
@@ -79,26 +84,18 @@ class Seat(ops.Runs):
         if isinstance(op, ops.Act):
             answer = act(op)
         elif isinstance(op, ops.Wait):
-            answer = self._wait(op)
+            answer = self._taken().wait(op)
         elif type(op) in REFUSED:
-            raise _refusal(self._whose)
+            raise _refusal(self._name)
         else:
             patience = self._patience
             wait_s = None if patience is None else patience.left_s(time.monotonic())
             answer = self._desk.ask(seated_op(op, self._taken().text), wait_s)
         return answer  # type: ignore[no-any-return] # typed by the Op
 
-    def _wait(self, op: ops.Wait) -> bool:
-        delay_s = self._pause.next(op, time.monotonic())
-        if delay_s is None:
-            return False
-        if self._taken().wait(delay_s):
-            self._pause.again(op.key)
-        return True
-
     def _taken(self) -> Sleeper:
         if self._sleeper is None:
-            raise CannotConnect(f"{self._whose} is not connected: connect() first")
+            raise CannotConnect(f"{whose(self._name)} is not connected: connect() first")
         return self._sleeper
 
     def _leave(self) -> None:
@@ -111,8 +108,8 @@ class Seat(ops.Runs):
             self._sleeper = None
 
 
-def _refusal(whose: str) -> IllegalState:
+def _refusal(name: str) -> IllegalState:
     return IllegalState(
-        f"{whose} has no connection of its own, which a one-way send and a transaction of the "
-        "client's need: use `QueueManager.clerk` for it"
+        f"{whose(name)} has no connection of its own, which a one-way send and a transaction of "
+        "the client's need: use `QueueManager.clerk` for it"
     )

@@ -48,34 +48,53 @@ class Wakes:
     rubbish: int = 0
 
 
+class Series:
+    """One series of growing waits at a time."""
+
+    __slots__ = ("_deadline", "_delay_s")
+
+    def __init__(self) -> None:
+        self._delay_s: float | None = None
+        self._deadline: float | None = None
+
+    def next(self, op: Wait, now: float, *, is_rung: bool) -> float | None:
+        """Returns the seconds to wait; None when the series' deadline has passed."""
+        if op.first:
+            self._delay_s = None
+            self._deadline = None if op.timeout_s is None else now + op.timeout_s
+        deadline = self._deadline
+        if deadline is not None and now >= deadline:
+            return None
+        pace = RUNG_PACES[op.key] if is_rung else POLLED
+        delay_s = pace.first_s if self._delay_s is None else self._delay_s
+        longest = LONGEST_RUNG_S if is_rung else LONGEST_S.get(op.key, LONGEST_DEFAULT_S)
+        self._delay_s = min(delay_s * pace.growth, longest)
+        bounds = (op.within_s, None if deadline is None else deadline - now)
+        return min([delay_s, *(bound for bound in bounds if bound is not None)])
+
+    def again(self) -> None:
+        """Begins it anew, with its old deadline, after a ring."""
+        self._delay_s = None
+
+
 class Pause:
-    """One series of growing waits at a time, for each of several keys. rung: there is a bell."""
+    """A series of waits for each of several keys. rung: there is a bell."""
 
     __slots__ = ("_looks", "_rung", "_series")
 
     def __init__(self, *, rung: bool = False) -> None:
         self._rung = rung
         self._looks = 0
-        self._series: dict[str, tuple[float, float | None]] = {}  # the next delay; the deadline
+        self._series: dict[str, Series] = {}
 
     def is_rung(self, key: str) -> bool:
         """Returns whether a ring ends a wait of this key."""
         return self._rung and key in RUNG_PACES
 
     def next(self, op: Wait, now: float) -> float | None:
-        """Returns the seconds to wait; None when the series' deadline has passed."""
-        is_rung = self.is_rung(op.key)
-        pace = RUNG_PACES[op.key] if is_rung else POLLED
-        if op.first or op.key not in self._series:
-            deadline = None if op.timeout_s is None else now + op.timeout_s
-            self._series[op.key] = pace.first_s, deadline
-        delay, deadline = self._series[op.key]
-        if deadline is not None and now >= deadline:
-            return None
-        longest = LONGEST_RUNG_S if is_rung else LONGEST_S.get(op.key, LONGEST_DEFAULT_S)
-        self._series[op.key] = min(delay * pace.growth, longest), deadline
-        bounds = (op.within_s, None if deadline is None else deadline - now)
-        return min([delay, *(bound for bound in bounds if bound is not None)])
+        """See Series.next."""
+        series = self._series.setdefault(op.key, Series())
+        return series.next(op, now, is_rung=self.is_rung(op.key))
 
     def falling_asleep(self, *, first: bool) -> float | None:
         """Returns how long a session falling asleep waits before its next look; None: it sleeps."""
@@ -91,5 +110,5 @@ class Pause:
             self._looks = 0
 
     def again(self, key: str) -> None:
-        """Begins the series anew, with its old deadline, after a ring."""
-        self._series[key] = RUNG_PACES[key].first_s, self._series[key][1]
+        """See Series.again."""
+        self._series[key].again()

@@ -6,6 +6,7 @@ A base class, not a function: a function that is given `perform` takes a sixth l
 from __future__ import annotations
 
 import abc
+from collections.abc import Awaitable
 from typing import TypeVar
 
 from onceq.errors import OnceqError
@@ -17,8 +18,10 @@ T = TypeVar("T")
 class RunsAsync(abc.ABC):
     """Performs Ops, and can therefore run Programs."""
 
+    __slots__ = ()
+
     @abc.abstractmethod
-    async def perform(self, op: Op[T]) -> T:
+    def perform(self, op: Op[T]) -> Awaitable[T]:
         """Performs one Op and returns its answer."""
 
     async def run(self, program: Program[T]) -> T:

@@ -18,6 +18,8 @@ T = TypeVar("T")
 class Runs(abc.ABC):
     """Performs Ops, and can therefore run Programs."""
 
+    __slots__ = ()
+
     @abc.abstractmethod
     def perform(self, op: Op[T]) -> T:
         """Performs one Op and returns its answer."""
