@@ -11,12 +11,13 @@ import msgspec
 import pytest
 
 import onceq
+from onceq import errors
 from onceq.engine.perform.driver import connect
 from onceq.engine.perform.spark_driver import SparkDriver
 from onceq.model import ops
 from onceq.model.queue import Queue, QueueSettings
 from onceq.model.spark_ops import SparkBound, SparkOpen
-from onceq.spark import ServerSettings, insert
+from onceq.spark import Server, ServerSettings, insert
 from tests.spark.faulty_source import FaultyServer, book
 from tests.spark.serving import ORDERS, Order, Receipt, check_all_done, make_server
 from tests.spark.spark_life import Life
@@ -102,7 +103,8 @@ def test_several_queries_serve_as_one_server(
     server = make_server(
         repository.name, tmp_path, batch_rows=4, settings=ServerSettings(queries=3, backoff_s=0.01)
     )
-    where = {"repository": repository.name, "checkpoint": tmp_path / "notes", "spark": spark}
+    where: dict[str, Any] = {"repository": repository.name, "spark": spark}
+    where["checkpoint"] = tmp_path / "notes"
     server.run(repository.conninfo, once=True, **where)
     served = repository.ask(
         "select s.name from {}.spark_server s where exists"
@@ -124,7 +126,7 @@ def test_a_query_of_several_that_is_fenced_ends_all_and_loses_nothing(
     spark: SparkSession, repository: Repository, tmp_path: Path
 ) -> None:
     server = make_server(repository.name, tmp_path, settings=ServerSettings(queries=2))
-    where = {"repository": repository.name, "spark": spark}
+    where: dict[str, Any] = {"repository": repository.name, "spark": spark}
     with ThreadPoolExecutor(1) as pool:
         serving = pool.submit(server.run, repository.conninfo, **where)
         wait_until(lambda: len(repository.ask("select from {}.spark_server where epoch = 1")) == 2)
@@ -134,7 +136,7 @@ def test_a_query_of_several_that_is_fenced_ends_all_and_loses_nothing(
         finally:
             if not serving.done():
                 server.stop()
-        with pytest.raises(onceq.errors.Fenced, match="spark/2"):
+        with pytest.raises(errors.Fenced, match="spark/2"):
             serving.result()
     assert not repository.ask("select from {}.spark_group")
     rids = repository.send(6)
@@ -143,13 +145,13 @@ def test_a_query_of_several_that_is_fenced_ends_all_and_loses_nothing(
 
 
 def test_the_queries_of_a_server_have_names_and_one_owner_of_its_state() -> None:
-    with pytest.raises(onceq.errors.InvalidValue, match="state has one owner"):
+    with pytest.raises(errors.InvalidValue, match="state has one owner"):
         ServerSettings(queries=2, stateful=True)
-    with pytest.raises(onceq.errors.InvalidValue, match="queries"):
+    with pytest.raises(errors.InvalidValue, match="queries"):
         ServerSettings(queries=0)
     settings = ServerSettings(queries=11)
-    with pytest.raises(onceq.errors.InvalidName, match="Spark server"):
-        onceq.spark.Server(ORDERS, batch=book, name="n" * 198, settings=settings)
+    with pytest.raises(errors.InvalidName, match="Spark server"):
+        Server(ORDERS, batch=book, name="n" * 198, settings=settings)
 
 
 def test_beside_a_native_server(

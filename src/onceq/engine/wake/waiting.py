@@ -51,15 +51,17 @@ class Wakes:
 class Series:
     """One series of growing waits at a time."""
 
-    __slots__ = ("_deadline", "_delay_s")
+    __slots__ = ("_deadline", "_delay_s", "_is_begun")
 
     def __init__(self) -> None:
+        self._is_begun = False
         self._delay_s: float | None = None
         self._deadline: float | None = None
 
     def next(self, op: Wait, now: float, *, is_rung: bool) -> float | None:
         """Returns the seconds to wait; None when the series' deadline has passed."""
-        if op.first:
+        if op.first or not self._is_begun:  # or it had begun on a connection that is gone
+            self._is_begun = True
             self._delay_s = None
             self._deadline = None if op.timeout_s is None else now + op.timeout_s
         deadline = self._deadline
