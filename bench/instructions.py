@@ -91,7 +91,7 @@ _FINISH_ONE = (
     " array[q], false, x.seq, b, null, 'loop', true);"
 )
 _FINISH = (
-    "select * into x from onceq.finish(array[x.seq], i.incarnation, array[b], null, 'loop', 1,"
+    "select * into x from onceq.finish(array[x.seq], i.incarnation, array[b], null, 'loop',"
     " true, q, 1, n, true, i.slot, array[q], false) f where f.seq is not null;"
 )
 
@@ -176,14 +176,19 @@ def counted(layout: Layout, call: Counted, valgrind: str) -> float:
     return (many - few) / (MANY - FEW) / 1000
 
 
-def _count(layout: Layout, call: Counted, steps: int, valgrind: str) -> int:
-    """Return the instructions of a session in which a call is made so many times."""
+def statements(call: Counted, *, steps: int, most: int) -> list[str]:
+    """Return what a session says to make a call so many times. most: that any session makes."""
     loop = f"""do $loop$
         declare i record; x record; q integer;
             b bytea := {_BODY}; s bytea := sha256({_BODY});
         begin {call.setup} for n in 1 .. NNN loop {call.body} end loop; end $loop$"""
-    before = [line.replace("MMM", str(MANY)) for line in call.before]
-    lines = [*before, loop.replace("NNN", str(steps))]
+    before = [line.replace("MMM", str(most)) for line in call.before]
+    return [*before, loop.replace("NNN", str(steps))]
+
+
+def _count(layout: Layout, call: Counted, steps: int, valgrind: str) -> int:
+    """Return the instructions of a session in which a call is made so many times."""
+    lines = statements(call, steps=steps, most=MANY)
     copy = layout.directory / "copy"
     subprocess.run(["cp", "-a", str(layout.cluster), str(copy)], check=True)
     try:

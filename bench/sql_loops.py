@@ -34,8 +34,8 @@ class Loop:
 
 
 _BODY = "convert_to(repeat('x', 200), 'UTF8')"
-_CONNECT = "select * into c from onceq.connect('loop', '');"
-_OPEN = """select * into i from onceq.open_incarnation(gen_random_uuid(), 'loop', 0, null);
+_CONNECT = "select * into c from onceq.connect('loop', '', null);"
+_OPEN = """select * into i from onceq.open_incarnation(gen_random_uuid(), 'loop', 0, null, null);
     select queue_id into q from onceq.queue where name = 'loop';
     perform set_config('onceq_setting.token', 'loop', true);"""
 _SERVE = "c record; i record; e onceq.element; q integer;"
@@ -46,8 +46,8 @@ LOOPS = {
         " true);"
     ),
     "send": Loop(
-        f"perform * from onceq.send(c.registrant_id, c.epoch, 'loop', 'r' || n, {_BODY}, n, null,"
-        " 4::smallint, null, null, null, null, true, false);",
+        f"perform * from onceq.send(c.registrant_id, c.epoch, 'loop', 'r' || n, {_BODY}, n,"
+        " '{{}}'::text[], 4::smallint, null, null, null, null, true, false, 0);",
         (_CONNECT,),
         "c record;",
     ),
@@ -56,7 +56,7 @@ LOOPS = {
     ),
     "finish": Loop(
         "select * into e from onceq.finish(array[e.seq], i.incarnation, array[null]::bytea[], null,"
-        " 'loop', 1, true, q, 1, n, true, null, null, false) f where f.seq is not null;",
+        " 'loop', true, q, 1, n, true, null, null, false) f where f.seq is not null;",
         (_OPEN, "select * into e from onceq.claim(i.incarnation, q, 1, 1, true);"),
         _SERVE,
     ),

@@ -22,7 +22,7 @@ from proof.torture.evidence import store_aborts
 from proof.torture.faults import CLIENTS, SERVERS, Faults
 from proof.torture.fleet import Fleet
 from proof.torture.judge import STATED, judge
-from proof.torture.life import KILLS, SPARK, SPARK_CLIENT, Life
+from proof.torture.life import KILLS, LOGS, SPARK, SPARK_CLIENT, Life
 from proof.torture.plan import schedule
 from proof.torture.report import CRASHES, Progress, Report, reasons
 from proof.torture.spark import SparkServer
@@ -59,7 +59,7 @@ def run(plan: Plan, watch: Callable[[Progress], None] = lambda _: None) -> Repor
     place.mkdir(parents=True, exist_ok=True)
     if any(place.iterdir()):
         raise InvalidValue(f"{place} is not empty: give a directory of its own")
-    for name in ("events", "lines"):
+    for name in ("events", "lines", LOGS):
         (place / name).mkdir()
     return _Conductor(plan, place, watch).run()
 

@@ -54,6 +54,8 @@ NOTES: Final = Queue(
 SPARK: Final = Queue(
     "spark", Order, Receipt, abort_limit=ABORT_LIMIT, backoff_ms=50, backoff_max_ms=2000
 )
+LOGS: Final = "logs"
+"""Where each server's log is, in the directory of a run."""
 QUEUES: Final = {queue.name: queue for queue in (ORDERS, BULK, NOTES, SPARK)}
 SPARK_CLIENT: Final = "stream-spark"
 """The client of Spark, whose tasks record no execution."""

@@ -8,13 +8,19 @@ claims that come back two minutes late.
 from __future__ import annotations
 
 import re
+import shutil
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from proof import goals
 from proof.part import Control, Limits, Measure, Outcome, Part, Size
 from proof.torture import Plan, run
 from proof.torture.command import spark_command
+from proof.torture.evidence import ABORTS_NAME
+from proof.torture.life import LOGS
 from proof.torture.plan import BY_NAME, CONTROLS
 
 if TYPE_CHECKING:
@@ -41,6 +47,7 @@ PROVES: Final = {
 }
 """How each control must be found: the effect of a lost claim, an order booked twice, an
 innocent request that was charged, and one that is kept waiting."""
+KEPT: Final = Path(__file__).parents[2] / ".data"
 LONG_ENOUGH_S: Final = 600.0
 """A run of this length has each kind of fault at least once, or says why not."""
 CONTROL_SECONDS: Final = 120.0
@@ -64,6 +71,8 @@ def torture(order: Order) -> Outcome:
     spark = spark_command(minutes=seconds / 60, wanted=None)
     plan = Plan(seconds=seconds, seed=order.seed, place=order.place / "run", spark=spark)
     report = run(plan, watch)
+    if report.violations:
+        sys.stderr.write(f"torture: events and logs are kept in {_kept(plan)}\n")
     controls = tried(order)
     return Outcome(
         measures=_measures(report),
@@ -74,6 +83,16 @@ def torture(order: Order) -> Outcome:
         controls=controls,
         page=report.page(),
     )
+
+
+def _kept(plan: Plan) -> Path:
+    """Keeps what shows how a violation came to be, which no second run may show again."""
+    kept = KEPT / f"torture-{plan.seed}-{time.time_ns()}"
+    kept.mkdir(parents=True)
+    for name in ("events", LOGS, ABORTS_NAME, "said.txt", "report.md"):
+        if (plan.place / name).exists():
+            shutil.move(plan.place / name, kept / name)
+    return kept
 
 
 def _measures(report: Report) -> list[Measure]:

@@ -22,7 +22,7 @@ from proof.harness.ledger import LedgerHandler, Order, Receipt, is_together
 from proof.torture import hot
 from proof.torture.board import Count
 from proof.torture.evidence import UNDONE, limited, undone
-from proof.torture.life import BATCH, BULK, NOTES, ORDERS, Living
+from proof.torture.life import BATCH, BULK, LOGS, NOTES, ORDERS, Living
 
 if TYPE_CHECKING:
     from onceq import Context
@@ -56,6 +56,7 @@ def _serve(
 ) -> None:
     log = logging.getLogger("onceq.server")
     log.addHandler(_Doubts(handler))
+    log.addHandler(_said_by(handler.living))
     log.propagate = False  # that sessions are lost is what happens here
     log.setLevel(logging.INFO)  # so is that batches come to nothing
     server = Server(handled, concurrency=concurrency, stop_timeout_s=STOP_TIMEOUT_S)
@@ -69,6 +70,13 @@ def _serve(
                 time.sleep(PAUSE_S)
             else:
                 return
+
+
+def _said_by(living: Living) -> logging.Handler:
+    """Returns what keeps a server's log, for whoever asks afterwards why it executed again."""
+    kept = logging.FileHandler(living.place / LOGS / f"{living.life.name}.log")
+    kept.setFormatter(logging.Formatter("%(created).6f %(process)d %(levelname)s %(message)s"))
+    return kept
 
 
 class _Handler(LedgerHandler):

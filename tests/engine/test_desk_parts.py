@@ -18,7 +18,8 @@ import pytest
 import onceq
 from onceq.engine.desk.arrivals import REST_S, Arrivals, joined
 from onceq.engine.desk.sleeper import AsyncSleeper, Ends
-from onceq.engine.wake.desk_bell import MANY, DeskBell
+from onceq.engine.wake.desk_bell import FIRST_S, LOOKS_PER_S, TRUSTED_S, DeskBell
+from onceq.engine.wake.waiting import RUNG, pace_of
 from onceq.errors import (
     CannotConnect,
     DeadlineExceeded,
@@ -194,9 +195,12 @@ def test_a_bell_rings_whom_the_token_names(bell: DeskBell) -> None:
 def test_more_than_a_bell_can_hold_rings_all(bell: DeskBell) -> None:
     rung: list[str] = []
     one, _ = (bell.add(partial(rung.append, name)) for name in "ab")
-    ring(bell, one, MANY)
+    ring(bell, one, bell.many - 1)
     bell.hear()
-    assert rung == [*["a"] * MANY, "a", "b"]
+    assert rung == ["a"] * (bell.many - 1), "as many as it holds is nothing unusual in a crowd"
+    ring(bell, one, bell.many)
+    bell.hear()
+    assert rung[bell.many - 1 :] == [*["a"] * bell.many, "a", "b"]
 
 
 def test_rubbish_rings_nobody(bell: DeskBell) -> None:
@@ -206,8 +210,25 @@ def test_rubbish_rings_nobody(bell: DeskBell) -> None:
         ring(bell, secrets.token_bytes(size))
     assert not bell.hear()
     assert (rung, bell.rubbish) == ([], 6)
-    ring(bell, secrets.token_bytes(16), MANY)
+    ring(bell, secrets.token_bytes(16), bell.many)
     assert bell.hear(), "so much is a reason to be deaf for a while"
+
+
+def test_who_is_rung_looks_late_and_a_crowd_seldom(bell: DeskBell) -> None:
+    rung: list[str] = []
+    token = bell.add(partial(rung.append, "a"))
+    op, other = (ops.Wait(key=key, first=True) for key in ("receive", "environment"))
+    new = bell.pace(op, time.monotonic())
+    assert (new.first_s, new.longest_s) == (RUNG.first_s, RUNG.longest_s)
+    ring(bell, token)
+    bell.hear()
+    heard = bell.pace(op, time.monotonic())
+    assert heard.first_s == FIRST_S > new.first_s, "datagrams get here: a look sees nothing"
+    assert bell.pace(op, time.monotonic() + TRUSTED_S) == new, "it is long ago"
+    for _ in range(5 * LOOKS_PER_S):
+        bell.add(partial(rung.append, "b"))
+    assert bell.pace(op, time.monotonic()).longest_s == pytest.approx(5, rel=0.01)
+    assert bell.pace(other, time.monotonic()) == pace_of("environment", is_rung=True)
 
 
 def test_waits_end_in_time_and_those_of_one_tick_together() -> None:

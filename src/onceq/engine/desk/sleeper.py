@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
 from onceq.engine.wake.bell import LISTEN_FROM_S
-from onceq.engine.wake.waiting import RUNG_PACES, Series
+from onceq.engine.wake.waiting import Series
 
 if TYPE_CHECKING:
     from onceq.engine.wake.desk_bell import DeskBell
@@ -81,7 +81,8 @@ class AsyncSleeper(Series):
     def wait(self, op: Wait) -> Awaitable[bool]:
         """Waits to be rung, as long as is due; False: the time for all of it is over."""
         self._wait = wait = asyncio.get_running_loop().create_future()
-        delay_s = self.next(op, time.monotonic(), is_rung=op.key in RUNG_PACES)
+        now = time.monotonic()
+        delay_s = self.next(op, now, self._bell.pace(op, now))
         if delay_s is None:
             wait.set_result(False)
         elif self._is_rung:
@@ -120,7 +121,8 @@ class Sleeper(Series):
 
     def wait(self, op: Wait) -> bool:
         """See AsyncSleeper.wait."""
-        delay_s = self.next(op, time.monotonic(), is_rung=op.key in RUNG_PACES)
+        now = time.monotonic()
+        delay_s = self.next(op, now, self._bell.pace(op, now))
         if delay_s is None:
             return False
         try:

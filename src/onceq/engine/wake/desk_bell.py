@@ -7,17 +7,29 @@ by itself. If more arrives than the socket holds, the rest is lost unseen, so th
 from __future__ import annotations
 
 import contextlib
+import math
 import secrets
 import socket
+import time
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from onceq.engine.wake.bell import LOOPBACK, TOKEN_BYTES, host_key
+from onceq.engine.wake.waiting import RUNG_PACES, Pace, pace_of
+
+if TYPE_CHECKING:
+    from onceq.model.ops import Wait
 
 BUFFER_BYTES: Final = 1 << 20
 """Asked of the system, which may give less."""
-MANY: Final = 100
-"""So many datagrams at once are taken for more than the socket could hold."""
+HELD_BYTES: Final = 1024
+"""What a datagram takes of that: a token, and what the system keeps beside it, rounded up."""
+TRUSTED_S: Final = 30.0
+"""So long after a ring it is taken for granted that the next one gets here, too."""
+FIRST_S: Final = 0.5
+"""Then a clerk's first look is so late, as it would see nothing."""
+LOOKS_PER_S: Final = 500
+"""So often at most all clerks together look for what nobody rang."""
 
 Ring = Callable[[], None]
 
@@ -26,11 +38,15 @@ class DeskBell:
     """The bell of a desk. rubbish: datagrams that were no rings.
 
     on_long_wait: called when a clerk has waited long and nobody rang: datagrams may not get here.
+    many: so many datagrams at once are taken for more than the socket could hold.
     """
 
     def __init__(self, channel: str, on_long_wait: Callable[[], None]) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+        given = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+        self.many = max(1, given // HELD_BYTES)
+        self._heard_at = -math.inf
         self._socket.bind((LOOPBACK, 0))
         self._socket.setblocking(False)  # noqa: FBT003 # the socket's own way
         self.port: int = self._socket.getsockname()[1]
@@ -59,10 +75,10 @@ class DeskBell:
         self._rings.pop(token, None)
 
     def hear(self) -> bool:
-        """Reads at most MANY datagrams and rings those whom they name; True: too much rubbish."""
+        """Reads at most `many` datagrams, rings those whom they name; True: too much rubbish."""
         heard = good = 0
         with contextlib.suppress(BlockingIOError):  # nothing is left
-            while heard < MANY:
+            while heard < self.many:
                 token = self._socket.recv(TOKEN_BYTES + 1)
                 heard += 1
                 ring = self._rings.get(token)
@@ -74,9 +90,24 @@ class DeskBell:
                     good += 1
                 else:  # perhaps of a clerk that has left
                     self.rubbish += 1
-        if good == MANY:
+        if good > 0:
+            self._heard_at = time.monotonic()
+        if good == self.many:
             self.ring_all()
-        return heard == MANY and good == 0
+        return heard == self.many and good == 0
+
+    def pace(self, op: Wait, now: float) -> Pace:
+        """Returns how a clerk's waits go: each is rung, so its looks are for a ring that is lost.
+
+        The more clerks wait, the longer each, or they would keep the database busy with looking.
+        """
+        pace = pace_of(op.key, is_rung=True)
+        if op.key not in RUNG_PACES:
+            return pace
+        longest_s = max(pace.longest_s, len(self._rings) / LOOKS_PER_S)
+        if now < self._heard_at + TRUSTED_S:
+            return Pace(FIRST_S, pace.growth, longest_s)
+        return Pace(pace.first_s, pace.growth, longest_s)
 
     def ring_all(self) -> None:
         """Rings every clerk."""

@@ -9,28 +9,33 @@ from dataclasses import dataclass
 
 from onceq.model.ops import Rest, Wait
 
-LONGEST_S: dict[str, float] = {"environment": 5.0}
 LONGEST_DEFAULT_S = 0.05
 """Where nobody rings: an element that became ready is seen at most this much later."""
+LONGEST_RUNG_S = 1.5
+"""With a bell: a lost ring is discovered at most this much later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How a series of waits goes: its first, and how much longer each is than the previous one."""
+    """How a series of waits goes: its first, how much longer each next one is, and the longest."""
 
     first_s: float
     growth: float
+    longest_s: float
 
 
-POLLED = Pace(0.0003, 1.25)
+POLLED = Pace(0.0003, 1.25, LONGEST_DEFAULT_S)
 """Where nobody rings: a reply is seen late by at most a quarter of its own latency."""
-RUNG = Pace(0.002, 4.0)
+POLLED_PACES = {"environment": Pace(0.0003, 1.25, 5.0)}
+RUNG = Pace(0.002, 4.0, LONGEST_RUNG_S)
 """Where somebody rings. Still short at first: a transaction committing just now looked for sleepers
 before this one was among them, and rings nobody."""
-RUNG_PACES = {"receive": RUNG, "dequeue": RUNG, "reply": Pace(0.04, 4.0)}
+RUNG_PACES = {
+    "receive": RUNG,
+    "dequeue": RUNG,
+    "reply": Pace(0.04, 4.0, LONGEST_RUNG_S),
+}
 """What is waited for with a bell. "reply" is for a client that was asleep before it sent."""
-LONGEST_RUNG_S = 1.5
-"""With a bell: a lost ring is discovered at most this much later."""
 FALLING_ASLEEP_S = (0.002, 0.008, 0.032)
 """How long a server session that falls asleep waits before each of its looks; then it sleeps."""
 
@@ -48,6 +53,12 @@ class Wakes:
     rubbish: int = 0
 
 
+def pace_of(key: str, *, is_rung: bool) -> Pace:
+    """Returns how waits of a key go, of a session with a bell or without."""
+    pace = RUNG_PACES.get(key) if is_rung else None
+    return pace or POLLED_PACES.get(key, POLLED)
+
+
 class Series:
     """One series of growing waits at a time."""
 
@@ -58,7 +69,7 @@ class Series:
         self._delay_s: float | None = None
         self._deadline: float | None = None
 
-    def next(self, op: Wait, now: float, *, is_rung: bool) -> float | None:
+    def next(self, op: Wait, now: float, pace: Pace) -> float | None:
         """Returns the seconds to wait; None when the series' deadline has passed."""
         if op.first or not self._is_begun:  # or it had begun on a connection that is gone
             self._is_begun = True
@@ -67,10 +78,8 @@ class Series:
         deadline = self._deadline
         if deadline is not None and now >= deadline:
             return None
-        pace = RUNG_PACES[op.key] if is_rung else POLLED
         delay_s = pace.first_s if self._delay_s is None else self._delay_s
-        longest = LONGEST_RUNG_S if is_rung else LONGEST_S.get(op.key, LONGEST_DEFAULT_S)
-        self._delay_s = min(delay_s * pace.growth, longest)
+        self._delay_s = min(delay_s * pace.growth, pace.longest_s)
         bounds = (op.within_s, None if deadline is None else deadline - now)
         return min([delay_s, *(bound for bound in bounds if bound is not None)])
 
@@ -96,7 +105,7 @@ class Pause:
     def next(self, op: Wait, now: float) -> float | None:
         """See Series.next."""
         series = self._series.setdefault(op.key, Series())
-        return series.next(op, now, is_rung=self.is_rung(op.key))
+        return series.next(op, now, pace_of(op.key, is_rung=self._rung))
 
     def falling_asleep(self, *, first: bool) -> float | None:
         """Returns how long a session falling asleep waits before its next look; None: it sleeps."""
