@@ -33,7 +33,7 @@ NAMES = ("waiting/clerk",)
 TARGET_BYTES: Final = 2_000
 CONNECTIONS: Final = 2
 TOGETHER: Final = 200
-PACE: Final = waiting.Pace(0.04, 1500.0)
+PACE: Final = waiting.Pace(0.04, 1500.0, 60.0)
 LOOK_S: Final = 0.5
 """How often it is looked whether all wait: longer than their first wait."""
 LIMIT_S: Final = 300.0
@@ -62,10 +62,7 @@ def weighed(conninfo: str, count: int, repository: str = "onceq") -> float:
     """Return the bytes of a waiting clerk."""
     tracemalloc.start()
     try:
-        with (
-            patch.dict(waiting.RUNG_PACES, {"reply": PACE}),
-            patch.object(waiting, "LONGEST_RUNG_S", 60.0),
-        ):
+        with patch.dict(waiting.RUNG_PACES, {"reply": PACE}):
             bare = asyncio.run(_futures(count))
             return (asyncio.run(_clerks(conninfo, count, repository)) - bare) / count
     finally:

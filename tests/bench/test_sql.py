@@ -11,6 +11,7 @@ import pytest
 import onceq
 from bench import instructions, sql_loops
 from bench.workers import raw
+from bench.workers.base import BODY
 from bench.workers.onceq_worker import init
 
 if TYPE_CHECKING:
@@ -57,6 +58,6 @@ def test_what_is_timed_runs(database: str, name: str, monkeypatch: pytest.Monkey
     monkeypatch.setattr(sql_loops, "CALLS", LOOPS)
     with onceq.open(database) as qm:
         qm.declare(sql_loops.QUEUE)
-        qm.enqueue_many(sql_loops.QUEUE, [sql_loops.BODY] * (2 * LOOPS))
+        qm.enqueue_many(sql_loops.QUEUE, [BODY] * (2 * LOOPS))
     with psycopg.connect(database, autocommit=True) as connection:
         assert sql_loops.timed(connection, sql_loops.LOOPS[name]) > 0

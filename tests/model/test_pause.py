@@ -11,8 +11,8 @@ from onceq.engine.wake.waiting import (
     FALLING_ASLEEP_S,
     LONGEST_DEFAULT_S,
     LONGEST_RUNG_S,
-    LONGEST_S,
     POLLED,
+    POLLED_PACES,
     RUNG,
     RUNG_PACES,
     Pace,
@@ -37,12 +37,12 @@ FIRST_S = POLLED.first_s
     ("bells", "key", "pace", "longest"),
     [
         (0, "receive", POLLED, LONGEST_DEFAULT_S),
-        (0, "environment", POLLED, LONGEST_S["environment"]),
+        (0, "environment", POLLED, POLLED_PACES["environment"].longest_s),
         (1, "receive", RUNG, LONGEST_RUNG_S),
         (1, "reply", RUNG_PACES["reply"], LONGEST_RUNG_S),
         (1, "dequeue", RUNG, LONGEST_RUNG_S),
         (1, "claim", POLLED, LONGEST_DEFAULT_S),
-        (1, "environment", POLLED, LONGEST_S["environment"]),
+        (1, "environment", POLLED, POLLED_PACES["environment"].longest_s),
     ],
 )
 def test_waits_grow_to_their_longest(bells: int, key: str, pace: Pace, longest: float) -> None:
@@ -51,6 +51,13 @@ def test_waits_grow_to_their_longest(bells: int, key: str, pace: Pace, longest: 
     assert delays[-1] == longest
     grown = [later / earlier for earlier, later in pairwise(delays) if later < longest]
     assert all(ratio == pytest.approx(pace.growth) for ratio in grown)
+
+
+def test_a_series_that_nobody_began_here_has_its_time_all_the_same() -> None:
+    """It had begun on a connection that is gone."""
+    pause = Pause()
+    assert pause.next(Wait(key="claim", first=False, timeout_s=0.3), 5.0) == FIRST_S
+    assert pause.next(Wait(key="claim", first=False, timeout_s=0.3), 5.3) is None
 
 
 def test_a_ring_makes_the_series_short_again_and_keeps_its_deadline() -> None:
