@@ -19,7 +19,7 @@ import onceq
 from onceq.engine.desk.arrivals import REST_S, Arrivals, joined
 from onceq.engine.desk.sleeper import AsyncSleeper, Ends
 from onceq.engine.wake.desk_bell import FIRST_S, LOOKS_PER_S, TRUSTED_S, DeskBell
-from onceq.engine.wake.waiting import RUNG, pace_of
+from onceq.engine.wake.waiting import RUNG, RUNG_PACES, pace_of
 from onceq.errors import (
     CannotConnect,
     DeadlineExceeded,
@@ -192,6 +192,22 @@ def test_a_bell_rings_whom_the_token_names(bell: DeskBell) -> None:
     assert rung == ["b", "a", "c"], "whoever cannot say whom rings all"
 
 
+def test_what_a_bell_could_not_hold_is_noticed(bell: DeskBell) -> None:
+    """However much the system keeps of a flood: the ring that is lost is one of a clerk's."""
+    rung: list[str] = []
+    one, last = (bell.add(partial(rung.append, name)) for name in "ab")
+    gone = bell.add(lambda: None)
+    bell.remove(gone)
+    for _ in range(20):
+        ring(bell, gone, 5)
+        ring(bell, one, bell.many)
+    ring(bell, last)
+    while "b" not in rung:
+        before = len(rung)
+        bell.hear()
+        assert len(rung) > before, "it was lost, and nobody noticed"
+
+
 def test_more_than_a_bell_can_hold_rings_all(bell: DeskBell) -> None:
     rung: list[str] = []
     one, _ = (bell.add(partial(rung.append, name)) for name in "ab")
@@ -217,14 +233,16 @@ def test_rubbish_rings_nobody(bell: DeskBell) -> None:
 def test_who_is_rung_looks_late_and_a_crowd_seldom(bell: DeskBell) -> None:
     rung: list[str] = []
     token = bell.add(partial(rung.append, "a"))
-    op, other = (ops.Wait(key=key, first=True) for key in ("receive", "environment"))
+    keys = ("reply", "receive", "environment")
+    op, received, other = (ops.Wait(key=key, first=True) for key in keys)
     new = bell.pace(op, time.monotonic())
-    assert (new.first_s, new.longest_s) == (RUNG.first_s, RUNG.longest_s)
+    assert new == RUNG_PACES["reply"]
     ring(bell, token)
     bell.hear()
     heard = bell.pace(op, time.monotonic())
     assert heard.first_s == FIRST_S > new.first_s, "datagrams get here: a look sees nothing"
     assert bell.pace(op, time.monotonic() + TRUSTED_S) == new, "it is long ago"
+    assert bell.pace(received, time.monotonic()) == RUNG, "it may have been rung before"
     for _ in range(5 * LOOKS_PER_S):
         bell.add(partial(rung.append, "b"))
     assert bell.pace(op, time.monotonic()).longest_s == pytest.approx(5, rel=0.01)

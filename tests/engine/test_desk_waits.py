@@ -43,6 +43,8 @@ def test_who_waits_for_what_expires_is_told_so(declared: onceq.QueueManager) -> 
             soon = dt.datetime.now(dt.UTC) + dt.timedelta(seconds=0.3)
             await crowd[0].send("1", b"x", expires_at=soon)
             await crowd[1].send("1", b"x")
+            ringing = [one._session.rings for one in crowd[:2]]
+            assert ringing == [False, True], "nobody rings when a request expires: it looks soon"
             await asyncio.sleep(0.4)
             found: list[Any] = await each([one.receive(timeout_s=0) for one in crowd[:2]])
             assert found[0].outcome is onceq.RequestOutcome.EXPIRED

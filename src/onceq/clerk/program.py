@@ -131,8 +131,9 @@ def send(
         yield from settle(session)
     op = _send_op(session, request, own_transaction=own_transaction)
     answer = yield from perform(session, op)
-    session.rings = session.window == 1 and answer.state == "new"
-    session.asleep = session.asleep or session.rings
+    sleeps = session.window == 1 and answer.state == "new"
+    session.rings = sleeps and request.expires_at is None  # nobody rings when it expires
+    session.asleep = session.asleep or sleeps
     _sent(session, [request.rid], [answer])
     session.user = end_user_in(request.properties)
     session.state = following
@@ -167,8 +168,9 @@ def send_one_way(session: Session[T, R], request: ops.Request) -> ops.Program[No
     posted = Posted(request.rid, dict(session.received), session.r_rid, session.ckpt)
     yield from perform(session, ops.Post(send=op))
     session.posted = posted
-    session.rings = session.window == 1
-    session.asleep = session.asleep or session.rings
+    sleeps = session.window == 1
+    session.rings = sleeps and request.expires_at is None
+    session.asleep = session.asleep or sleeps
     _sent(session, [request.rid], [ops.Sent(eid=NOT_KNOWN, state="new")])
     session.user = end_user_in(request.properties)
     session.state = following

@@ -80,7 +80,7 @@ class Session(Generic[T, R]):
     there are none. gone: sent again after they were done and acknowledged, so that no reply will
     come.
     asleep: registered, on its connection, to be rung when a reply comes. rings: it was asleep
-    before the last request committed, so that the reply finds it asleep and rings.
+    before the last request committed, which does not expire: its reply finds it asleep and rings.
     user: the end user of the last request.
     taken: the reply that a transaction of the client's own has received: rid, xid, checkpoint.
     held: says that such transactions have given a reply up, and was not told yet.

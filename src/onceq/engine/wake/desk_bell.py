@@ -27,7 +27,9 @@ HELD_BYTES: Final = 1024
 TRUSTED_S: Final = 30.0
 """So long after a ring it is taken for granted that the next one gets here, too."""
 FIRST_S: Final = 0.5
-"""Then a clerk's first look is so late, as it would see nothing."""
+"""Then the first look of a clerk that was to be rung before it sent is so late: it would see
+nothing. Whoever else waits looks soon: it may have been rung before, or what it waits for expires.
+"""
 LOOKS_PER_S: Final = 500
 """So often at most all clerks together look for what nobody rang."""
 
@@ -92,7 +94,7 @@ class DeskBell:
                     self.rubbish += 1
         if good > 0:
             self._heard_at = time.monotonic()
-        if good == self.many:
+        if good > self.many // 2 and heard == self.many:
             self.ring_all()
         return heard == self.many and good == 0
 
@@ -105,9 +107,8 @@ class DeskBell:
         if op.key not in RUNG_PACES:
             return pace
         longest_s = max(pace.longest_s, len(self._rings) / LOOKS_PER_S)
-        if now < self._heard_at + TRUSTED_S:
-            return Pace(FIRST_S, pace.growth, longest_s)
-        return Pace(pace.first_s, pace.growth, longest_s)
+        is_late = op.key == "reply" and now < self._heard_at + TRUSTED_S
+        return Pace(FIRST_S if is_late else pace.first_s, pace.growth, longest_s)
 
     def ring_all(self) -> None:
         """Rings every clerk."""
