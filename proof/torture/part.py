@@ -72,7 +72,7 @@ def torture(order: Order) -> Outcome:
     plan = Plan(seconds=seconds, seed=order.seed, place=order.place / "run", spark=spark)
     report = run(plan, watch)
     if report.violations:
-        sys.stderr.write(f"torture: events and logs are kept in {_kept(plan)}\n")
+        sys.stderr.write(f"torture: events and logs are kept in {kept(plan)}\n")
     controls = tried(order)
     return Outcome(
         measures=_measures(report),
@@ -85,14 +85,14 @@ def torture(order: Order) -> Outcome:
     )
 
 
-def _kept(plan: Plan) -> Path:
+def kept(plan: Plan) -> Path:
     """Keeps what shows how a violation came to be, which no second run may show again."""
-    kept = KEPT / f"torture-{plan.seed}-{time.time_ns()}"
-    kept.mkdir(parents=True)
+    where = KEPT / f"torture-{plan.seed}-{time.time_ns()}"
+    where.mkdir(parents=True)
     for name in ("events", LOGS, ABORTS_NAME, "said.txt", "report.md"):
         if (plan.place / name).exists():
-            shutil.move(plan.place / name, kept / name)
-    return kept
+            shutil.move(plan.place / name, where / name)
+    return where
 
 
 def _measures(report: Report) -> list[Measure]:

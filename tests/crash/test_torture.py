@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from proof import goals
-from proof.torture import KINDS, schedule
+from proof.torture import KINDS, Plan, part, schedule
 from proof.torture.part import PART
 from proof.torture.plan import CALM_S, CYCLE_S
 from tests.small import small
@@ -26,6 +26,20 @@ def test_torture_finds_nothing_wrong_but_what_was_broken_on_purpose(tmp_path: Pa
     assert reached[goals.CRASHES] >= 2
     assert reached[goals.REQUESTS] >= 500
     assert reached[goals.UNKNOWN_COMMITS] >= 5
+
+
+def test_what_shows_how_a_violation_came_to_be_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(part, "KEPT", tmp_path / "kept")
+    plan = Plan(seconds=20, seed=SEED, place=tmp_path / "run")
+    for name in ("events", "logs", "postgresql"):
+        (plan.place / name).mkdir(parents=True)
+        (plan.place / name / "one").write_text(name)
+    (plan.place / "aborts.jsonl").write_text("{}")
+    kept = part.kept(plan)
+    assert {one.name for one in kept.iterdir()} == {"events", "logs", "aborts.jsonl"}
+    assert (kept / "logs" / "one").read_text() == "logs"
 
 
 def test_the_same_seed_gives_the_same_faults() -> None:
