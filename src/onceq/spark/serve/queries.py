@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def names_of(name: str, queries: int) -> list[str]:
     """Returns the registrations of a server with that many queries: the first has its name.
 
-    So a server that is given another number of queries goes on with what it had.
+    So a server that is given more queries than before goes on with what it had; what fewer leave
+    behind is taken over as any dead server's is.
     """
     return [name, *(f"{name}/{n}" for n in range(2, queries + 1))]
 
