@@ -144,13 +144,14 @@ def test_what_brings_the_database_down_each_time_fails_at_its_limit(
         return request
 
     own.declare(POISON)
-    eids = own.enqueue_many(POISON, [b"1", b"2", b"poison", b"3", b"4"])
     url = f"embedded:{cluster.directory}"
     handled = POISON.handled_by(handle)
     with (
-        serving(url, NAME, handled, concurrency=2),
-        serving(url, NAME, handled, concurrency=2),
+        serving(url, NAME, handled, concurrency=2) as one,
+        serving(url, NAME, handled, concurrency=2) as two,
     ):
+        wait_until(lambda: one.statistics().lives == two.statistics().lives == 2)
+        eids = own.enqueue_many(POISON, [b"1", b"2", b"poison", b"3", b"4"])
         wait_until(lambda: finished_are(cluster, 5), 90)
     ended = rows(cluster.conninfo, "select eid, outcome::text, aborts from r.history")
     ends = {eid: (outcome, aborts) for eid, outcome, aborts in ended}

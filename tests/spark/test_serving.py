@@ -208,9 +208,9 @@ def test_a_newer_driver_fences_the_older(
     newer.end()
 
 
-def wait_until(holds: Any) -> None:
+def wait_until(holds: Any, limit_s: int = 60) -> None:
     pause = threading.Event()
-    for _ in range(600):
+    for _ in range(10 * limit_s):
         if holds():
             return
         pause.wait(0.1)

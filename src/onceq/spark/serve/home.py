@@ -13,16 +13,19 @@ from onceq.errors import SchemaMissing, StatementRefused
 from onceq.model.spark_ops import SparkCheckTable
 from onceq.spark.serve.aborts import Aborts
 from onceq.spark.serve.evidence import of_query
+from onceq.spark.serve.settings import SparkStatistics
 from onceq.spark.serve.verdicts import Verdict, judge
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from onceq.spark.given.options import ServingOptions
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Home:
     """What one query of a call of run() works with. bound: with `once`, the last seq to serve.
 
@@ -45,6 +48,15 @@ class Home:
     options: ServingOptions | None = None
     lives: int = 0
     failures: Counter[str] = field(default_factory=Counter[str])
+
+
+def total(past: SparkStatistics, homes: Iterable[Home]) -> SparkStatistics:
+    """Returns what a server has gone through: before, and in these."""
+    lives, failures = past.lives, Counter(past.failures)
+    for home in homes:
+        lives += home.lives
+        failures.update(home.failures)
+    return SparkStatistics(lives=lives, failures=dict(failures))
 
 
 def failure_of(query: StreamingQuery, home: Home, token: str) -> tuple[Verdict | None, str]:

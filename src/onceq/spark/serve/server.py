@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections import Counter
 from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -45,7 +44,7 @@ from onceq.spark.serve.aborts import Aborts, take_over, tell_aborts
 from onceq.spark.serve.checkpoint import check_checkpoint, has_finished_nothing, own_checkpoint
 from onceq.spark.serve.evidence import has_ended, of_error
 from onceq.spark.serve.handlers import BatchFunction, Each, Vectorised, batch_function, told
-from onceq.spark.serve.home import Home, failure_of, judge_refusal
+from onceq.spark.serve.home import Home, failure_of, judge_refusal, total
 from onceq.spark.serve.queries import names_of, notes_of, serve_all
 from onceq.spark.serve.settings import ServerSettings, SparkStatistics
 from onceq.spark.serve.verdicts import Verdict, judge_beginning
@@ -118,15 +117,14 @@ class Server:
         for one in names_of(self.name, self.settings.queries):
             check_id("Spark server", one)
         self._stop = Stop()
-        self._homes: list[Home] = []
+        self._counted: tuple[SparkStatistics, tuple[Home, ...]] = (
+            SparkStatistics(lives=0, failures={}),
+            (),
+        )
 
     def statistics(self) -> SparkStatistics:
         """Returns what this server has gone through so far."""
-        failures: Counter[str] = Counter()
-        for home in self._homes:
-            failures.update(home.failures)
-        lives = sum(home.lives for home in self._homes)
-        return SparkStatistics(lives=lives, failures=dict(failures))
+        return total(*self._counted)
 
     def stop(self) -> None:
         """Asks run() to end; from any thread, or from a signal handler. Idempotent."""
@@ -175,8 +173,13 @@ class Server:
                         names_of(self.name, number), notes_of(notes, number), strict=True
                     )
                 ]
-                self._homes += homes
-                serve_all(self._serve, homes, self._stop)
+                past, running = self._counted
+                self._counted = past, (*running, *homes)
+                try:
+                    serve_all(self._serve, homes, self._stop)
+                finally:
+                    past, running = self._counted
+                    self._counted = total(past, homes), tuple(set(running).difference(homes))
 
     def _serve(self, home: Home) -> None:
         """Runs one life after another, until stop(), or until what was there is done."""
