@@ -289,6 +289,21 @@ class SparkConnectionLost(Event, level=logging.WARNING):
     error: str
 
 
+# --- streams --------------------------------------------------------------------------------------
+
+
+class StreamGap(Event, level=logging.WARNING):
+    """A receiver that has no `on_event` does not get some numbers of a stream.
+
+    why: as in `onceq.streams.WhyLost`; `rolled back`: it saw them live, and they are void.
+    """
+
+    stream: str
+    first: int
+    last: int
+    why: str
+
+
 # --- how they are told ----------------------------------------------------------------------------
 
 

@@ -130,7 +130,10 @@ class Positions(Tagged, frozen=True):
 
 
 class Learn(Tagged, frozen=True):
-    """What must a receiver know of the stream of this topic and session? A store tells it too."""
+    """What must a receiver know of the stream of this topic and session? A store tells it too.
+
+    session: 0: of the one stream of this topic, whoever sends it.
+    """
 
     topic: Name
     session: Natural
@@ -141,7 +144,7 @@ class Information(Tagged, frozen=True):
 
     epoch: 0: the store is between a promise and an admission. firsts: every epoch's first number.
     stage, lists: of the bridge record. address: the source's. stable: everything below is, as is
-    known.
+    known. session: of the source.
     """
 
     stream: Natural
@@ -151,11 +154,18 @@ class Information(Tagged, frozen=True):
     lists: tuple[StoreList, ...]
     address: str
     stable: Natural
+    session: Natural = 0
 
     @property
     def governs(self) -> tuple[StoreList, ...]:
         """The lists of which a recover set must say that numbers are lost."""
         return governing(self.stage, self.lists)
+
+
+class Others(Tagged, frozen=True):
+    """There is no one stream of this topic: what there is instead, each topic with a session."""
+
+    streams: tuple[tuple[Name, Natural], ...]
 
 
 class Known(Tagged, frozen=True):
@@ -249,6 +259,7 @@ Ask: TypeAlias = (
 Answer: TypeAlias = (
     Found
     | Information
+    | Others
     | Known
     | Refused
     | Forgot

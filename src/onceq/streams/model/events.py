@@ -22,7 +22,7 @@ class StoreRegistered(Happened, frozen=True, kw_only=True):
     """A store has registered this source or receiver.
 
     old: whether it knew it before; if not, this is its first life there. last: the last number that
-    the store has; -1: none.
+    the store has, or that this receiver has acknowledged there; -1: none.
     """
 
     store: str
@@ -32,10 +32,10 @@ class StoreRegistered(Happened, frozen=True, kw_only=True):
 
 
 class RegistrationComplete(Happened, frozen=True, kw_only=True):
-    """A source may send, from `next_number` on.
+    """A source may send, or a receiver will get, what comes from `next_number` on.
 
-    reported: the number that the stores agree on by the source's consensus rule, in UM's way: for
-    comparison only. epoch: of this life.
+    reported: the last number, as the stores agree on it by the source's consensus rule, in UM's
+    way: for comparison only; to a receiver the greatest that a store has. epoch: of the stream.
     """
 
     next_number: int

@@ -16,8 +16,9 @@ import msgspec
 from onceq.errors import InvalidValue
 from onceq.streams.model.low import Consensus
 from onceq.streams.model.quorum import Intergroup, Intragroup
+from onceq.streams.model.window import FlightBehavior
 
-Value: TypeAlias = int | enum.StrEnum | None
+Value: TypeAlias = int | bool | enum.StrEnum | None
 
 
 class Scope(enum.StrEnum):
@@ -28,12 +29,12 @@ class Scope(enum.StrEnum):
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
-    """A row. um: UM's name. kind: int, or the enum of its values. none: whether it may be None."""
+    """A row. um: UM's name. kind: int, bool, or the enum of its values. none: it may be None."""
 
     name: str
     um: str
     scopes: frozenset[Scope]
-    kind: type[int | enum.StrEnum]
+    kind: type[int | bool | enum.StrEnum]
     default: Value
     least: int = 0
     none: bool = False
@@ -82,6 +83,15 @@ OPTIONS: Final[tuple[Option, ...]] = (
         text="their bytes; 0: no limit",
     ),
     Option(
+        name="flight_size_behavior",
+        um="ume_flight_size_behavior",
+        scopes=_SOURCE,
+        kind=FlightBehavior,
+        default=FlightBehavior.BLOCK,
+        read_by="api.async_source.AsyncSource",
+        text="what a send does while the flight is full: block: it waits; notify: FlightFull",
+    ),
+    Option(
         name="consensus_sequence_number_behavior",
         um="ume_consensus_sequence_number_behavior",
         scopes=_SOURCE | _RECEIVER,
@@ -119,6 +129,24 @@ OPTIONS: Final[tuple[Option, ...]] = (
         read_by="receiver.outstanding.Outstanding",
         text="messages that may wait for the application; 0: as many as their bytes allow",
     ),
+    Option(
+        name="explicit_ack_only",
+        um="ume_explicit_ack_only",
+        scopes=_RECEIVER,
+        kind=bool,
+        default=False,
+        read_by="receiver.tokens.Tokens",
+        text="messages are acknowledged by their tokens alone, each with all before it",
+    ),
+    Option(
+        name="use_late_join",
+        um="use_late_join",
+        scopes=_RECEIVER,
+        kind=bool,
+        default=True,
+        read_by="api.given.receiver_parts",
+        text="whether a life asks for what was sent before it; if not, it begins with what is next",
+    ),
 )
 
 BY_NAME: Final[dict[str, Option]] = {option.name: option for option in OPTIONS}
@@ -143,6 +171,10 @@ def settled(given: Mapping[str, object], scope: Scope) -> dict[str, Value]:
 def _checked(option: Option, value: object) -> Value:
     if value is None and option.none:
         return None
+    if option.kind is bool:
+        if not isinstance(value, bool):
+            raise InvalidValue(f"{option.name} is {value!r}: give True or False")
+        return value
     if issubclass(option.kind, enum.StrEnum):
         return _one_of(option, option.kind, value)
     if not isinstance(value, int) or isinstance(value, bool) or value < option.least:

@@ -5,6 +5,7 @@ Source: UM, "Persistence Flight Size"; spec M16. A size of 1 is one unstable mes
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from typing import Final
 
@@ -12,6 +13,13 @@ from onceq.errors import InvalidValue
 
 UNLIMITED: Final = 0
 """A limit that is none."""
+
+
+class FlightBehavior(enum.StrEnum):
+    """What a send does while the flight is full: it waits, or raises FlightFull."""
+
+    BLOCK = "block"
+    NOTIFY = "notify"
 
 
 class Flight:

@@ -330,4 +330,5 @@ def _at_epoch(one: asks.Information, epoch: int, stable: int) -> asks.Informatio
         lists=one.lists,
         address=one.address,
         stable=stable,
+        session=one.session,
     )

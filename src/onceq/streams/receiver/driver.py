@@ -16,7 +16,8 @@ import msgspec
 
 from onceq.errors import InvalidValue
 from onceq.model.ops.async_running import RunsAsync
-from onceq.streams.model import asks, low
+from onceq.streams.model import asks, events, low
+from onceq.streams.model.events import Loss, WhyLost
 from onceq.streams.model.ops import WaitUntil
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.tls import Certificates
@@ -27,8 +28,10 @@ from onceq.streams.receiver.joining import Joining
 from onceq.streams.receiver.ops import ReadStore, Show, Shown
 from onceq.streams.receiver.outstanding import Outstanding
 from onceq.streams.receiver.placing import Registration, Who
+from onceq.streams.receiver.tokens import Tokens
 
 ShowIt: TypeAlias = Callable[[Shown], Awaitable[None] | None]
+Tell: TypeAlias = Callable[[events.Event], None]
 AT_ONCE: Final = 100
 """After so many that were shown without a wait, what else goes on has its turn."""
 CLOSE_S: Final = 1.0
@@ -37,13 +40,14 @@ CLOSE_S: Final = 1.0
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """How a life is to be. is_stable_only: what is not yet stable is not shown.
 
-    ack_batching_interval_ms, application_outstanding_maximum: see the table of options. choose: the
-    call-back that may have the life begin with another number than it would.
+    ack_batching_interval_ms, application_outstanding_maximum, explicit_ack_only: see the table of
+    options. choose: the call-back that may have the life begin with another number than it would.
     """
 
     is_stable_only: bool = True
     ack_batching_interval_ms: int = 100
     application_outstanding_maximum: int = 0
+    explicit_ack_only: bool = False
     patience: Patience = Patience()
     choose: Callable[[low.RecoveryInfo], int | None] | None = None
 
@@ -55,7 +59,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Driver(RunsAsync):
-    """What performs the life of a receiver that is registered. show: the application's."""
+    """What performs the life of a receiver that is registered. show, tell: the application's."""
 
     def __init__(
         self,
@@ -65,6 +69,7 @@ class Driver(RunsAsync):
         asker: Asker,
         *,
         show: ShowIt,
+        tell: Tell,
         certificates: Certificates | None,
     ) -> None:
         position = registration.position
@@ -80,15 +85,23 @@ class Driver(RunsAsync):
         self.outstanding = Outstanding(
             registration.begin, messages_max=wishes.application_outstanding_maximum
         )
+        self.outstanding.add(skipped(registration))
+        self.tokens = Tokens(
+            self.outstanding,
+            registration.begin,
+            is_explicit=wishes.explicit_ack_only,
+            moved=self._moved,
+        )
         self.acknowledging = Acknowledging(who, registration)
         self.is_stopped = False
-        self._show = show
+        self._show, self._tell = show, tell
         self._asker = asker
         tls = None if certificates is None else certificates.connecting()
         self._joining = Joining(asks.Learn(topic=who.topic, session=who.source), self._heard, tls)
         self._added = asyncio.Event()
         self._room = asyncio.Event()
         self._lacking = asyncio.Event()
+        self._acknowledged = asyncio.Event()
 
     async def live(self) -> None:
         """Live until `stop`, or until the application raises, which this does then, too.
@@ -98,6 +111,7 @@ class Driver(RunsAsync):
         try:
             await first_of(self._show_all(), self._follow(), self._hear(), self._tell_stores())
         finally:
+            self.tokens.close()
             below = self.outstanding.below(self.core.sure)
             read_s = self.wishes.patience.read_s
             await self.run(acknowledge_all(self.acknowledging, self.core, below, read_s))
@@ -146,6 +160,11 @@ class Driver(RunsAsync):
         """Where the source is; empty: nobody knows."""
         return "" if self.core.told is None else self.core.told.address
 
+    @property
+    def heard_at(self) -> str:
+        """Where there is a link to the source; empty: there is none."""
+        return self._joining.at
+
     async def _hear(self) -> None:
         """Hear the source, whenever there is a link to it."""
         patience = self.wishes.patience
@@ -186,26 +205,50 @@ class Driver(RunsAsync):
                 self._added.clear()
                 await self._added.wait()
                 continue
+            self.tokens.begin(one)
             shown = self._show(one)
             if inspect.isawaitable(shown):
                 await shown
-            self.outstanding.end()
-            if not self.outstanding.is_full:
-                self._joining.go_on()
-                self._room.set()
+            self.tokens.returned()
             at_once = (at_once + 1) % AT_ONCE
             if at_once == 0:
                 await asyncio.sleep(0)
 
+    def _moved(self) -> None:
+        """Note that some have ended."""
+        if not self.outstanding.is_full:
+            self._joining.go_on()
+            self._room.set()
+        if self.wishes.explicit_ack_only:
+            self._acknowledged.set()
+
     # the stores
 
     async def _tell_stores(self) -> None:
-        """Tell stores again and again how far the application has come."""
+        """Tell stores again and again how far the application has come; explicitly: at once."""
         patience = self.wishes.patience
         while True:
-            await asyncio.sleep(self.wishes.ack_batching_interval_ms / 1_000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.wishes.ack_batching_interval_ms / 1_000):
+                    await self._acknowledged.wait()
+            self._acknowledged.clear()
             below = self.outstanding.below(self.core.sure)
+            was_silent = frozenset(self.acknowledging.silent)
             await self.run(acknowledge(self.acknowledging, self.core, below, patience.read_s))
+            for store in sorted(self.acknowledging.silent - was_silent):
+                why = "it does not answer for what was acknowledged"
+                self._tell(
+                    events.StoreUnresponsive(stream=self.core.stream, store=store, why=why)
+                )
+
+
+def skipped(registration: Registration) -> list[Shown]:
+    """Return what is told of the numbers that a life leaves out by choice; nothing: it has none."""
+    position, begin = registration.position, registration.begin
+    first = position.shown.low
+    if begin <= first:
+        return []
+    return [Loss(stream=position.stream, first=first, last=begin - 1, why=WhyLost.SKIPPED)]
 
 
 async def first_of(*made: Coroutine[Any, Any, None]) -> None:

@@ -25,7 +25,8 @@ ROUNDS: Final = 3
 class Who(msgspec.Struct, frozen=True, kw_only=True):
     """A receiver. topic, source: of the stream, with the session of its source.
 
-    session: the receiver's; key: by which stores know its position. known: stores to begin with.
+    session: the receiver's; regid: the id that it chose itself, if it has no session; 0: it has
+    one. key: by which stores know its position. known: stores to begin with.
     from_newest: a receiver that no store knows begins behind what is stable, not with the first.
     """
 
@@ -37,6 +38,7 @@ class Who(msgspec.Struct, frozen=True, kw_only=True):
     from_newest: bool = False
     maximum: int | None = None
     rule: low.Consensus = low.Consensus.MAJORITY
+    regid: int = 0
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,14 +59,15 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
-    """A life that is registered. regids: its ids at stores. begin: the first number that it gets.
+    """A life that is registered. begin: the first number that it gets. position: as it was found.
 
-    position: as it was found.
+    regids: its ids at stores; answers: what they answered beside that.
     """
 
     position: Position
     begin: int
     regids: Mapping[str, int]
+    answers: Mapping[str, asks.Registered] = {}
 
     @property
     def below(self) -> int:
@@ -179,18 +182,20 @@ def register(
         epoch=position.epoch,
         topic=who.topic,
         session=who.session,
+        regid=who.regid,
         below=_noted(position, begin),
     )
-    regids: dict[str, int] = {}
+    noted: dict[str, asks.Registered] = {}
     for _ in range(ROUNDS):
         answers = yield from AskStores(
-            asked=dict.fromkeys(sorted(stores - regids.keys()), ask),
-            enough=partial(has_all, stores - regids.keys()),
+            asked=dict.fromkeys(sorted(stores - noted.keys()), ask),
+            enough=partial(has_all, stores - noted.keys()),
             within_s=within_s,
         )
-        regids |= {
-            store: one.regid for store, one in answers.items() if isinstance(one, asks.Registered)
+        noted |= {
+            store: one for store, one in answers.items() if isinstance(one, asks.Registered)
         }
-        if are_stable(position.lists, regids.keys()):
-            return Registration(position=position, begin=begin, regids=regids)
+        if are_stable(position.lists, noted.keys()):
+            regids = {store: one.regid for store, one in noted.items()}
+            return Registration(position=position, begin=begin, regids=regids, answers=noted)
     return None

@@ -96,6 +96,10 @@ class AsyncSource:
 
     # its messages
 
+    def heed(self, moved: Callable[[], None]) -> None:
+        """Have something called, in the thread of the loop, whenever something may have changed."""
+        self._driver.moved = moved
+
     @property
     def next_number(self) -> int:
         """The number of the next message. Raises NotRegistered before the first epoch has begun."""
@@ -115,14 +119,24 @@ class AsyncSource:
         as may be are not stable, TooLarge, and SourceSucceeded or NumberConflict for ever. Then
         nothing was sent.
         """
-        self._refuse_if_over()
+        self.refuse_if_over()
         return self._driver.send(message)
+
+    def has_room(self, size: int) -> bool:
+        """Whether a message of so many bytes has room in flight. Raises as `send`."""
+        return self._core.has_room(size)
+
+    def take(self, message: bytes, loop: asyncio.AbstractEventLoop) -> int:
+        """As `send`, in any thread. loop: in which this was started."""
+        self.refuse_if_over()
+        return self._driver.take(message, loop)
 
     async def wait_registered(self, timeout_s: float | None = None) -> None:
         """Wait until messages can be sent. Raises DeadlineExceeded, or as `send`."""
-        await self._wait(self._is_registered, timeout_s, "no stable set of stores is responsive")
+        await self._wait(self.is_registered, timeout_s, "no stable set of stores is responsive")
 
-    def _is_registered(self) -> bool:
+    def is_registered(self) -> bool:
+        """Whether messages can be sent. Raises SourceSucceeded or NumberConflict for ever."""
         try:
             self._core.has_room(0)
         except NotRegistered:
@@ -148,7 +162,7 @@ class AsyncSource:
         try:
             async with asyncio.timeout(timeout_s):
                 while not holds():
-                    self._refuse_if_over()
+                    self.refuse_if_over()
                     await self._driver.changed.wait()
         except TimeoutError:
             raise DeadlineExceeded(f"after {timeout_s} s {what}") from None
@@ -161,15 +175,15 @@ class AsyncSource:
         Raises InvalidValue for addresses beyond this machine without certificates.
         """
         self._check(stores)
-        self._refuse_if_over()
+        self.refuse_if_over()
         self._driver.step(acts.Wanted(own=stores))
 
     def give_up(self, number: int) -> None:
         """Give up a number that is not stable: it may then never be, and receivers are told."""
-        self._refuse_if_over()
+        self.refuse_if_over()
         self._driver.step(acts.GaveUp(number=number))
 
-    def _refuse_if_over(self) -> None:
+    def refuse_if_over(self) -> None:
         """Raise why the life is over, if it is."""
         if self._living is None:
             raise IllegalState("the source is closed" if self._is_closed else "start it first")

@@ -21,16 +21,22 @@ def information(life: SourceLife, begun: Begun, stable: int) -> asks.Information
         lists=begun.bridge.lists,
         address=life.address,
         stable=stable,
+        session=life.session,
     )
 
 
 def answered(life: SourceLife, ask: asks.Ask, known: asks.Information | None) -> asks.Answer:
     """Return the answer to a receiver: what it must know; nothing before the first epoch.
 
-    Raises FrameRefused for what only stores are asked, and for another stream than this one.
+    Who asks for whatever session sends a topic is told if that is another one. Raises FrameRefused
+    for what only stores are asked, and for another stream than this one.
     """
     if not isinstance(ask, asks.Learn):
         raise FrameRefused("a source was asked what only stores are")
+    if ask.session == 0:
+        if ask.topic != life.topic:
+            return asks.Others(streams=((life.topic, life.session),))
+        return asks.Forgot() if known is None else known
     if (ask.topic, ask.session) != (life.topic, life.session):
         raise FrameRefused("a receiver of another stream has connected to this source")
     return asks.Forgot() if known is None else known
