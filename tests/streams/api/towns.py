@@ -69,9 +69,7 @@ class Town:
     def positions(self, key: str, names: str = "abc") -> list[int]:
         """What stores have noted of a receiver of their one stream."""
         stores = [self.cluster.stores[name].catalogue for name in names]
-        return [
-            held.positions.get(key, 0) for one in stores for held in list(one.streams.values())
-        ]
+        return [held.positions.get(key, 0) for one in stores for held in list(one.streams.values())]
 
     def links(self) -> int:
         return self.cluster.links()

@@ -39,7 +39,7 @@ class AsyncStreamContext:
     ) -> None:
         self._is_closed = True
 
-    def source(  # noqa: PLR0913 # where it sends, where it is heard, as whom, and what it is told
+    def source(
         self,
         topic: Topic[T],
         *,
@@ -68,7 +68,7 @@ class AsyncStreamContext:
         )
         return AsyncSource(topic, parts, self._shared, on_event=on_event, within_s=within_s)
 
-    def receiver(  # noqa: PLR0913 # of what, for whom, from where, as whom, and what it is told
+    def receiver(
         self,
         topic: Topic[T],
         show: Callable[[Message[T]], Awaitable[None] | None],

@@ -67,4 +67,3 @@ class AsyncReceiver(Generic[T]):
 
     def _keep(self, one: ops.Message) -> Token:
         return self._inner.retain(one)
-

@@ -105,9 +105,7 @@ class StreamContext:
         parts = given.receiver_parts(
             self._shared, topic, at=at, deliver=deliver, session_id=session_id, given=options
         )
-        made = Receiver(
-            topic, show, parts, self._shared, on_event=on_event, thread=self._loop
-        )
+        made = Receiver(topic, show, parts, self._shared, on_event=on_event, thread=self._loop)
         self._made.append(made)
         return made
 

@@ -252,18 +252,18 @@ def _who(
 CONTRADICTIONS: Final = (
     (
         lambda given: given.get("explicit_ack_only") and "ack_batching_interval_ms" in given,
-        "explicit_ack_only and ack_batching_interval_ms: either the application says when"
-        " messages are acknowledged, or an interval does: leave one of them out",
+        "explicit_ack_only and ack_batching_interval_ms: either tokens say when messages are"
+        + " acknowledged, or an interval does: leave one of them out",
     ),
     (
-        lambda given: "regid" in given and "session_id" in given,
+        lambda given: {"regid", "session_id"} <= given.keys(),
         "session_id and regid: stores know a receiver by one of them: leave one out",
     ),
     (
         lambda given: given.get("use_late_join") is False
-        and {"retransmit_request_maximum", "choose"} & given.keys(),
+        and not {"retransmit_request_maximum", "choose"}.isdisjoint(given),
         "use_late_join=False asks for nothing that was sent before: leave out"
-        " retransmit_request_maximum and choose, which say how much of that",
+        + " retransmit_request_maximum and choose, which say how much of that",
     ),
 )
 """Options that contradict each other, and what to do."""

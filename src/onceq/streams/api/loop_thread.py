@@ -39,7 +39,9 @@ class LoopThread:
         """Begin something in the loop. Raises IllegalState when it is closed, or from inside."""
         if threading.get_ident() == self._thread.ident or not self.loop.is_running():
             made.close()
-            raise IllegalState("the context is closed, or this is its own thread, which cannot wait")
+            raise IllegalState(
+                "the context is closed, or this is its own thread, which cannot wait"
+            )
         return asyncio.run_coroutine_threadsafe(made, self.loop)
 
     def call(self, made: Coroutine[Any, Any, T]) -> T:
@@ -52,7 +54,7 @@ class LoopThread:
             raise
 
     def soon(self, done: Callable[[], None]) -> None:
-        """Have something done in the loop, behind what was told it before; not when it is closed."""
+        """Have something done in the loop, behind what it was told before; closed, it does not."""
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(done)
 

@@ -14,7 +14,7 @@ from onceq.streams.model import asks, events
 from onceq.streams.net.address import address, refuse_unless_safe
 from onceq.streams.net.asker import Asker
 from onceq.streams.net.tls import Certificates
-from onceq.streams.receiver.driver import CLOSE_S, Driver, ShowIt, Tell, Wishes
+from onceq.streams.receiver.driver import CLOSE_S, Application, Driver, ShowIt, Tell, Wishes
 from onceq.streams.receiver.ops import Shown
 from onceq.streams.receiver.placing import Registration, Who, enter
 from onceq.streams.receiver.seeking import seek
@@ -47,7 +47,7 @@ class AsyncReceiver:
         self.who = who
         self.wishes = wishes or Wishes()
         self.driver: Driver | None = None
-        self._show, self._tell = show, tell
+        self._application = Application(show=show, tell=tell)
         self._at = at
         self._certificates = certificates
         self._is_used = False
@@ -74,8 +74,7 @@ class AsyncReceiver:
                     registration,
                     self.wishes,
                     asker,
-                    show=self._show,
-                    tell=self._tell,
+                    application=self._application,
                     certificates=certificates,
                 )
                 await self.driver.live()
@@ -119,9 +118,7 @@ class AsyncReceiver:
         patience = self.wishes.patience
         if self._at:
             ask = asks.Learn(topic=self.who.topic, session=self.who.source)
-            known = yield from seek(
-                self._at, ask, within_s=patience.ask_s, rest_s=patience.rest_s
-            )
+            known = yield from seek(self._at, ask, within_s=patience.ask_s, rest_s=patience.rest_s)
             for store in sorted(known.lists[-1].stores):
                 refuse_unless_safe(address(store), has_tls=self._certificates is not None)
             self.who = replace(self.who, source=known.session, known=known.lists[-1])
@@ -129,9 +126,9 @@ class AsyncReceiver:
 
     def _tell_registered(self, registration: Registration) -> None:
         """Tell what stores answered, and where the life begins."""
-        position = registration.position
+        position, tell = registration.position, self._application.tell
         for store, answer in sorted(registration.answers.items()):
-            self._tell(
+            tell(
                 events.StoreRegistered(
                     stream=position.stream,
                     store=store,
@@ -140,7 +137,7 @@ class AsyncReceiver:
                     last=answer.below - 1,
                 )
             )
-        self._tell(
+        tell(
             events.RegistrationComplete(
                 stream=position.stream,
                 next_number=registration.begin,

@@ -37,6 +37,13 @@ AT_ONCE: Final = 100
 CLOSE_S: Final = 1.0
 
 
+class Application(msgspec.Struct, frozen=True, kw_only=True):
+    """What of an application is called. show: with what comes; tell: with what happens beside."""
+
+    show: ShowIt
+    tell: Tell
+
+
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """How a life is to be. is_stable_only: what is not yet stable is not shown.
 
@@ -59,7 +66,7 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Driver(RunsAsync):
-    """What performs the life of a receiver that is registered. show, tell: the application's."""
+    """What performs the life of a receiver that is registered, for an application."""
 
     def __init__(
         self,
@@ -68,8 +75,7 @@ class Driver(RunsAsync):
         wishes: Wishes,
         asker: Asker,
         *,
-        show: ShowIt,
-        tell: Tell,
+        application: Application,
         certificates: Certificates | None,
     ) -> None:
         position = registration.position
@@ -94,7 +100,7 @@ class Driver(RunsAsync):
         )
         self.acknowledging = Acknowledging(who, registration)
         self.is_stopped = False
-        self._show, self._tell = show, tell
+        self._show, self._tell = application.show, application.tell
         self._asker = asker
         tls = None if certificates is None else certificates.connecting()
         self._joining = Joining(asks.Learn(topic=who.topic, session=who.source), self._heard, tls)
@@ -237,9 +243,7 @@ class Driver(RunsAsync):
             await self.run(acknowledge(self.acknowledging, self.core, below, patience.read_s))
             for store in sorted(self.acknowledging.silent - was_silent):
                 why = "it does not answer for what was acknowledged"
-                self._tell(
-                    events.StoreUnresponsive(stream=self.core.stream, store=store, why=why)
-                )
+                self._tell(events.StoreUnresponsive(stream=self.core.stream, store=store, why=why))
 
 
 def skipped(registration: Registration) -> list[Shown]:

@@ -192,9 +192,7 @@ def register(
             enough=partial(has_all, stores - noted.keys()),
             within_s=within_s,
         )
-        noted |= {
-            store: one for store, one in answers.items() if isinstance(one, asks.Registered)
-        }
+        noted |= {store: one for store, one in answers.items() if isinstance(one, asks.Registered)}
         if are_stable(position.lists, noted.keys()):
             regids = {store: one.regid for store, one in noted.items()}
             return Registration(position=position, begin=begin, regids=regids, answers=noted)

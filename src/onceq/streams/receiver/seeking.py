@@ -11,9 +11,7 @@ from onceq.streams.model import asks
 from onceq.streams.model.ops import AskStore, WaitUntil
 
 
-def seek(
-    at: str, ask: asks.Learn, *, within_s: float, rest_s: float
-) -> Program[asks.Information]:
+def seek(at: str, ask: asks.Learn, *, within_s: float, rest_s: float) -> Program[asks.Information]:
     """Ask at an address until what is there knows the stream, however long that takes.
 
     Raises InvalidValue if it has others instead.
