@@ -69,8 +69,6 @@ def test_a_source_may_begin_before_its_stores(context: streams.StreamContext) ->
 
 @pytest.mark.parametrize("is_async", [False, True])
 def test_a_full_flight_is_waited_for_or_told(*, is_async: bool) -> None:
-    """Two of three stores must have it: of one that is left nothing becomes stable."""
-
     async def run(at: str) -> None:
         async with streams.open_async(session_id=SENDER) as own:
             given: Any = {"flight_size": 1, "flight_size_behavior": "notify"}
@@ -82,6 +80,7 @@ def test_a_full_flight_is_waited_for_or_told(*, is_async: bool) -> None:
                 assert await source.send(b"1") == 1
             async with own.source(RAW, stores=at, flight_size=1) as source:
                 assert [await source.send(b"%d" % n) for n in range(2, 9)] == [*range(2, 9)]
+                await source.wait_stable(WITHIN_S)
 
     def in_threads(at: str) -> None:
         with streams.open(session_id=SENDER) as own:
@@ -94,6 +93,7 @@ def test_a_full_flight_is_waited_for_or_told(*, is_async: bool) -> None:
                 assert source.send(b"1") == 1
             with own.source(RAW, stores=at, flight_size=1) as source:
                 assert [source.send(b"%d" % n) for n in range(2, 9)] == [*range(2, 9)]
+                source.wait_stable(WITHIN_S)
 
     with town() as stores:
         if is_async:
@@ -155,11 +155,19 @@ def test_a_later_life_takes_over_and_the_former_one_is_told(
         zombie.wait_stable(WITHIN_S)
         with context.source(RAW, stores=stores.at()) as source:
             assert source.next_number == 1
+            with pytest.raises(streams.SourceSucceeded):
+                send_for_ever(zombie)
             soon(lambda: len(heard.of(streams.SourceFenced)) == 1)
             with pytest.raises(streams.SourceSucceeded):
-                zombie.send(b"1")
-            with pytest.raises(streams.SourceSucceeded):
-                zombie.wait_stable(WITHIN_S) or zombie.wait_registered(WITHIN_S)
+                zombie.wait_stable(WITHIN_S)
+            assert source.send(b"1") == 1
+            source.wait_stable(WITHIN_S)
+        assert read(context, RAW, 1, at=stores.at("a")).values() == [b"0", b"1"]
+
+
+def send_for_ever(source: streams.Source[bytes]) -> None:
+    while True:
+        source.send(b"of a former life")
 
 
 def test_the_list_changes_while_it_sends(context: streams.StreamContext) -> None:

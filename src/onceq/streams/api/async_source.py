@@ -85,16 +85,18 @@ class AsyncSource(Generic[T]):
         IllegalState. Then nothing was sent.
         """
         body = self.topic.encode(value)
+        number = await self._sent(body)
+        tell_numbers(self._on_event, self._parts, number, given)
+        return number
+
+    async def _sent(self, body: bytes) -> int:
         while True:
             try:
-                number = self._inner.send(body)
-                break
+                return self._inner.send(body)
             except FlightFull:
                 if not self._waits:
                     raise
             await self._inner.wait_room(len(body))
-        tell_numbers(self._on_event, self._parts, number, given)
-        return number
 
     @property
     def next_number(self) -> int:

@@ -249,7 +249,7 @@ def _who(
     )
 
 
-CONTRADICTIONS: Final = (
+CONTRADICTIONS: Final[tuple[tuple[Callable[[Mapping[str, Any]], object], str], ...]] = (
     (
         lambda given: given.get("explicit_ack_only") and "ack_batching_interval_ms" in given,
         "explicit_ack_only and ack_batching_interval_ms: either tokens say when messages are"
@@ -260,8 +260,10 @@ CONTRADICTIONS: Final = (
         "session_id and regid: stores know a receiver by one of them: leave one out",
     ),
     (
-        lambda given: given.get("use_late_join") is False
-        and not {"retransmit_request_maximum", "choose"}.isdisjoint(given),
+        lambda given: (
+            given.get("use_late_join") is False
+            and not {"retransmit_request_maximum", "choose"}.isdisjoint(given)
+        ),
         "use_late_join=False asks for nothing that was sent before: leave out"
         + " retransmit_request_maximum and choose, which say how much of that",
     ),

@@ -96,16 +96,18 @@ class Source(Generic[T]):
     def send(self, value: T, *, given: Any = None) -> int:
         """Send a value; return its number. See AsyncSource.send: what waits is this thread."""
         body = self.topic.encode(value)
+        number = self._sent(body)
+        tell_numbers(self._on_event, self._parts, number, given)
+        return number
+
+    def _sent(self, body: bytes) -> int:
         while True:
             try:
-                number = self._inner.take(body, self._loop.loop)
-                break
+                return self._inner.take(body, self._loop.loop)
             except FlightFull:
                 if not self._waits:
                     raise
             self._wait(lambda: self._inner.has_room(len(body)), None, "the flight is full")
-        tell_numbers(self._on_event, self._parts, number, given)
-        return number
 
     @property
     def next_number(self) -> int:
