@@ -17,7 +17,7 @@ from onceq.streams.net.asker import Asker, Watch
 from onceq.streams.net.tls import Certificates
 from onceq.streams.source import acts, program
 from onceq.streams.source.epochs import Begun, Succeeded, WhyEnded
-from onceq.streams.source.listening import Listening
+from onceq.streams.source.listening import Heard, Listening
 from onceq.streams.source.program import Over, SendOn, TellShort
 from onceq.streams.source.sending import Sending
 
@@ -41,7 +41,12 @@ class Driver(RunsAsync):
         tell: Callable[[events.Event], None],
     ) -> None:
         self.core = core
-        self.receivers = Listening(core.learn, certificates)
+        heard = Heard(
+            learn=core.learn,
+            confirmed=lambda link, said: self.step(acts.Confirmed(link=link, said=said)),
+            left=lambda link, why: self.step(acts.Left(link=link, why=why)),
+        )
+        self.receivers = Listening(heard, certificates)
         self.changed = asyncio.Event()
         self._tell = tell
         self._asker = Asker(
@@ -124,9 +129,9 @@ class Driver(RunsAsync):
 
     # the core
 
-    def send(self, message: bytes) -> int:
+    def send(self, message: bytes, given: Any = None) -> int:
         """Take a message; it leaves when a block is full, or the loop is idle."""
-        number = self.core.send(message)
+        number = self.core.send(message, given)
         loop = asyncio.get_running_loop()
         if self.core.is_due:
             self._do(self.core.feed(loop.time()))
@@ -148,6 +153,7 @@ class Driver(RunsAsync):
     def _tick(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.step(acts.Ticked())
+        self.receivers.look()
         if self.core.is_sending:
             self._asker.keep(self.core.feeding.stores)
             self._connect()

@@ -46,7 +46,8 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
 
     noted: the stage that each store has noted; ends: of the logs of those that keep messages. seen:
     the ends that stores answered to the fence. donors: stores to copy from, the best first.
-    refused: stores that had promised more. unable: those that had no room for a promise.
+    refused: stores that had promised more. unable: those that had no room for a promise. fresh:
+    those that have promised, and hold nothing of the stream.
     """
 
     stream: int
@@ -58,6 +59,7 @@ class Begun(msgspec.Struct, frozen=True, kw_only=True):
     donors: tuple[str, ...] = ()
     refused: frozenset[str] = frozenset()
     unable: frozenset[str] = frozenset()
+    fresh: frozenset[str] = frozenset()
 
     @property
     def epoch(self) -> int:
