@@ -60,10 +60,9 @@ def test_parts_are_joined_when_the_last_has_come() -> None:
     parts = Parts()
     assert parts.take(5, b"ab", Part.FIRST, retransmitted=True) is Deed.KEEP
     assert parts.take(6, b"cd", Part.MIDDLE, retransmitted=False) is Deed.KEEP
-    assert parts.first == 5
     whole = parts.take(7, b"e", Part.LAST, retransmitted=False)
     assert whole == Joined(first=5, last=7, body=b"abcde", retransmitted=True)
-    assert parts.first is None
+    assert parts.drop() is None
     again = parts.take(8, b"f", Part.WHOLE, retransmitted=False)
     assert again == Joined(first=8, last=8, body=b"f", retransmitted=False)
 
@@ -72,4 +71,11 @@ def test_what_goes_on_nothing_is_left_out() -> None:
     parts = Parts()
     assert parts.take(6, b"cd", Part.MIDDLE, retransmitted=False) is Deed.LEAVE
     assert parts.take(7, b"e", Part.LAST, retransmitted=False) is Deed.LEAVE
-    assert (parts.first, parts.drop()) == (None, None)
+    assert parts.drop() is None
+
+
+def test_what_is_kept_has_a_first_number_and_can_be_left_out() -> None:
+    parts = Parts()
+    parts.take(5, b"ab", Part.FIRST, retransmitted=False)
+    assert parts.first == 5
+    assert parts.drop() == 5

@@ -2,8 +2,8 @@
 
 In events, and only there, numbers are inclusive: first and last, as UM's are. Where an event has
 `given`, that is the object which the sender gave with the message, until it is reclaimed; messages
-that came with one have events of their own, others those of several in a row. Source: UM, "Persistence Events"; spec M6,
-M8, M11, M12, M15 to M18, M27, M31.
+that came with one have events of their own, others those of several in a row. Source: UM,
+"Persistence Events"; spec M6, M8, M11, M12, M15 to M18, M27, M31.
 """
 
 from __future__ import annotations

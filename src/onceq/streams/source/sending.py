@@ -36,8 +36,8 @@ from onceq.streams.source.spreading import Spreading
 class Sending:
     """The messages of one life of a source, from its first epoch to its last.
 
-    flight: the limit of what may be unstable. policy: how long messages are kept. Raises
-    InvalidValue if that is less than two flights.
+    flight: the limit of what may be unstable. policy: how long messages are kept. backups: of the
+    list of the life, see `backing_up`. Raises InvalidValue if less than two flights are kept.
     """
 
     def __init__(
@@ -47,6 +47,7 @@ class Sending:
         timing: Timing | None = None,
         *,
         policy: Policy | None = None,
+        backups: str = "",
         reported: Consensus = Consensus.MAJORITY,
     ) -> None:
         self.life = life
@@ -56,7 +57,7 @@ class Sending:
         self.begun: Begun | None = None
         self.needed: tuple[StoreList, ...] = ()
         self.own = life.own
-        self.wish = Wish(life.own, self.timing)
+        self.wish = Wish(life.own, self.timing, backups)
         self.refused: set[str] = set()
         self.ended: WhyEnded | None = None
         self.is_starved = False
@@ -70,11 +71,6 @@ class Sending:
     def retention(self) -> Retention:
         """What is kept of the messages."""
         return self.keeping.retention
-
-    @property
-    def flight(self) -> Flight:
-        """What is sent, and has not landed."""
-        return self.keeping.flight
 
     @property
     def stable(self) -> int:
@@ -132,8 +128,8 @@ class Sending:
         has_room = self.has_room(len(message))
         if not has_room and self.keeping.blocks:
             raise FlightFull(
-                f"{len(self.flight)} messages are not yet stable, or confirmed: wait, or raise"
-                " flight_size"
+                f"{len(self.keeping.flight)} messages are not yet stable, or confirmed: wait, or"
+                " raise flight_size"
             )
         return self.keeping.take(message, given, has_room=has_room)
 
@@ -274,6 +270,8 @@ class Sending:
         if self.is_sending:
             for store in self.feeding.tick(self._now_s):
                 yield from self._unresponsive(store, "it has not answered for what was sent")
+            if self.begun is not None and self.begun.bridge.stage is Stage.SETTLED:
+                self.wish.look(self.own, self.feeding.silent, self._now_s)
             yield from self.spreading.tell_stable()
 
     def _unresponsive(self, store: str, why: str) -> Iterator[Act]:
