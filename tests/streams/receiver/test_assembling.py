@@ -10,6 +10,7 @@ from onceq.streams.model import asks
 from onceq.streams.model.events import Loss, RolledBack, WhyLost
 from onceq.streams.model.fragments import CONTINUED, CONTINUES, split
 from onceq.streams.model.frames import Frame, FrameKind, body_of, encode
+from onceq.streams.receiver import assembling
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.ops import Message, Shown
 from onceq.streams.receiver.outstanding import Outstanding
@@ -106,6 +107,18 @@ def test_a_message_that_its_source_never_finished_is_told_and_the_next_one_shown
     unfinished = parts(0, b"abcde")[:2]
     shown = show(core, *unfinished, *parts(2, b"xyz"), part(4, b"f"))
     assert shown == [lost(0, 1, WhyLost.UNFINISHED), message(3, b"xyz", 2), message(4, b"f")]
+
+
+def test_a_message_that_goes_on_for_ever_is_not_kept_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(assembling, "MESSAGE_BYTES_MAX", 4)
+    core = live()
+    assert show(core, *parts(0, b"abcde"), part(3, b"f")) == [
+        lost(0, 1, WhyLost.UNFINISHED),
+        lost(2, 2, WhyLost.SKIPPED),
+        message(3, b"f"),
+    ]
 
 
 def test_a_life_that_begins_within_a_message_is_told_that_it_skips_the_rest() -> None:

@@ -53,6 +53,15 @@ def test_what_a_receiver_had_of_another_life_does_not_count() -> None:
     assert confirmed(source) == [(3, 3, 51, 1)]
 
 
+def test_what_was_given_up_is_not_told_as_confirmed() -> None:
+    source = started()
+    source.send(b"0", b"1", b"2")
+    source.step(acts.GaveUp(number=1))
+    source.begin(begun(2))
+    source.confirm(51, 3, epoch=2)
+    assert confirmed(source) == [(0, 0, 51, 1), (2, 2, 51, 1)]
+
+
 def test_a_receiver_that_comes_again_tells_what_it_has_processed_since() -> None:
     source = Source()
     source.begin(begun(4, end=3))

@@ -98,19 +98,23 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parts:
-    """Joins parts that come in ascending numbers. first: of the parts that are kept; None: none."""
+    """Joins parts that come in ascending numbers. first: of the parts that are kept; None: none.
 
-    __slots__ = ("_bodies", "_retransmitted", "first")
+    size: their bytes.
+    """
+
+    __slots__ = ("_bodies", "_retransmitted", "first", "size")
 
     def __init__(self) -> None:
         self.first: int | None = None
+        self.size = 0
         self._bodies: list[bytes] = []
         self._retransmitted = False
 
     def drop(self) -> int | None:
         """Leave out what is kept; return its first number, if there was anything."""
         first, self.first = self.first, None
-        self._bodies, self._retransmitted = [], False
+        self.size, self._bodies, self._retransmitted = 0, [], False
         return first
 
     def take(self, number: int, body: bytes, part: Part, *, retransmitted: bool) -> Joined | Deed:
@@ -123,6 +127,7 @@ class Parts:
             return deed
         self.first = number if self.first is None else self.first
         self._bodies.append(body)
+        self.size += len(body)
         self._retransmitted = self._retransmitted or retransmitted
         if deed is Deed.KEEP:
             return deed

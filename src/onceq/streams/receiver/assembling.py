@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onceq.streams.model.events import Loss, WhyLost
-from onceq.streams.model.fragments import ABANDONS, Joined, Part, Parts, part_of
+from onceq.streams.model.fragments import (
+    ABANDONS,
+    MESSAGE_BYTES_MAX,
+    Joined,
+    Part,
+    Parts,
+    part_of,
+)
 from onceq.streams.model.frames import Frame
 from onceq.streams.receiver.ops import Message, Shown
 
@@ -36,7 +43,7 @@ class Assembling:
     def came(self, frame: Frame, number: int, body: bytes, *, is_again: bool) -> Iterator[Shown]:
         """Take what a frame has for a number; yield what is to be shown."""
         part = part_of(frame.flags, number - frame.number, frame.count)
-        if part in ABANDONS:
+        if part in ABANDONS or self._parts.size + len(body) > MESSAGE_BYTES_MAX:
             yield from self._abandon(number)
         made = self._parts.take(number, body, part, retransmitted=is_again)
         if isinstance(made, Joined):

@@ -134,8 +134,10 @@ class Keeping:
     def stable_at(self, store: str, begin: int, end: int) -> Iterator[events.Event]:
         """Yield that a store has some numbers, if that is to be told."""
         is_told = self.policy.message_stability_notification is events.Notification.EACH_STORE
-        if is_told and begin < end:
-            event = events.Stable(stream=self.stream, first=begin, last=end - 1, store=store)
+        for row in self.giving_up.messages(range(begin, end)) if is_told else ():
+            event = events.Stable(
+                stream=self.stream, first=row.start, last=row.stop - 1, store=store
+            )
             yield from self._split((event,))
 
     def confirm(self, link: int, said: asks.Confirm, now_s: float) -> Iterator[events.Event]:
@@ -144,15 +146,16 @@ class Keeping:
         self._land()
         if not self.is_heard or not numbers:
             return
-        for row, unique in self.confirming.counted(numbers):
-            event = events.Confirmed(
-                stream=self.stream,
-                first=row.start,
-                last=row.stop - 1,
-                receiver=said.receiver,
-                unique=unique,
-            )
-            yield from self._split((event,))
+        for counted, unique in self.confirming.counted(numbers):
+            for row in self.giving_up.messages(counted):
+                event = events.Confirmed(
+                    stream=self.stream,
+                    first=row.start,
+                    last=row.stop - 1,
+                    receiver=said.receiver,
+                    unique=unique,
+                )
+                yield from self._split((event,))
 
     def left(self, link: int, why: str) -> Iterator[events.Event]:
         """Take that the link of a receiver is gone; yield that it is dead."""
