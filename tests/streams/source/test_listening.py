@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -118,30 +117,35 @@ def test_one_that_came_before_the_first_epoch_is_told_when_that_begins() -> None
     asyncio.run(run())
 
 
-def test_one_that_takes_nothing_is_cut_off_and_slows_nobody(
+def test_one_that_takes_nothing_is_skipped_slows_nobody_and_is_told_where_all_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listening, "BUFFERED_BYTES_MAX", 1 << 20)
 
     async def run() -> None:
         async with listens() as (stores, one):
-            hearing = await Hearing.to(one)
-            deaf = socket.create_connection(address_of(one))
-            deaf.settimeout(WITHIN_S)
-            deaf.sendall(ask_frame(0, 1, LEARN))
-            receivers = one._driver.receivers
-            await soon(lambda: len(receivers._joined) == 2)
-            large = [bytes(20_000)] * 10
+            hearing, deaf = await Hearing.to(one), await Hearing.to(one)
+            await soon(lambda: bool(hearing.data and deaf.data))
+            deaf.link.hold()
+            receivers, large = one._driver.receivers, [bytes(1_000_000)] * 2
             async with asyncio.timeout(WITHIN_S):
                 while receivers.skipped == 0:
                     await send_all(one, large)
                     await one.wait_stable(WITHIN_S)
+            await send_all(one, large)
+            await one.wait_stable(WITHIN_S)
             sent = one.next_number
             await soon(lambda: len(hearing.messages()) == sent)
             assert len(stores.log("a", S)) <= sent
-            assert not hearing.is_lost
-            await soon(lambda: len(receivers._links) == 1)
-            deaf.close()
+            deaf.link.go_on()
+            await soon(lambda: len(deaf.told()) == 2)
+            assert len(deaf.messages()) < sent
+            assert (receivers.skipped, deaf.is_lost) == (1, False)
+            (_, known) = deaf.told()[1]
+            assert isinstance(known, asks.Information)
+            assert known.stable == sent, "so that it asks stores for what it missed"
+            await send_all(one, [b"next"])
+            await soon(lambda: deaf.messages()[-1] == b"next")
 
     asyncio.run(run())
 

@@ -9,8 +9,6 @@ from onceq.errors import DeadlineExceeded
 from onceq.streams.api.given import OnEvent, Shared, SourceParts
 from onceq.streams.api.statistics import SourceStatistics, source_statistics
 from onceq.streams.errors import FlightFull
-from onceq.streams.model import events
-from onceq.streams.model.window import FlightBehavior
 from onceq.streams.source import async_source
 from onceq.streams.topic import Topic
 
@@ -37,9 +35,7 @@ class AsyncSource(Generic[T]):
     ) -> None:
         self.topic = topic
         self._parts, self._shared = parts, shared
-        self._on_event = on_event
         self._within_s = within_s
-        self._waits = parts.options["flight_size_behavior"] is FlightBehavior.BLOCK
         self._inner = async_source.AsyncSource(
             parts.core,
             listen=parts.listen,
@@ -77,26 +73,20 @@ class AsyncSource(Generic[T]):
     # messages
 
     async def send(self, value: T, *, given: Any = None) -> int:
-        """Send a value; return its number. given: an object of one's own, for `SequenceNumbers`.
+        """Send a value; return its number, the last one if it takes several.
 
-        While as much is in flight as may be, it waits, or raises FlightFull, by
-        flight_size_behavior. Raises NotRegistered while no stable set of stores is responsive: send
-        it again later; SourceSucceeded or NumberConflict for ever; InvalidValue, TooLarge,
-        IllegalState. Then nothing was sent.
+        given: an object of one's own, which comes with each event of the message. While as much is
+        in flight as may be, it waits; or, by flight_size_behavior, it does not, and `FlightSize`
+        tells. Raises NotRegistered while no stable set of stores is responsive: send it again
+        later; SourceSucceeded or NumberConflict for ever; InvalidValue, TooLarge, IllegalState.
+        Then nothing was sent.
         """
         body = self.topic.encode(value)
-        number = await self._sent(body)
-        tell_numbers(self._on_event, self._parts, number, given)
-        return number
-
-    async def _sent(self, body: bytes) -> int:
         while True:
             try:
-                return self._inner.send(body)
+                return self._inner.send(body, given)
             except FlightFull:
-                if not self._waits:
-                    raise
-            await self._inner.wait_room(len(body))
+                await self._inner.wait_room(len(body))
 
     @property
     def next_number(self) -> int:
@@ -140,12 +130,3 @@ class AsyncSource(Generic[T]):
     def statistics(self) -> SourceStatistics:
         """Return how far it is."""
         return source_statistics(self._parts.core)
-
-
-def tell_numbers(on_event: OnEvent | None, parts: SourceParts, number: int, given: Any) -> None:
-    """Tell which number a send took, before it returns."""
-    begun = parts.core.begun
-    if on_event is not None and begun is not None:
-        on_event(
-            events.SequenceNumbers(stream=begun.stream, first=number, last=number, given=given)
-        )

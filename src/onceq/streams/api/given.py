@@ -16,12 +16,12 @@ from onceq.streams.model import events
 from onceq.streams.model.low import RecoveryInfo
 from onceq.streams.model.options import Scope, settled
 from onceq.streams.model.quorum import StoreList, listed
-from onceq.streams.model.window import Flight
 from onceq.streams.net.address import Address, address, refuse_unless_safe
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.driver import Wishes
 from onceq.streams.receiver.placing import Who
 from onceq.streams.source.epochs import SourceLife
+from onceq.streams.source.from_options import core_of
 from onceq.streams.source.sending import Sending
 from onceq.streams.store.records import key_of
 from onceq.streams.topic import Topic
@@ -36,14 +36,27 @@ _NOWHERE: Final = StoreList(groups=())
 
 
 class SourceOptions(TypedDict, total=False):
-    """The options of a source, as keywords; the table of options says what they mean."""
+    """The options of a source, as keywords; the table of options says what they mean.
+
+    Beside it: backups: stores as in a list, group by group, which take the places of those of their
+    group that do not answer.
+    """
 
     retention_intragroup_stability_behavior: Literal["quorum", "all"]
     retention_intergroup_stability_behavior: Literal["any", "all_active", "all"]
     flight_size: int
     flight_size_bytes: int
     flight_size_behavior: Literal["block", "notify"]
+    fragment_size: int
+    message_stability_notification: Literal["off", "stable", "each_store"]
+    message_stability_timeout_ms: int
+    message_stability_lifetime_ms: int
+    retention_unique_confirmations: int
+    retransmit_retention_size_threshold: int
+    retransmit_retention_size_limit: int
+    source_liveness_timeout_ms: int
     consensus_sequence_number_behavior: Literal["lowest", "majority", "highest"]
+    backups: str
 
 
 class ReceiverOptions(TypedDict, total=False):
@@ -59,12 +72,16 @@ class ReceiverOptions(TypedDict, total=False):
     ack_batching_interval_ms: int
     application_outstanding_maximum: int
     explicit_ack_only: bool
+    allow_confirmed_delivery: bool
+    receiver_liveness_interval_ms: int
     use_late_join: bool
     source_session_id: int
     regid: int
     choose: Callable[[RecoveryInfo], int | None]
 
 
+BACKUPS: Final = "backups"
+"""What a source may be given that is no option of the table."""
 BESIDE: Final = frozenset({"source_session_id", "regid", "choose"})
 """What a receiver may be given that is no option of the table."""
 
@@ -139,7 +156,11 @@ def source_parts(
     given: Mapping[str, Any],
 ) -> SourceParts:
     """Check what a source is given. Raises InvalidValue, which says what to do."""
-    options = settled(given, Scope.SOURCE)
+    table = {name: value for name, value in given.items() if name != BACKUPS}
+    options = settled(table, Scope.SOURCE)
+    backups = given.get(BACKUPS, "")
+    if backups:
+        _list(shared, backups, options)
     session = shared.session(session_id)
     if session == 0:
         raise InvalidValue(
@@ -153,13 +174,8 @@ def source_parts(
         topic=topic.name,
         session=session,
     )
-    flight = Flight(
-        messages_max=options["flight_size"],  # type: ignore[arg-type] # the table says its type
-        bytes_max=options["flight_size_bytes"],  # type: ignore[arg-type] # and that of this one
-    )
-    reported: Any = options["consensus_sequence_number_behavior"]
     return SourceParts(
-        core=Sending(life, flight, reported=reported),
+        core=core_of(life, table, backups=backups),
         listen=None if listen is None else _listen(shared, listen),
         options=options,
     )
@@ -213,6 +229,8 @@ def receiver_parts(
         ack_batching_interval_ms=options["ack_batching_interval_ms"],
         application_outstanding_maximum=options["application_outstanding_maximum"],
         explicit_ack_only=options["explicit_ack_only"],
+        allow_confirmed_delivery=options["allow_confirmed_delivery"],
+        receiver_liveness_interval_ms=options["receiver_liveness_interval_ms"],
         choose=beside.get("choose") if options["use_late_join"] else _next,
     )
     has_own = "regid" in beside
@@ -253,7 +271,7 @@ CONTRADICTIONS: Final[tuple[tuple[Callable[[Mapping[str, Any]], object], str], .
     (
         lambda given: given.get("explicit_ack_only") and "ack_batching_interval_ms" in given,
         "explicit_ack_only and ack_batching_interval_ms: either tokens say when messages are"
-        + " acknowledged, or an interval does: leave one of them out",
+        " acknowledged, or an interval does: leave one of them out",
     ),
     (
         lambda given: {"regid", "session_id"} <= given.keys(),
@@ -265,7 +283,7 @@ CONTRADICTIONS: Final[tuple[tuple[Callable[[Mapping[str, Any]], object], str], .
             and not {"retransmit_request_maximum", "choose"}.isdisjoint(given)
         ),
         "use_late_join=False asks for nothing that was sent before: leave out"
-        + " retransmit_request_maximum and choose, which say how much of that",
+        " retransmit_request_maximum and choose, which say how much of that",
     ),
 )
 """Options that contradict each other, and what to do."""

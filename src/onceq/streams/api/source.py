@@ -9,13 +9,11 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from onceq.errors import DeadlineExceeded
-from onceq.streams.api.async_source import tell_numbers
 from onceq.streams.api.given import OnEvent, Shared, SourceParts
 from onceq.streams.api.loop_thread import Changes, EventThread, LoopThread
 from onceq.streams.api.statistics import SourceStatistics, source_statistics
 from onceq.streams.errors import FlightFull
 from onceq.streams.model import events
-from onceq.streams.model.window import FlightBehavior
 from onceq.streams.source import async_source
 from onceq.streams.topic import Topic
 
@@ -45,7 +43,6 @@ class Source(Generic[T]):
         self._loop, self._events = threads
         self._on_event = on_event
         self._within_s = within_s
-        self._waits = parts.options["flight_size_behavior"] is FlightBehavior.BLOCK
         self.is_over = False
         self._raised: Exception | None = None
         self._changes = Changes()
@@ -96,18 +93,19 @@ class Source(Generic[T]):
     def send(self, value: T, *, given: Any = None) -> int:
         """Send a value; return its number. See AsyncSource.send: what waits is this thread."""
         body = self.topic.encode(value)
-        number = self._sent(body)
-        tell_numbers(self._on_event, self._parts, number, given)
-        return number
+        first, last = self._sent(body, given)
+        if self._on_event is not None:
+            stream = self._parts.core.keeping.stream
+            told = events.SequenceNumbers(stream=stream, first=first, last=last, given=given)
+            self._on_event(told)
+        return last
 
-    def _sent(self, body: bytes) -> int:
+    def _sent(self, body: bytes, given: Any) -> tuple[int, int]:
         while True:
             try:
-                return self._inner.take(body, self._loop.loop)
+                return self._inner.take(body, self._loop.loop, given)
             except FlightFull:
-                if not self._waits:
-                    raise
-            self._wait(lambda: self._inner.has_room(len(body)), None, "the flight is full")
+                self._wait(lambda: self._inner.has_room(len(body)), None, "the flight is full")
 
     @property
     def next_number(self) -> int:

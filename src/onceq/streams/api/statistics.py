@@ -52,7 +52,7 @@ def source_statistics(core: Sending) -> SourceStatistics:
         is_registered=core.is_sending and not core.is_starved,
         next_number=core.next,
         stable_below=core.stable,
-        in_flight=len(core.flight),
+        in_flight=len(core.keeping.flight),
         retained_bytes=core.retention.bytes,
         stores=core.own.text(),
     )

@@ -139,6 +139,19 @@ class Learn(Tagged, frozen=True):
     session: Natural
 
 
+class Confirm(Tagged, frozen=True):
+    """This receiver has processed everything below. It is told to the source, and has no answer.
+
+    epoch: that it follows. receiver: its session id; without one, a number that stands for its
+    registration. Said again, it tells that the receiver lives.
+    """
+
+    stream: Natural
+    epoch: Natural
+    receiver: Natural
+    below: Natural
+
+
 class Information(Tagged, frozen=True):
     """What a receiver must know of a stream: the registration information (UM: SRI).
 
@@ -256,6 +269,8 @@ class Range(Tagged, frozen=True):
 Ask: TypeAlias = (
     Look | Learn | Fence | Admit | Fetch | Read | Register | Acknowledge | Deregister | Positions
 )
+Said: TypeAlias = Learn | Confirm
+"""What a receiver says to its source."""
 Answer: TypeAlias = (
     Found
     | Information
@@ -275,11 +290,12 @@ Answer: TypeAlias = (
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 _ASKS: Final = msgspec.msgpack.Decoder(Ask)
+_SAID: Final = msgspec.msgpack.Decoder(Said)
 _ANSWERS: Final = msgspec.msgpack.Decoder(Answer)
 
 
-def packed(one: Ask | Answer) -> bytes:
-    """Return the bytes of an ask or an answer."""
+def packed(one: Ask | Confirm | Answer) -> bytes:
+    """Return the bytes of an ask, of a confirmation or of an answer."""
     return _ENCODER.encode(one)
 
 
@@ -302,6 +318,11 @@ def _is_sound(ask: Admit) -> bool:
     ends_here = bool(firsts) and firsts[-1] == (ask.bridge.epoch, ask.log.end)
     has_lists = 1 <= len(ask.bridge.lists) <= 2 and all(one.stores for one in ask.bridge.lists)
     return ascends and ends_here and has_lists and (bool(ask.log.firsts) or ask.log.end == 0)
+
+
+def said_of(data: bytes | memoryview) -> Said:
+    """Return what a receiver says to its source. Raises FrameRefused."""
+    return _decoded(_SAID, data)  # type: ignore[no-any-return] # the decoder's own type
 
 
 def answer_of(data: bytes | memoryview) -> Answer:

@@ -1,7 +1,8 @@
 """A life of a receiver over asyncio: it performs what its Programs and its core want done.
 
-Four things go on side by side: it shows the application what came, reads from stores what it lacks,
-hears the source, and tells stores how far it is. When one of them ends, so do the others.
+Five things go on side by side: it shows the application what came, reads from stores what it lacks,
+hears the source, tells stores how far it is, and the source that it lives. When one of them ends,
+so do the others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from onceq.streams.net.asker import Asker
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.acknowledging import Acknowledging, acknowledge, acknowledge_all
 from onceq.streams.receiver.catching_up import Patience, follow
+from onceq.streams.receiver.confirming import Confirming, registered_as
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.joining import Joining
 from onceq.streams.receiver.ops import ReadStore, Show, Shown
@@ -35,6 +37,8 @@ Tell: TypeAlias = Callable[[events.Event], None]
 AT_ONCE: Final = 100
 """After so many that were shown without a wait, what else goes on has its turn."""
 CLOSE_S: Final = 1.0
+NEVER_S: Final = 3_600.0
+"""So seldom a receiver looks whether its source should be told something, unless more is wished."""
 
 
 class Application(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,21 +51,25 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """How a life is to be. is_stable_only: what is not yet stable is not shown.
 
-    ack_batching_interval_ms, application_outstanding_maximum, explicit_ack_only: see the table of
-    options. choose: the call-back that may have the life begin with another number than it would.
+    ack_batching_interval_ms and what follows: see the table of options. choose: the call-back that
+    may have the life begin with another number than it would.
     """
 
     is_stable_only: bool = True
     ack_batching_interval_ms: int = 100
     application_outstanding_maximum: int = 0
     explicit_ack_only: bool = False
+    allow_confirmed_delivery: bool = True
+    receiver_liveness_interval_ms: int = 0
     patience: Patience = Patience()
     choose: Callable[[low.RecoveryInfo], int | None] | None = None
 
     def __post_init__(self) -> None:
-        if self.ack_batching_interval_ms < 1 or self.application_outstanding_maximum < 0:
+        least = min(self.application_outstanding_maximum, self.receiver_liveness_interval_ms)
+        if self.ack_batching_interval_ms < 1 or least < 0:
             raise InvalidValue(
-                "ack_batching_interval_ms is at least 1, application_outstanding_maximum at least 0"
+                "ack_batching_interval_ms is at least 1, application_outstanding_maximum and"
+                " receiver_liveness_interval_ms at least 0"
             )
 
 
@@ -99,6 +107,12 @@ class Driver(RunsAsync):
             moved=self._moved,
         )
         self.acknowledging = Acknowledging(who, registration)
+        self._confirming = Confirming(
+            position.stream,
+            registered_as(who.session, registration.regids),
+            wishes.receiver_liveness_interval_ms / 1_000,
+        )
+        self._confirms: asyncio.Handle | None = None
         self.is_stopped = False
         self._show, self._tell = application.show, application.tell
         self._asker = asker
@@ -115,9 +129,17 @@ class Driver(RunsAsync):
         At the end, also when it is cancelled, stores are told how far it has come.
         """
         try:
-            await first_of(self._show_all(), self._follow(), self._hear(), self._tell_stores())
+            await first_of(
+                self._show_all(),
+                self._follow(),
+                self._hear(),
+                self._tell_stores(),
+                self._tell_source(),
+            )
         finally:
             self.tokens.close()
+            if self._confirms is not None:
+                self._confirms.cancel()
             below = self.outstanding.below(self.core.sure)
             read_s = self.wishes.patience.read_s
             await self.run(acknowledge_all(self.acknowledging, self.core, below, read_s))
@@ -191,6 +213,7 @@ class Driver(RunsAsync):
             self._lacking.set()
         if self.outstanding.is_full:
             self._joining.hold()
+        self._confirm_soon()
 
     @property
     def _is_lacking(self) -> bool:
@@ -227,6 +250,27 @@ class Driver(RunsAsync):
             self._room.set()
         if self.wishes.explicit_ack_only:
             self._acknowledged.set()
+        self._confirm_soon()
+
+    def _confirm_soon(self) -> None:
+        """Have the source told what has been processed, as soon as the loop is idle."""
+        if self._confirms is None and self.wishes.allow_confirmed_delivery:
+            self._confirms = asyncio.get_running_loop().call_soon(self._confirm)
+
+    def _confirm(self) -> None:
+        self._confirms = None
+        joining, now_s = self._joining, asyncio.get_running_loop().time()
+        below = self.outstanding.below(self.core.next)
+        said = self._confirming.due(below, epoch=self.core.epoch, link=joining.count, now_s=now_s)
+        if said is not None and joining.confirm(said):
+            self._confirming.said(said, link=joining.count, now_s=now_s)
+
+    async def _tell_source(self) -> None:
+        """Tell the source again what it knows: that the receiver lives."""
+        again_s = self.wishes.receiver_liveness_interval_ms / 1_000 or NEVER_S
+        while True:
+            await asyncio.sleep(again_s)
+            self._confirm_soon()
 
     # the stores
 

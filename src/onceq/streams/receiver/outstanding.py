@@ -110,8 +110,8 @@ class Outstanding:
 def _bounds(one: Shown) -> tuple[int, int]:
     """Return the first number of what is shown, and where the application is behind it."""
     match one:
-        case Message(number=number):
-            return number, number + 1
+        case Message(first=first, number=number):
+            return first, number + 1
         case Loss(first=first, last=last):
             return first, last + 1
         case RolledBack(first=first):

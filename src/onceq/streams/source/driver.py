@@ -19,7 +19,7 @@ from onceq.streams.net.asker import Asker, Watch
 from onceq.streams.net.tls import Certificates
 from onceq.streams.source import acts, program
 from onceq.streams.source.epochs import Begun, Succeeded, WhyEnded
-from onceq.streams.source.listening import Listening
+from onceq.streams.source.listening import Heard, Listening
 from onceq.streams.source.program import Over, SendOn, TellShort
 from onceq.streams.source.sending import Sending
 
@@ -48,7 +48,12 @@ class Driver(RunsAsync):
         tell: Callable[[events.Event], None],
     ) -> None:
         self.core = core
-        self.receivers = Listening(core.learn, certificates)
+        heard = Heard(
+            learn=core.learn,
+            confirmed=lambda link, said: self.step(acts.Confirmed(link=link, said=said)),
+            left=lambda link, why: self.step(acts.Left(link=link, why=why)),
+        )
+        self.receivers = Listening(heard, certificates)
         self.changed = asyncio.Event()
         self.moved: Callable[[], None] = _unheeded
         self.guard = threading.RLock()
@@ -135,27 +140,32 @@ class Driver(RunsAsync):
 
     # the core
 
-    def send(self, message: bytes) -> int:
-        """Take a message; it leaves when a block is full, or the loop is idle."""
+    def send(self, message: bytes, given: Any = None) -> tuple[int, int]:
+        """Take a message, and return its first and last number.
+
+        It leaves when a block is full, or the loop is idle.
+        """
         loop = asyncio.get_running_loop()
         with self.guard:
-            number = self.core.send(message)
+            first, last = self.core.next, self.core.send(message, given)
             made = self.core.feed(loop.time()) if self.core.is_due else []
         self._do(made)
         if self._flushing is None:
             self._flushing = loop.call_soon(self._flush)
-        return number
+        return first, last
 
-    def take(self, message: bytes, loop: asyncio.AbstractEventLoop) -> int:
+    def take(
+        self, message: bytes, loop: asyncio.AbstractEventLoop, given: Any = None
+    ) -> tuple[int, int]:
         """As `send`, in any thread; loop: in which the life goes on."""
         with self.guard:
             if self._is_over:
                 raise IllegalState("the source is closed")
-            number = self.core.send(message)
+            first, last = self.core.next, self.core.send(message, given)
             is_first, self._is_taking = not self._is_taking, True
             if is_first:
                 loop.call_soon_threadsafe(self._flush)
-        return number
+        return first, last
 
     def _flush(self) -> None:
         if self._flushing is not None:
@@ -173,6 +183,7 @@ class Driver(RunsAsync):
     def _tick(self) -> None:
         self._ticking = asyncio.get_running_loop().call_later(TICK_S, self._tick)
         self.step(acts.Ticked())
+        self.receivers.look()
         if self.core.is_sending:
             self._asker.keep(self.core.feeding.stores)
             self._connect()
