@@ -256,7 +256,7 @@ def test_a_source_of_another_session_is_another_stream(
     with context.source(topic, stores=at, session_id=10) as source:
         source.send(b"of another")
         source.wait_stable(60)
-    with pytest.raises(InvalidValue, match="of session 0x9, .* of session 0xa: name one"):
+    with pytest.raises(InvalidValue, match=r"of session 0x9, .* of session 0xa: name one"):
         read(context, topic, 0, at=at, session_id=READER)
     one = read(context, topic, 0, at=at, session_id=READER, source_session_id=10)
     assert one.values() == [b"of another"]

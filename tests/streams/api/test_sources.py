@@ -194,10 +194,14 @@ def test_what_a_handler_of_events_raises_is_raised_at_the_end(
         if isinstance(event, streams.Stable):
             raise Mine
 
-    with town(names="a") as stores, pytest.raises(Mine):
-        with context.source(RAW, stores=stores.at("a"), on_event=on_event) as source:
-            source.send(b"0")
-            source.wait_stable(WITHIN_S)
+    with town(names="a") as stores:
+        source = context.source(RAW, stores=stores.at("a"), on_event=on_event)
+        source.__enter__()
+        source.send(b"0")
+        source.wait_stable(WITHIN_S)
+        with pytest.raises(Mine):
+            source.close()
+        source.close()
 
 
 def test_a_handler_of_events_may_send_and_wait(context: streams.StreamContext) -> None:

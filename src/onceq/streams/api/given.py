@@ -270,8 +270,7 @@ def _who(
 CONTRADICTIONS: Final[tuple[tuple[Callable[[Mapping[str, Any]], object], str], ...]] = (
     (
         lambda given: given.get("explicit_ack_only") and "ack_batching_interval_ms" in given,
-        "explicit_ack_only and ack_batching_interval_ms: either tokens say when messages are"
-        " acknowledged, or an interval does: leave one of them out",
+        "explicit_ack_only and ack_batching_interval_ms: tokens or an interval: leave one out",
     ),
     (
         lambda given: {"regid", "session_id"} <= given.keys(),
@@ -282,8 +281,7 @@ CONTRADICTIONS: Final[tuple[tuple[Callable[[Mapping[str, Any]], object], str], .
             given.get("use_late_join") is False
             and not {"retransmit_request_maximum", "choose"}.isdisjoint(given)
         ),
-        "use_late_join=False asks for nothing that was sent before: leave out"
-        " retransmit_request_maximum and choose, which say how much of that",
+        "use_late_join=False asks for nothing of before: retransmit_request_maximum or choose do",
     ),
 )
 """Options that contradict each other, and what to do."""
