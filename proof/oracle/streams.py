@@ -181,9 +181,7 @@ def _give_back(state: State, tx: Transaction, relay: RelayRow, numbers: Iterable
             return_element(state, tx, element, Charge.RELEASE, failure=Failure(None, None))
 
 
-def relay_plan(
-    state: State, tx: Transaction, op: stream_ops.RelayPlan
-) -> list[stream_ops.Planned]:
+def relay_plan(state: State, tx: Transaction, op: stream_ops.RelayPlan) -> list[stream_ops.Planned]:
     """Answers RelayPlan."""
     row = _relay(state, tx, op.name, op.epoch)
     if (row.stream, row.next) != (op.stream, op.next):
@@ -201,7 +199,8 @@ def relay_plan(
     moved = replace(row, next=op.next + len(sound), planned=planned)
     state.relays.put(tx, row.key, moved)
     return [
-        stream_ops.Planned(number=number, body=one.body) for number, one in enumerate(sound, op.next)
+        stream_ops.Planned(number=number, body=one.body)
+        for number, one in enumerate(sound, op.next)
     ]
 
 

@@ -81,8 +81,8 @@ class StreamMove(Op[bool], changes="a position moves, with the effects of a hand
 class RelayState:
     """Where a relay is. stream: None: it has sent nothing. epoch: with which its last life began.
 
-    next: the number that is planned next. lowest: the first that is planned and not finished; `next`
-    if there is none.
+    next: the number that is planned next. lowest: the first that is planned and not finished, or
+    `next`.
     """
 
     stream: str | None

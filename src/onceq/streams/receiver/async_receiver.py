@@ -41,7 +41,8 @@ class AsyncReceiver:
 
         Raises what `show` raises, which ends the life: what it was shown then is not acknowledged.
         At the end, also when it is cancelled, stores are told how far it has come. Raises
-        InvalidValue if the source is beyond this machine, and there are no certificates.
+        InvalidValue if the source is beyond this machine, and there are no certificates; or what
+        `wishes.check` raises: then no store has noted anything.
         """
         if self._is_used:
             raise IllegalState("a receiver is run once; make another one")
@@ -72,7 +73,13 @@ class AsyncReceiver:
     async def _enter(self, asker: Asker) -> Registration | None:
         """Register; None: it was stopped before."""
         patience = self.wishes.patience
-        program = enter(self.who, patience.ask_s, patience.rest_s, self.wishes.choose)
+        program = enter(
+            self.who,
+            patience.ask_s,
+            patience.rest_s,
+            choose=self.wishes.choose,
+            check=self.wishes.check,
+        )
         entering = asyncio.ensure_future(_Asking(asker).run(program))
         stopping = asyncio.ensure_future(self._stopped.wait())
         both: set[asyncio.Future[Any]] = {entering, stopping}

@@ -26,7 +26,7 @@ from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.joining import Joining
 from onceq.streams.receiver.ops import ReadStore, Show, Shown
 from onceq.streams.receiver.outstanding import Outstanding
-from onceq.streams.receiver.placing import Registration, Who
+from onceq.streams.receiver.placing import Position, Registration, Who
 
 ShowIt: TypeAlias = Callable[[Shown], Awaitable[None] | None]
 AT_ONCE: Final = 100
@@ -38,7 +38,10 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """How a life is to be. is_stable_only: what is not yet stable is not shown.
 
     ack_batching_interval_ms, application_outstanding_maximum: see the table of options. choose: the
-    call-back that may have the life begin with another number than it would.
+    call-back that may have the life begin with another number than it would. check: called with
+    what was found of the stream, before the life is registered; it may raise. finished: for an
+    application that goes on with messages after it was shown them: below which number it has come
+    to their end.
     """
 
     is_stable_only: bool = True
@@ -46,6 +49,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     application_outstanding_maximum: int = 0
     patience: Patience = Patience()
     choose: Callable[[low.RecoveryInfo], int | None] | None = None
+    check: Callable[[Position], None] | None = None
+    finished: Callable[[], int] | None = None
 
     def __post_init__(self) -> None:
         if self.ack_batching_interval_ms < 1 or self.application_outstanding_maximum < 0:
@@ -98,7 +103,7 @@ class Driver(RunsAsync):
         try:
             await first_of(self._show_all(), self._follow(), self._hear(), self._tell_stores())
         finally:
-            below = self.outstanding.below(self.core.sure)
+            below = self._ended_below()
             read_s = self.wishes.patience.read_s
             await self.run(acknowledge_all(self.acknowledging, self.core, below, read_s))
 
@@ -199,12 +204,18 @@ class Driver(RunsAsync):
 
     # the stores
 
+    def _ended_below(self) -> int:
+        """Return below which number all may be acknowledged."""
+        below = self.outstanding.below(self.core.sure)
+        finished = self.wishes.finished
+        return below if finished is None else min(below, finished())
+
     async def _tell_stores(self) -> None:
         """Tell stores again and again how far the application has come."""
         patience = self.wishes.patience
         while True:
             await asyncio.sleep(self.wishes.ack_batching_interval_ms / 1_000)
-            below = self.outstanding.below(self.core.sure)
+            below = self._ended_below()
             await self.run(acknowledge(self.acknowledging, self.core, below, patience.read_s))
 
 
