@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from onceq import errors
-from onceq.manager.program import show
+from onceq.manager.program import declare, show
 from onceq.model import ops, stream_ops
 from onceq.model.element import KillAnswer, RequestOutcome
 from onceq.model.queue import Queue
@@ -164,7 +164,7 @@ def finish(below: int, *voids: int, epoch: int = 5) -> stream_ops.RelayFinish:
     return stream_ops.RelayFinish(name="out", epoch=epoch, below=below, voids=[*voids])
 
 
-def planned(one: Connection) -> list[tuple[int, bytes | None]]:
+def planned(one: Connection) -> list[tuple[int, bytes]]:
     """Returns the numbers that are planned, and their bodies."""
     found = one.perform(stream_ops.RelayPlanned(name="out"))
     return [(row.number, row.body) for row in found]
@@ -254,3 +254,13 @@ def who_decides_may_forget_a_name(place: Repository) -> None:
     moved(one, move(first.life, (0, 0), (3, 10)))
     same([one.perform(replace(forget, name="ledger")) for _ in range(2)], [True, False])
     same(one.perform(OPEN).number, 0)
+
+
+def a_relay_is_of_one_durable_queue(place: Repository) -> None:
+    """And of one stream: under its name nothing else is relayed."""
+    one, _ = relay_of(place, [])
+    refuses(one, errors.QueueNotFound, replace(RELAY, name="other", queue="nowhere"))
+    one.run(declare(Queue("volatile", bytes, bytes, durable=False)))
+    refuses(one, errors.IllegalState, replace(RELAY, name="other", queue="volatile"))
+    refuses(one, errors.IllegalState, replace(RELAY, topic="trades"))
+    refuses(one, errors.IllegalState, replace(RELAY, session="07e2"))

@@ -115,6 +115,8 @@ def relay_open(state: State, tx: Transaction, op: stream_ops.RelayOpen) -> strea
     queue = find_queue(state, tx, op.queue)
     if queue.kind is QueueKind.REPLY:
         raise IllegalState(f"queue {op.queue!r} is of the replies to a client")
+    if not queue.settings.durable:
+        raise IllegalState(f"queue {op.queue!r} is volatile")
     if not any(row.name == op.name for row in state.relays.seen(tx)):
         key = state.relays.new_key()
         made = RelayRow(
@@ -138,17 +140,18 @@ def relay_planned(
 ) -> list[stream_ops.Planned]:
     """Answers RelayPlanned."""
     row = _relay(state, tx, op.name)
-    found: list[stream_ops.Planned] = []
-    for number, seq in sorted(row.planned.items()):
-        element = _own(state, tx, row, seq)
-        body = None if element is None else element.body
-        found.append(stream_ops.Planned(number=number, body=body))
-    return found
+    return [
+        stream_ops.Planned(number=number, body=_own(state, tx, seq).body)
+        for number, seq in sorted(row.planned.items())
+    ]
 
 
-def _own(state: State, tx: Transaction, relay: RelayRow, seq: int) -> ElementRow | None:
+def _own(state: State, tx: Transaction, seq: int) -> ElementRow:
+    """Returns a planned element: nobody else ends it."""
     element = state.elements.get(tx, seq)
-    return element if element is not None and element.claimed_by == relay.claim else None
+    if element is None:
+        raise LookupError(seq)
+    return element
 
 
 def relay_begin(state: State, tx: Transaction, op: stream_ops.RelayBegin) -> int:
@@ -168,17 +171,15 @@ def relay_begin(state: State, tx: Transaction, op: stream_ops.RelayBegin) -> int
 
 def _conclude(state: State, tx: Transaction, relay: RelayRow, numbers: Iterable[int]) -> None:
     for seq in sorted(relay.planned[number] for number in numbers):
-        element = _own(state, tx, relay, seq)
-        if element is not None:
-            state.elements.put(tx, seq, None)
-            conclude(state, tx, element, RequestOutcome.DONE)
+        element = _own(state, tx, seq)
+        state.elements.put(tx, seq, None)
+        conclude(state, tx, element, RequestOutcome.DONE)
 
 
 def _give_back(state: State, tx: Transaction, relay: RelayRow, numbers: Iterable[int]) -> None:
     for number in sorted(numbers):
-        element = _own(state, tx, relay, relay.planned[number])
-        if element is not None:
-            return_element(state, tx, element, Charge.RELEASE, failure=Failure(None, None))
+        element = _own(state, tx, relay.planned[number])
+        return_element(state, tx, element, Charge.RELEASE, failure=Failure(None, None))
 
 
 def relay_plan(state: State, tx: Transaction, op: stream_ops.RelayPlan) -> list[stream_ops.Planned]:

@@ -93,14 +93,17 @@ class RelayState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A number and what is sent under it. body: None: the element is gone, as volatile ones go."""
+    """A number and what is sent under it."""
 
     number: int
-    body: bytes | None
+    body: bytes
 
 
 class RelayOpen(Op[RelayState], changes="a relay is made, if it is new"):
-    """Finds a relay, or makes it. QueueNotFound, IllegalState (it is of another queue or topic)."""
+    """Finds a relay, or makes it. QueueNotFound, IllegalState.
+
+    It is of another queue, topic or session; or the queue is volatile, or has replies.
+    """
 
     name: str
     queue: str

@@ -26,22 +26,18 @@ class Mine(Exception):
     """A handler's own error."""
 
 
-class Ledger:
-    """The effects of messages, without a key: what took effect twice is there twice."""
+class Booking:
+    """Handlers that have the effect of each message: a row, without a key."""
 
-    def __init__(self, conninfo: str, repository: str) -> None:
-        self.conninfo = conninfo
-        self.repository = repository
-        self.table = f"{repository}.effects"
-        with plain(conninfo) as connection:
-            connection.execute(f"create table {self.table} (number bigint, body bytea)".encode())
+    def __init__(self, table: str) -> None:
+        self.table = table
 
     @property
     def insert(self) -> bytes:
         return f"insert into {self.table} values (%s, %s)".encode()
 
     def book(self, messages: list[Message], context: IntoContext[Any]) -> None:
-        """A handler: has the effect of each message."""
+        """A handler."""
         for one in messages:
             context.connection.execute(self.insert, (one.number, one.body))
 
@@ -49,6 +45,17 @@ class Ledger:
         """The same, in the loop."""
         for one in messages:
             await context.connection.execute(self.insert, (one.number, one.body))
+
+
+class Ledger(Booking):
+    """The effects of messages: what took effect twice is there twice."""
+
+    def __init__(self, conninfo: str, repository: str) -> None:
+        super().__init__(f"{repository}.effects")
+        self.conninfo = conninfo
+        self.repository = repository
+        with plain(conninfo) as connection:
+            connection.execute(f"create table {self.table} (number bigint, body bytea)".encode())
 
     def effects(self) -> list[bytes]:
         """The bodies whose effects are there, by number."""

@@ -43,7 +43,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Where a life may begin. shown: to the application's call-back. is_known: it lived before.
 
     below: by the rule, it had acknowledged all below. acknowledged: some store says so. stable:
-    everything below is, for all that stores know. firsts: every epoch's first number.
+    everything below is, for all that stores know. begin: what lies before, no store has any more.
+    firsts: every epoch's first number.
     """
 
     stream: int
@@ -54,6 +55,7 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     below: int
     acknowledged: int = 0
     stable: int = 0
+    begin: int = 0
     firsts: Firsts = ()
 
 
@@ -159,6 +161,7 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
         below=below if known else 0,
         acknowledged=max(known, default=0),
         stable=max(one.stable for one in of_epoch.values()),
+        begin=min((one.begin for one in of_epoch.values() if one.passed is None), default=0),
         firsts=record.firsts,
     )
 

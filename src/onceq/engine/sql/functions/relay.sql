@@ -20,6 +20,9 @@ begin
     if q.kind = 'reply' then
         raise exception 'queue "%" is of the replies to a client: they are not relayed', p_queue
             using errcode = 'OQ007';
+    elsif not q.durable then
+        raise exception 'queue "%" is volatile: a crash would take what is planned', p_queue
+            using errcode = 'OQ007', hint = 'relay from a durable queue';
     end if;
     perform onceq.be_durable();
     insert into onceq.stream_relay (name, queue_id, topic, session, claim)
@@ -34,14 +37,13 @@ begin
     lowest := coalesce((select min(number) from onceq.stream_plan where name = p_name), r.next);
 end $$;
 
--- What is planned, in the order of its numbers. A body is null when its element is gone, with the volatile ones.
+-- What is planned, in the order of its numbers.
 create or replace function onceq.relay_planned(p_name text) returns table (number bigint, body bytea)
 language plpgsql volatile set enable_seqscan = off as $$
 begin
     perform from onceq.stream_relay where name = p_name for update;  -- waits for a ghost that plans
     return query select p.number, e.body from onceq.stream_plan p
-        left join onceq.stream_relay r on r.name = p.name
-        left join lateral (select * from onceq.element x where x.seq = p.seq offset 0) e on e.claimed_by = r.claim
+        cross join lateral (select * from onceq.element x where x.seq = p.seq offset 0) e
         where p.name = p_name order by p.number;
 end $$;
 
@@ -114,7 +116,7 @@ begin
             order by number loop
         delete from onceq.stream_plan where name = r.name and number = x.number;
         select * into e from onceq.element where seq = x.seq and claimed_by = r.claim for update;
-        perform onceq.return_element(e, 'release', null, null, null) where e.seq is not null;
+        perform onceq.return_element(e, 'release', null, null, null);
     end loop;
 end $$;
 
