@@ -5,6 +5,7 @@ import enum
 from onceq.errors import OperatingError
 
 __all__ = [
+    "DataLost",
     "FlightFull",
     "FrameRefused",
     "NotRegistered",
@@ -12,6 +13,7 @@ __all__ = [
     "SourceSucceeded",
     "StoreFull",
     "StoreRefused",
+    "StreamReplaced",
     "WhyRefused",
 ]
 
@@ -54,3 +56,23 @@ class NumberConflict(OperatingError):
 
 class FlightFull(OperatingError):
     """As many messages are sent and not yet stable as may be: nothing was sent."""
+
+
+class StreamReplaced(OperatingError):
+    """A stream is not the one whose position is known, or ends below it: nothing was taken of it.
+
+    All its stores forgot it, or a person accepted that some of it is lost.
+    """
+
+
+class DataLost(OperatingError):
+    """Numbers of a stream that no store can give any more, and that were not passed on.
+
+    first, last: both included. why: as the event Loss says.
+    """
+
+    def __init__(self, text: str, *, first: int, last: int, why: str) -> None:
+        super().__init__(text)
+        self.first = first
+        self.last = last
+        self.why = why

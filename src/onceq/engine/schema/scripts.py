@@ -32,6 +32,7 @@ MIGRATIONS = (
     "0011_dequeuers",
     "0012_spark_traceback",
     "0013_together",
+    "0014_streams",
 )
 FUNCTION_FILES = (
     "base",
@@ -57,6 +58,8 @@ FUNCTION_FILES = (
     "archive",
     "restore",
     "bulk",
+    "stream",
+    "relay",
 )
 _SCHEMA = re.compile(r"\bonceq\.(?=[a-z_%])")
 

@@ -58,7 +58,8 @@ class AsyncReceiver:
 
         Raises what `show` raises, which ends the life: what it was shown then is not acknowledged.
         At the end, also when it is cancelled, stores are told how far it has come. Raises
-        InvalidValue if the source is beyond this machine, and there are no certificates.
+        InvalidValue if the source is beyond this machine, and there are no certificates; or what
+        `wishes.check` raises: then no store has noted anything.
         """
         if self._is_used:
             raise IllegalState("a receiver is run once; make another one")
@@ -122,7 +123,15 @@ class AsyncReceiver:
             for store in sorted(known.lists[-1].stores):
                 refuse_unless_safe(address(store), has_tls=self._certificates is not None)
             self.who = replace(self.who, source=known.session, known=known.lists[-1])
-        return (yield from enter(self.who, patience.ask_s, patience.rest_s, self.wishes.choose))
+        return (
+            yield from enter(
+                self.who,
+                patience.ask_s,
+                patience.rest_s,
+                choose=self.wishes.choose,
+                check=self.wishes.check,
+            )
+        )
 
     def _tell_registered(self, registration: Registration) -> None:
         """Tell what stores answered, and where the life begins."""

@@ -83,6 +83,11 @@ class Delivering:
         return self._last_shown
 
     @property
+    def last_epoch(self) -> int:
+        """The last epoch that it was told of, or was shown something of; 0: there is none."""
+        return max(self.epoch, self._last_shown)
+
+    @property
     def sure(self) -> int:
         """Below this everything was shown, and is stable: what may be acknowledged to stores."""
         kept = self._assembling.first

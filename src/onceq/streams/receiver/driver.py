@@ -29,7 +29,7 @@ from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.receiver.joining import Joining
 from onceq.streams.receiver.ops import ReadStore, Show, Shown
 from onceq.streams.receiver.outstanding import Outstanding
-from onceq.streams.receiver.placing import Registration, Who
+from onceq.streams.receiver.placing import Position, Registration, Who
 from onceq.streams.receiver.tokens import Tokens
 
 ShowIt: TypeAlias = Callable[[Shown], Awaitable[None] | None]
@@ -51,8 +51,11 @@ class Application(msgspec.Struct, frozen=True, kw_only=True):
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """How a life is to be. is_stable_only: what is not yet stable is not shown.
 
-    ack_batching_interval_ms and what follows: see the table of options. choose: the call-back that
-    may have the life begin with another number than it would.
+    ack_batching_interval_ms and what follows: see the table of options. choose: the
+    call-back that may have the life begin with another number than it would. check: called with
+    what was found of the stream, before the life is registered; it may raise. finished: for an
+    application that goes on with messages after it was shown them: below which number it has come
+    to their end.
     """
 
     is_stable_only: bool = True
@@ -63,6 +66,8 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     receiver_liveness_interval_ms: int = 0
     patience: Patience = Patience()
     choose: Callable[[low.RecoveryInfo], int | None] | None = None
+    check: Callable[[Position], None] | None = None
+    finished: Callable[[], int] | None = None
 
     def __post_init__(self) -> None:
         least = min(self.application_outstanding_maximum, self.receiver_liveness_interval_ms)
@@ -140,7 +145,7 @@ class Driver(RunsAsync):
             self.tokens.close()
             if self._confirms is not None:
                 self._confirms.cancel()
-            below = self.outstanding.below(self.core.sure)
+            below = self._ended_below(self.core.sure)
             read_s = self.wishes.patience.read_s
             await self.run(acknowledge_all(self.acknowledging, self.core, below, read_s))
 
@@ -260,7 +265,7 @@ class Driver(RunsAsync):
     def _confirm(self) -> None:
         self._confirms = None
         joining, now_s = self._joining, asyncio.get_running_loop().time()
-        below = self.outstanding.below(self.core.next)
+        below = self._ended_below(self.core.next)
         said = self._confirming.due(below, epoch=self.core.epoch, link=joining.count, now_s=now_s)
         if said is not None and joining.confirm(said):
             self._confirming.said(said, link=joining.count, now_s=now_s)
@@ -274,6 +279,12 @@ class Driver(RunsAsync):
 
     # the stores
 
+    def _ended_below(self, most: int) -> int:
+        """Return below which number all may be acknowledged, at most this one."""
+        below = self.outstanding.below(most)
+        finished = self.wishes.finished
+        return below if finished is None else min(below, finished())
+
     async def _tell_stores(self) -> None:
         """Tell stores again and again how far the application has come; explicitly: at once."""
         patience = self.wishes.patience
@@ -282,7 +293,7 @@ class Driver(RunsAsync):
                 async with asyncio.timeout(self.wishes.ack_batching_interval_ms / 1_000):
                     await self._acknowledged.wait()
             self._acknowledged.clear()
-            below = self.outstanding.below(self.core.sure)
+            below = self._ended_below(self.core.sure)
             was_silent = frozenset(self.acknowledging.silent)
             await self.run(acknowledge(self.acknowledging, self.core, below, patience.read_s))
             for store in sorted(self.acknowledging.silent - was_silent):

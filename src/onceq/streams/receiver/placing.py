@@ -15,7 +15,7 @@ import msgspec
 
 from onceq.model.ops.base import Program
 from onceq.streams.model import asks, low
-from onceq.streams.model.choice import Promised, newest
+from onceq.streams.model.choice import Firsts, Promised, newest
 from onceq.streams.model.ops import AskStores, WaitUntil
 from onceq.streams.model.quorum import StoreList, are_recovered, are_stable
 
@@ -45,7 +45,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     """Where a life may begin. shown: to the application's call-back. is_known: it lived before.
 
     below: by the rule, it had acknowledged all below. acknowledged: some store says so. stable:
-    everything below is, for all that stores know.
+    everything below is, for all that stores know. begin: what lies before, no store has any more.
+    firsts: every epoch's first number.
     """
 
     stream: int
@@ -56,6 +57,8 @@ class Position(msgspec.Struct, frozen=True, kw_only=True):
     below: int
     acknowledged: int = 0
     stable: int = 0
+    begin: int = 0
+    firsts: Firsts = ()
 
 
 class Registration(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,15 +90,20 @@ def enter(
     who: Who,
     within_s: float,
     rest_s: float,
+    *,
     choose: Callable[[low.RecoveryInfo], int | None] | None = None,
+    check: Callable[[Position], None] | None = None,
 ) -> Program[Registration]:
     """Find where a life begins, and register it, however long that takes.
 
-    rest_s: how long to wait when too few stores have answered in one epoch.
+    rest_s: how long to wait when too few stores have answered in one epoch. check: called with what
+    was found, before any store notes the life; what it raises ends this.
     """
     while True:
         position = yield from place(who, within_s)
         if position is not None:
+            if check is not None:
+                check(position)
             registration = yield from register(who, position, within_s, choose)
             if registration is not None:
                 return registration
@@ -156,6 +164,8 @@ def _position(who: Who, answers: Mapping[str, asks.Found]) -> Position | None:
         below=below if known else 0,
         acknowledged=max(known, default=0),
         stable=max(one.stable for one in of_epoch.values()),
+        begin=min((one.begin for one in of_epoch.values() if one.passed is None), default=0),
+        firsts=record.firsts,
     )
 
 
