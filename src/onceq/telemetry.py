@@ -315,6 +315,62 @@ class StreamGap(Event, level=logging.WARNING):
     why: str
 
 
+class StoreBegan(Event):
+    """A store serves. directory: None: it is in memory. forgot: it was damaged, and knows nothing.
+
+    metrics: where they are; None: nowhere.
+    """
+
+    address: str
+    directory: str | None
+    forgot: bool
+    metrics: str | None
+
+
+class StoreStopped(Event):
+    """A store was told to stop, and what it took is committed."""
+
+    address: str
+
+
+class StoreFailed(Event, level=logging.ERROR):
+    """The disk of a store failed: its process ends, for nobody knows what the disk has."""
+
+    address: str
+    error: str
+
+
+class StreamFull(Event, level=logging.WARNING):
+    """A store takes no more of a stream. blocking: the id of the receiver for which it waits."""
+
+    stream: str
+    topic: str
+    blocking: int
+
+
+class StreamHasRoom(Event):
+    """A store takes messages of a stream again."""
+
+    stream: str
+    topic: str
+
+
+class StreamDamaged(Event, level=logging.WARNING):
+    """A store cannot read some numbers of a stream; others have them. count: 0: all are healed."""
+
+    stream: str
+    topic: str
+    count: int
+
+
+class StreamOverwritten(Event, level=logging.WARNING):
+    """A store gave up numbers that a receiver had not acknowledged. count: since it began."""
+
+    stream: str
+    topic: str
+    count: int
+
+
 # --- how they are told ----------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "NotRegistered",
     "NumberConflict",
     "SourceSucceeded",
+    "StoreFailed",
     "StoreFull",
     "StoreRefused",
     "StreamReplaced",
@@ -36,6 +37,10 @@ class FrameRefused(OperatingError):
 
 class StoreFull(OperatingError):
     """The disk of a store is full, or its limit is reached; nothing was appended."""
+
+
+class StoreFailed(OperatingError):
+    """The disk of a store failed: what it did not acknowledge it may have or not. It must end."""
 
 
 class StoreRefused(OperatingError):

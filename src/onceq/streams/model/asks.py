@@ -129,6 +129,12 @@ class Positions(Tagged, frozen=True):
     epoch: Natural
 
 
+class Streams(Tagged, frozen=True):
+    """What streams do you know, with an id greater than `after`? A person asks."""
+
+    after: Natural = 0
+
+
 class Learn(Tagged, frozen=True):
     """What must a receiver know of the stream of this topic and session? A store tells it too.
 
@@ -186,6 +192,42 @@ class Known(Tagged, frozen=True):
 
     epoch: Natural
     positions: Mapping[str, int]
+
+
+class Registrant(msgspec.Struct, frozen=True, kw_only=True):
+    """A receiver that is registered at a store. key: its name at all stores."""
+
+    key: str
+    regid: int
+    session: int
+    below: int
+
+
+class Listed(msgspec.Struct, frozen=True, kw_only=True):
+    """What a store knows of a stream, for people. epoch: promised; admitted: 0: never. lists: its.
+
+    damaged: how many numbers cannot be read there.
+    """
+
+    stream: int
+    topic: str
+    session: int
+    address: str
+    epoch: int
+    admitted: int
+    lists: tuple[StoreList, ...]
+    begin: int
+    end: int
+    stable: int
+    damaged: int
+    receivers: tuple[Registrant, ...]
+
+
+class Listing(Tagged, frozen=True):
+    """The streams that a store knows, by their ids. more: there are others behind the last."""
+
+    streams: tuple[Listed, ...]
+    more: bool = False
 
 
 class Found(Tagged, frozen=True):
@@ -267,12 +309,23 @@ class Range(Tagged, frozen=True):
 
 
 Ask: TypeAlias = (
-    Look | Learn | Fence | Admit | Fetch | Read | Register | Acknowledge | Deregister | Positions
+    Look
+    | Streams
+    | Learn
+    | Fence
+    | Admit
+    | Fetch
+    | Read
+    | Register
+    | Acknowledge
+    | Deregister
+    | Positions
 )
 Said: TypeAlias = Learn | Confirm
 """What a receiver says to its source."""
 Answer: TypeAlias = (
     Found
+    | Listing
     | Information
     | Others
     | Known

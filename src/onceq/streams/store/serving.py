@@ -15,7 +15,7 @@ from onceq.streams.errors import FrameRefused, StoreFull, WhyRefused
 from onceq.streams.model import asks, frames
 from onceq.streams.model.frames import Frame, FrameKind
 from onceq.streams.net.wire import TO_FRAMES, answer_frame
-from onceq.streams.store import acts, limits
+from onceq.streams.store import acts, limits, listing
 from onceq.streams.store.acts import Act, Given
 from onceq.streams.store.answering import Answers, Waiting
 from onceq.streams.store.catalogue import Catalogue, Step
@@ -183,6 +183,7 @@ class Serving:
 
 ASKS: Final[dict[type[Any], Callable[[Catalogue, Any], Step | asks.Answer]]] = {
     asks.Look: Catalogue.look,
+    asks.Streams: listing.streams,
     asks.Learn: Catalogue.learn,
     asks.Fence: Catalogue.fence,
     asks.Register: Catalogue.register,

@@ -7,6 +7,7 @@ something returns the position that must be synced before its answer may be sent
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
@@ -30,7 +31,8 @@ class Copied(msgspec.Struct, frozen=True, kw_only=True):
 class Store(ABC):
     """What every store does. may_keep: of each stream. clock: seconds that only go on.
 
-    keeps: whether it keeps messages, or only what is known of streams.
+    keeps: whether it keeps messages, or only what is known of streams. forced: by stream, numbers
+    that were given up though a receiver had not acknowledged them.
     """
 
     keeps: ClassVar[bool] = True
@@ -40,6 +42,7 @@ class Store(ABC):
         self.catalogue = self._catalogue()
         self.weights = Weights()
         self.may_keep = may_keep or limits.Limits()
+        self.forced: Counter[int] = Counter()
         self._clock = clock
         self._copied: dict[int, Copied] = {}
 
@@ -105,12 +108,19 @@ class Store(ABC):
         """
         if not limits.is_full(self.weights.of(held.local), self.may_keep):
             return True
-        if self.may_keep.when_full is limits.WhenFull.BLOCK:
+        if self.is_blocked(held):
             return False
         given_up = limits.overwritten(held, self.surplus(held.stream))
         if given_up is not None:
             self._put(given_up)
+            unseen = given_up.below - max(held.begin, limits.slowest(held)[0])
+            self.forced[held.stream] += max(0, unseen)
         return given_up is not None
+
+    def is_blocked(self, held: records.Held) -> bool:
+        """Return whether the stream is over its limit, and waits for a receiver."""
+        is_full = limits.is_full(self.weights.of(held.local), self.may_keep)
+        return is_full and self.may_keep.when_full is limits.WhenFull.BLOCK
 
     def surplus(self, stream: int) -> int:
         """Return the number below which there is more of a stream, or older, than may be kept."""
