@@ -209,7 +209,7 @@ async def _scrubbed(store: DiskStore, own: str, asker: Asker) -> Any:
 
 def make_app() -> typer.Typer:
     """Returns the commands of stores."""
-    app = typer.Typer(no_args_is_help=True, help="Stores of streams, which are being built.")
+    app = typer.Typer(no_args_is_help=True, help="Stores of streams.")
     command(app, "run")(run)
     command(app, "show")(show)
     command(app, "verify")(verify)

@@ -139,7 +139,7 @@ def source_parts(
     given: Mapping[str, Any],
 ) -> SourceParts:
     """Check what a source is given. Raises InvalidValue, which says what to do."""
-    options = settled(given, Scope.SOURCE)
+    options: Any = settled(given, Scope.SOURCE)
     session = shared.session(session_id)
     if session == 0:
         raise InvalidValue(
@@ -154,10 +154,10 @@ def source_parts(
         session=session,
     )
     flight = Flight(
-        messages_max=options["flight_size"],  # type: ignore[arg-type] # the table says its type
-        bytes_max=options["flight_size_bytes"],  # type: ignore[arg-type] # and that of this one
+        messages_max=options["flight_size"],
+        bytes_max=options["flight_size_bytes"],
     )
-    reported: Any = options["consensus_sequence_number_behavior"]
+    reported = options["consensus_sequence_number_behavior"]
     return SourceParts(
         core=Sending(life, flight, reported=reported),
         listen=None if listen is None else _listen(shared, listen),
@@ -202,7 +202,7 @@ def receiver_parts(
     """Check what a receiver is given. Raises InvalidValue, which says what to do."""
     beside = {name: given[name] for name in BESIDE & given.keys()}
     table = {name: value for name, value in given.items() if name not in BESIDE}
-    options: Mapping[str, Any] = settled(table, Scope.RECEIVER)
+    options: Any = settled(table, Scope.RECEIVER)
     own = {} if session_id is None else {"session_id": session_id}
     _refuse_contradictions({**given, **own})
     if deliver not in _DELIVER:
