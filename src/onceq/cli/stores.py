@@ -168,7 +168,7 @@ def scrub(
 
 def make_app() -> typer.Typer:
     """Returns the commands of stores."""
-    app = typer.Typer(no_args_is_help=True, help="Stores of streams, which are being built.")
+    app = typer.Typer(no_args_is_help=True, help="Stores of streams.")
     command(app, "run")(run)
     command(app, "show")(show)
     command(app, "verify")(verify)

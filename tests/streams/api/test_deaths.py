@@ -18,7 +18,7 @@ from tests.streams.api.towns import RAW, READER, SENDER, WITHIN_S, read, sent, t
 from tests.tidy.source_tree import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator
     from pathlib import Path
 
 pytestmark = pytest.mark.timeout(240)
@@ -50,7 +50,7 @@ SHOW = """
 
 
 @contextlib.contextmanager
-def child(program: str, at: str) -> Iterator[subprocess.Popen[str]]:
+def child(program: str, at: str) -> Generator[subprocess.Popen[str]]:
     """A process that runs a program; it is gone at the end."""
     with subprocess.Popen(
         [sys.executable, "-W", "error", "-c", textwrap.dedent(program), at],

@@ -56,8 +56,9 @@ def no_handler(_: streams.Message[Any]) -> None:
 def test_a_source_is_refused(
     context: streams.StreamContext, given: dict[str, Any], says: str
 ) -> None:
+    source: Any = context.source
     with pytest.raises(InvalidValue, match=says):
-        context.source(RAW, **{"stores": AT, **given})
+        source(RAW, **{"stores": AT, **given})
 
 
 @pytest.mark.parametrize(
@@ -81,8 +82,9 @@ def test_a_source_is_refused(
 def test_a_receiver_is_refused(
     context: streams.StreamContext, given: dict[str, Any], says: str
 ) -> None:
+    receiver: Any = context.receiver
     with pytest.raises(InvalidValue, match=says):
-        context.receiver(RAW, no_handler, **{"at": AT, **given})
+        receiver(RAW, no_handler, **{"at": AT, **given})
 
 
 def test_an_address_that_receivers_cannot_be_told_is_refused() -> None:

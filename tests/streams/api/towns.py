@@ -14,7 +14,7 @@ from tests.parts import wait_until
 from tests.streams.net.clusters import Cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Callable, Coroutine, Generator
     from pathlib import Path
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Town:
 
 
 @contextlib.contextmanager
-def town(home: Path | None = None, names: str = "abc") -> Iterator[Town]:
+def town(home: Path | None = None, names: str = "abc") -> Generator[Town]:
     made = Town(home)
     try:
         made.start(names)

@@ -218,7 +218,7 @@ def receiver_parts(
     """Check what a receiver is given. Raises InvalidValue, which says what to do."""
     beside = {name: given[name] for name in BESIDE & given.keys()}
     table = {name: value for name, value in given.items() if name not in BESIDE}
-    options: Mapping[str, Any] = settled(table, Scope.RECEIVER)
+    options: Any = settled(table, Scope.RECEIVER)
     own = {} if session_id is None else {"session_id": session_id}
     _refuse_contradictions({**given, **own})
     if deliver not in _DELIVER:
