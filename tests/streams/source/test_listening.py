@@ -141,6 +141,7 @@ def test_one_that_takes_nothing_is_skipped_and_told_how_far_all_is_when_it_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listening, "BUFFERED_BYTES_MAX", 1_000)
+    monkeypatch.setattr(listening, "RESUMED_BYTES_MAX", 250)
     said: list[tuple[int, asks.Confirm]] = []
     receivers = Listening(
         Heard(
