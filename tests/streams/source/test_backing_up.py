@@ -11,7 +11,7 @@ from onceq.streams.model.window import FlightBehavior
 from onceq.streams.source import acts
 from onceq.streams.source.backing_up import Backups
 from onceq.streams.source.epochs import SourceLife, WhyEnded
-from onceq.streams.source.from_options import core_of
+from onceq.streams.source.options import core_of
 from tests.streams.source.senders import ABC, TIMING, Source, begun
 
 AFTER_S = TIMING.backup_s

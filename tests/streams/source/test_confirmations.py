@@ -8,7 +8,7 @@ from onceq.errors import InvalidValue
 from onceq.streams.errors import FlightFull
 from onceq.streams.model import asks, events
 from onceq.streams.source import acts, confirming
-from onceq.streams.source.confirming import LIVES, Confirming, Life, Sign
+from onceq.streams.source.confirming import LIVENESS, Confirming, Liveness, Sign
 from tests.streams.source.senders import S, Source, begun
 
 
@@ -215,7 +215,7 @@ def test_um_a_receiver_that_says_nothing_for_too_long_is_dead_and_keepalives_pre
 
 
 def test_the_lives_of_receivers_have_every_sign() -> None:
-    assert LIVES.keys() == {(life, sign) for life in Life for sign in Sign}
+    assert LIVENESS.keys() == {(life, sign) for life in Liveness for sign in Sign}
 
 
 def test_so_many_receivers_are_known_and_a_dead_one_makes_room(

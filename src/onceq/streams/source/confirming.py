@@ -18,7 +18,7 @@ KNOWN_MAX: Final = 1_024
 """Receivers that are known at once. One more takes the place of a dead one, or does not count."""
 
 
-class Life(enum.Enum):
+class Liveness(enum.Enum):
     """Whether a receiver lives, for all that its source knows."""
 
     ALIVE = "it speaks"
@@ -33,13 +33,13 @@ class Sign(enum.Enum):
     SILENT = "it said nothing for too long"
 
 
-LIVES: Final[dict[tuple[Life, Sign], Life]] = {
-    (Life.ALIVE, Sign.SPOKE): Life.ALIVE,
-    (Life.ALIVE, Sign.LEFT): Life.DEAD,
-    (Life.ALIVE, Sign.SILENT): Life.DEAD,
-    (Life.DEAD, Sign.SPOKE): Life.ALIVE,
-    (Life.DEAD, Sign.LEFT): Life.DEAD,
-    (Life.DEAD, Sign.SILENT): Life.DEAD,
+LIVENESS: Final[dict[tuple[Liveness, Sign], Liveness]] = {
+    (Liveness.ALIVE, Sign.SPOKE): Liveness.ALIVE,
+    (Liveness.ALIVE, Sign.LEFT): Liveness.DEAD,
+    (Liveness.ALIVE, Sign.SILENT): Liveness.DEAD,
+    (Liveness.DEAD, Sign.SPOKE): Liveness.ALIVE,
+    (Liveness.DEAD, Sign.LEFT): Liveness.DEAD,
+    (Liveness.DEAD, Sign.SILENT): Liveness.DEAD,
 }
 """The life of a receiver after a sign; that it has become DEAD is told."""
 
@@ -51,14 +51,14 @@ class Receiver:
 
     def __init__(self, below: int) -> None:
         self.below = below
-        self.life = Life.ALIVE
+        self.life = Liveness.ALIVE
         self.link = 0
         self.spoke_s = 0.0
 
     def sees(self, sign: Sign) -> bool:
         """Note a sign; return whether it has died now."""
-        before, self.life = self.life, LIVES[self.life, sign]
-        return before is not self.life and self.life is Life.DEAD
+        before, self.life = self.life, LIVENESS[self.life, sign]
+        return before is not self.life and self.life is Liveness.DEAD
 
 
 class Confirming:
@@ -109,7 +109,9 @@ class Confirming:
         """Whether one more can be known: who is dead, and confirmed the least, is forgotten."""
         if len(self.receivers) < KNOWN_MAX:
             return True
-        dead = [(one.below, key) for key, one in self.receivers.items() if one.life is Life.DEAD]
+        dead = [
+            (one.below, key) for key, one in self.receivers.items() if one.life is Liveness.DEAD
+        ]
         if not dead:
             return False
         del self.receivers[min(dead)[1]]
