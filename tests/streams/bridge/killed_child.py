@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
@@ -33,7 +34,7 @@ def relay(conninfo: str, repository: str, stores: str) -> AsyncRelay:
     return AsyncRelay(of, sending, (Located(conninfo, None), repository))
 
 
-MADE = {"into": into, "relay": relay}
+MADE: dict[str, Callable[[str, str, str], AsyncInto | AsyncRelay]] = {"into": into, "relay": relay}
 
 
 def run(what: str, where: tuple[str, str, str], fault: str) -> None:
