@@ -5,7 +5,7 @@ See `proof.conformance.suite`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -119,7 +119,8 @@ def each_name_has_an_error_queue(place: Repository) -> None:
     life = one.perform(OPEN).life
     one.perform(replace(OPEN, session="07e2"))
     bad = ops.Enqueue(queue="ledger.error", body=b"bad", own_transaction=False)
-    for ending in (ops.Rollback(), ops.Commit()):
+    endings: tuple[ops.Op[Any], ...] = (ops.Rollback(), ops.Commit())
+    for ending in endings:
         at = move(life, (0, 0), (3, 1))
         one.perform(ops.BeginWork())
         one.perform(hold(at))

@@ -187,12 +187,9 @@ def relay_plan(state: State, tx: Transaction, op: stream_ops.RelayPlan) -> list[
     row = _relay(state, tx, op.name, op.epoch)
     if (row.stream, row.next) != (op.stream, op.next):
         raise Fenced(f"relay {op.name!r} plans {row.next} next, and not {op.next}")
-    while picked := _picked(state, tx, row, op.n):
+    sound: list[ElementRow] = []
+    while not sound and (picked := _picked(state, tx, row, op.n)):
         sound = [one for one in picked if _is_sound(state, tx, one, op.bytes_max)]
-        if sound:
-            break
-    else:
-        return []
     planned = dict(row.planned)
     for number, element in enumerate(sound, op.next):
         state.elements.put(tx, element.seq, replace(element, claimed_by=row.claim))

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from msgspec.structs import replace
 from pyspark.sql.datasource import (
@@ -64,6 +64,7 @@ _TRIES: Final = 30
 _FILES: Final = ("certificate", "key", "authority")
 
 Offset = dict[str, list[int]]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,10 +168,10 @@ class Stores:
     def __init__(self, options: StreamOptions) -> None:
         self.options = options
 
-    def run(self, program: Program[Any]) -> Any:
+    def run(self, program: Program[T]) -> T:
         """Run a Program, on connections of its own."""
 
-        async def run() -> Any:
+        async def run() -> T:
             async with Reading(self.options.certificates) as reading:
                 return await reading.run(program)
 

@@ -1,14 +1,17 @@
-"""A bridge in a process of its own, which a test kills: WHAT CONNINFO REPOSITORY STORES."""
+"""A bridge in a process of its own, which a test kills."""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from onceq.engine import faultpoints
 from onceq.engine.embedded.locate import Located
+from onceq.engine.perform.async_driver import AsyncPostgresDriver
+from onceq.engine.perform.driver import PostgresDriver
 from onceq.streams.bridge.into import Application, AsyncInto, Target
 from onceq.streams.bridge.relay import AsyncRelay, From
 from onceq.streams.model.quorum import listed
@@ -31,12 +34,13 @@ def relay(conninfo: str, repository: str, stores: str) -> AsyncRelay:
     return AsyncRelay(of, sending, (Located(conninfo, None), repository))
 
 
-def main() -> None:
-    """Run until killed."""
-    what, *where = sys.argv[1:]
-    made = {"into": into, "relay": relay}[what](*where)
-    asyncio.run(made.run())
+MADE: dict[str, Callable[[str, str, str], AsyncInto | AsyncRelay]] = {"into": into, "relay": relay}
 
 
-if __name__ == "__main__":
-    main()
+def run(what: str, where: tuple[str, str, str], fault: str) -> None:
+    """Run a bridge until this process is killed, or kills itself where it is armed."""
+    if fault:
+        faultpoints.arm(fault)
+        faultpoints.pointed(PostgresDriver)
+        faultpoints.pointed(AsyncPostgresDriver)
+    asyncio.run(MADE[what](*where).run())

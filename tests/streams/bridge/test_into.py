@@ -317,7 +317,7 @@ def test_a_loss_ends_it_unless_it_is_to_go_on(ledger: Ledger, why: WhyLost) -> N
     asyncio.run(live())
 
 
-def test_what_cannot_be_is_refused() -> None:
-    for wrong in ({"batch": 0}, {"abort_limit": 0}):
-        with pytest.raises(InvalidValue):
-            Target(name="l", topic=TOPIC, source=SESSION, at=listed("127.0.0.1:1"), **wrong)
+@pytest.mark.parametrize("wrong", [{"batch": 0}, {"abort_limit": 0}], ids=str)
+def test_what_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        Target(name="l", topic=TOPIC, source=SESSION, at=listed("127.0.0.1:1"), **wrong)

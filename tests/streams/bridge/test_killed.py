@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onceq.engine.faultpoints import VARIABLE
+import pytest
+
+from proof.harness.processes import start
+from tests.streams.bridge.killed_child import run
 from tests.streams.bridge.ledgers import Ledger
 from tests.streams.bridge.test_relay import Outbox
 from tests.streams.net.clusters import running
@@ -19,10 +19,12 @@ from tests.streams.source.running import WITHIN_S, S, send_all, source, texts
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
+    from multiprocessing.process import BaseProcess
+    from pathlib import Path
 
     import onceq
+    from tests.streams.net.clusters import Cluster
 
-ROOT = Path(__file__).parents[3]
 OF_INTO = (
     *("StreamOpen.after", "StreamMove.before", "StreamMove.after", "Commit.before"),
     *("Commit.after", "into.moved"),
@@ -36,17 +38,25 @@ LONG_S = 10 * WITHIN_S
 
 
 @contextlib.asynccontextmanager
-async def child(*arguments: str, fault: str = "") -> AsyncGenerator[asyncio.subprocess.Process]:
+async def child(
+    what: str, where: tuple[str, str, str], fault: str = ""
+) -> AsyncGenerator[BaseProcess]:
     """A process of a bridge; it is killed at the end of the block, if not before."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: fault} if fault else {})}
-    command = (sys.executable, "-m", "tests.streams.bridge.killed_child", *arguments)
-    made = await asyncio.create_subprocess_exec(*command, env=environment, cwd=ROOT)
+    made = start(run, what, where, fault)
     try:
         yield made
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            made.kill()
-        await made.wait()
+        made.kill()
+        await asyncio.to_thread(made.join)
+        made.close()
+
+
+@pytest.fixture(autouse=True)
+def _warm() -> None:
+    """Have the process that forks the others, and a thread, before files are counted."""
+    one = start(int)
+    one.join()
+    one.close()
 
 
 def directories(home: Path, points: Iterable[str]) -> dict[str, Path]:
@@ -57,11 +67,15 @@ def directories(home: Path, points: Iterable[str]) -> dict[str, Path]:
     return made
 
 
-async def dies_at(point: str, directory: Path, *arguments: str) -> None:
-    """Run a child that is to die at a point, and see that it does."""
-    async with child(*arguments, fault=f"{point} 1 kill {directory}") as one:
-        async with asyncio.timeout(LONG_S):
-            assert await one.wait() == -signal.SIGKILL, point
+async def dies_at(point: str, directory: Path, what: str, where: tuple[str, str, str]) -> None:
+    """Run a bridge that is to die at a point, and see that it does."""
+    async with child(what, where, f"{point} 1 kill {directory}") as one:
+        await asyncio.to_thread(one.join, LONG_S)
+        assert one.exitcode == -signal.SIGKILL, point
+
+
+def stores_of(stores: Cluster) -> str:
+    return " ".join(sorted(stores.listed().stores))
 
 
 def test_a_bridge_into_a_database_that_is_killed(
@@ -73,12 +87,12 @@ def test_a_bridge_into_a_database_that_is_killed(
     async def live() -> None:
         async with running(None) as stores, source(stores.listed()) as one:
             await one.wait_registered(WITHIN_S)
-            arguments = ("into", conninfo, repository, " ".join(sorted(stores.listed().stores)))
+            where = (conninfo, repository, stores_of(stores))
             for number, point in enumerate(OF_INTO):
                 await send_all(one, texts(7, 7 * number))
                 await one.wait_stable(WITHIN_S)
-                await dies_at(point, made[point], *arguments)
-            async with child(*arguments):
+                await dies_at(point, made[point], "into", where)
+            async with child("into", where):
                 await soon(lambda: ledger.position() == 7 * len(OF_INTO), LONG_S)
 
     asyncio.run(live())
@@ -93,11 +107,11 @@ def test_a_relay_that_is_killed(
 
     async def live() -> None:
         async with running(None) as stores:
-            arguments = ("relay", conninfo, repository, " ".join(sorted(stores.listed().stores)))
+            where = (conninfo, repository, stores_of(stores))
             for number, point in enumerate(OF_RELAY):
                 outbox.put(texts(7, 7 * number))
-                await dies_at(point, made[point], *arguments)
-            async with child(*arguments):
+                await dies_at(point, made[point], "relay", where)
+            async with child("relay", where):
                 await soon(lambda: outbox.depth() == 0, LONG_S)
             every = {"a", "b", "c"}
             await soon(lambda: stores.having(S, texts(7 * len(OF_RELAY))) == every)

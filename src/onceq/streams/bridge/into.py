@@ -116,6 +116,7 @@ class AsyncInto:
         self.target = target
         self._application = application
         self._hands: Hands = hands(application.handler, *database)
+        self._at = stream_ops.StreamPosition(life=0, stream=None, epoch=0, number=0)
         wishes = replace(
             wishes or Wishes(),
             is_stable_only=True,
@@ -126,7 +127,6 @@ class AsyncInto:
         self._receiver = AsyncReceiver(
             target.who, self._show, wishes=wishes, certificates=certificates
         )
-        self._at = stream_ops.StreamPosition(life=0, stream=None, epoch=0, number=0)
         self._batch: list[Message] = []
         self._bytes = 0
         self._tokens = itertools.count(1)

@@ -237,7 +237,8 @@ class AsyncRelay:
 
     async def _send(self, one: stream_ops.Planned) -> None:
         """Send what was planned, under its number, as soon as there is room for it."""
-        while True:
+        number: int | None = None
+        while number is None:
             try:
                 number = self._source.send(one.body)
             except FlightFull:
@@ -245,8 +246,6 @@ class AsyncRelay:
                     await self._source.wait_room(len(one.body))
             except NotRegistered:
                 await self._source.wait_registered()
-            else:
-                break
         if number != one.number:
             raise AssertionError(f"{one.number} was planned for what was sent as {number}")
 
