@@ -348,6 +348,14 @@ class StreamOverwritten(Event, level=logging.WARNING):
     count: int
 
 
+class ReceiversForgotten(Event, level=logging.WARNING):
+    """A store forgot receivers of which nothing was heard for too long. count: since it began."""
+
+    stream: str
+    topic: str
+    count: int
+
+
 # --- how they are told ----------------------------------------------------------------------------
 
 

@@ -179,6 +179,7 @@ def test_a_store_that_serves_looks_at_its_streams_for_the_log(
     telemetry.StreamHasRoom,
     telemetry.StreamDamaged,
     telemetry.StreamOverwritten,
+    telemetry.ReceiversForgotten,
 )
 def test_what_changed_is_told_once(events: Events) -> None:
     reporting = Reporting()
@@ -188,6 +189,7 @@ def test_what_changed_is_told_once(events: Events) -> None:
     assert events.of(telemetry.StreamFull) == [{**topic, "blocking": 4}]
     assert events.of(telemetry.StreamDamaged) == [{**topic, "count": 1}]
     assert events.of(telemetry.StreamOverwritten) == [{**topic, "count": 6}]
+    assert events.of(telemetry.ReceiversForgotten) == [{**topic, "count": 2}]
     assert events.of(telemetry.StreamHasRoom) == []
     healed = replace(STREAM, is_full=False, damaged=0)
     for _ in range(2):
