@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from onceq.streams.model import asks
 from onceq.streams.store import acts, records
@@ -100,7 +101,7 @@ def test_whatever_it_says_is_heard(says: Callable[[Town], None]) -> None:
 
 def test_one_of_which_others_told_is_forgotten_too() -> None:
     town = Town()
-    town.store.catalogue._keep(records.replace(town.held, positions={"session 9": 1}))
+    town.store.catalogue._keep(replace(town.held, positions={"session 9": 1}))
     town.wait(0)
     town.wait(7.1)
     assert town.keys == []
@@ -118,7 +119,7 @@ def test_a_receiver_is_deregistered_by_its_name_wherever_it_is_known_from() -> N
     town = Town()
     town.register(OTHER)
     town.store.catalogue._keep(
-        records.replace(town.held, positions={**town.held.positions, "session 9": 1})
+        replace(town.held, positions={**town.held.positions, "session 9": 1})
     )
     shown = {one.key: (one.regid, one.below) for one in listed(town.held).receivers}
     assert shown == {KEY: (1, 2), "session 9": (0, 1)}
