@@ -340,34 +340,38 @@ class StoreFailed(Event, level=logging.ERROR):
     error: str
 
 
-class StreamFull(Event, level=logging.WARNING):
-    """A store takes no more of a stream. blocking: the id of the receiver for which it waits."""
+class _OfStream(Event):
+    """What happened to a stream at a store. stream: its id."""
 
     stream: str
     topic: str
+
+
+class StreamFull(_OfStream, level=logging.WARNING):
+    """A store takes no more of a stream. blocking: the id of the receiver for which it waits."""
+
     blocking: int
 
 
-class StreamHasRoom(Event):
+class StreamHasRoom(_OfStream):
     """A store takes messages of a stream again."""
 
-    stream: str
-    topic: str
 
-
-class StreamDamaged(Event, level=logging.WARNING):
+class StreamDamaged(_OfStream, level=logging.WARNING):
     """A store cannot read some numbers of a stream; others have them. count: 0: all are healed."""
 
-    stream: str
-    topic: str
     count: int
 
 
-class StreamOverwritten(Event, level=logging.WARNING):
+class StreamOverwritten(_OfStream, level=logging.WARNING):
     """A store gave up numbers that a receiver had not acknowledged. count: since it began."""
 
-    stream: str
-    topic: str
+    count: int
+
+
+class ReceiversForgotten(_OfStream, level=logging.WARNING):
+    """A store forgot receivers of which nothing was heard for too long. count: since it began."""
+
     count: int
 
 

@@ -65,7 +65,7 @@ def test_options_that_cannot_be_are_refused(given: dict[str, object], says: str)
 def test_a_switch_is_true_or_false() -> None:
     made = settled({"allow_confirmed_delivery": False}, Scope.RECEIVER)
     assert made["allow_confirmed_delivery"] is False
-    with pytest.raises(InvalidValue, match="true or false"):
+    with pytest.raises(InvalidValue, match="True or False"):
         settled({"allow_confirmed_delivery": 0}, Scope.RECEIVER)
 
 

@@ -76,6 +76,9 @@ class Kept:
             help="What receivers have not: block waits for them, overwrite gives it up.",
         ),
     ] = "block"
+    state_lifetime: Annotated[
+        str, typer.Option(metavar="TIME", help="A receiver not heard for so long is forgotten.")
+    ] = "7d"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ def settings_of(directory: Path | None, kept: Kept, begun: Begun, at: At) -> Set
         size_bytes=None if kept.limit is None else size_bytes(kept.limit, "--limit"),
         age_s=None if kept.age is None else float(seconds(kept.age, "--age")),
         when_full=one_of(WhenFull, kept.when_full, "--when-full"),
+        state_lifetime_s=float(seconds(kept.state_lifetime, "--state-lifetime")),
     )
     return Settings(
         listen=at.listen,

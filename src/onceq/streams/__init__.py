@@ -12,12 +12,25 @@ from onceq.streams.api.context import StreamContext, open  # noqa: A004 # stream
 from onceq.streams.api.receiver import Receiver
 from onceq.streams.api.source import Source
 from onceq.streams.api.statistics import ReceiverStatistics, SourceStatistics
-from onceq.streams.errors import FlightFull, NotRegistered, NumberConflict, SourceSucceeded
+from onceq.streams.bridge.hands import IntoContext
+from onceq.streams.bridging import Bridge, into, relay
+from onceq.streams.errors import (
+    DataLost,
+    FlightFull,
+    NotRegistered,
+    NumberConflict,
+    SourceSucceeded,
+    StreamReplaced,
+)
 from onceq.streams.model.contiguous import Contiguous
 from onceq.streams.model.events import (
     Confirmed,
     Event,
+    FlightSize,
+    ListChanged,
     Loss,
+    NotStable,
+    OptionsChanged,
     ReceiverDead,
     Reclaimed,
     RegistrationComplete,
@@ -40,16 +53,23 @@ __all__ = [
     "AsyncReceiver",
     "AsyncSource",
     "AsyncStreamContext",
+    "Bridge",
     "Certificates",
     "Confirmed",
     "Contiguous",
+    "DataLost",
     "Event",
     "FlightFull",
+    "FlightSize",
     "Identity",
+    "IntoContext",
+    "ListChanged",
     "Loss",
     "Message",
     "NotRegistered",
+    "NotStable",
     "NumberConflict",
+    "OptionsChanged",
     "Receiver",
     "ReceiverDead",
     "ReceiverStatistics",
@@ -67,9 +87,12 @@ __all__ = [
     "StoreRegistered",
     "StoreUnresponsive",
     "StreamContext",
+    "StreamReplaced",
     "Token",
     "Topic",
     "WhyLost",
+    "into",
     "open",
     "open_async",
+    "relay",
 ]

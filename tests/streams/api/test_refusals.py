@@ -9,7 +9,7 @@ import pytest
 
 from onceq import streams
 from onceq.errors import IllegalState, InvalidName, InvalidValue, TooLarge
-from onceq.streams.api.given import BESIDE, ReceiverOptions, SourceOptions
+from onceq.streams.api.given import BACKUPS, BESIDE, ReceiverOptions, SourceOptions
 from onceq.streams.model.options import OPTIONS, Scope
 from tests.streams.api.towns import BARS, RAW, Bar, read, town
 
@@ -130,7 +130,7 @@ def test_a_topic_is_a_topic_and_its_values_are_of_its_type(context: streams.Stre
 
 def test_keywords_are_those_of_the_table() -> None:
     rows = {scope: {one.name for one in OPTIONS if scope in one.scopes} for scope in Scope}
-    assert set(SourceOptions.__annotations__) == rows[Scope.SOURCE]
+    assert set(SourceOptions.__annotations__) == rows[Scope.SOURCE] | {BACKUPS}
     assert set(ReceiverOptions.__annotations__) == rows[Scope.RECEIVER] | BESIDE
 
 
@@ -144,7 +144,7 @@ def test_what_is_sent_is_refused_and_nothing_happened() -> None:
         with pytest.raises(InvalidValue, match="value for topic 'bars'"):
             source.send(5)  # type: ignore[arg-type] # that is the point
         with pytest.raises(TooLarge):
-            raw.send(bytes(2 << 20))
+            raw.send(bytes((16 << 20) + 1))
         assert source.next_number == raw.next_number == 0
         for at in (source.address, stores.at("a")):
             with pytest.raises(InvalidValue, match="no one stream of topic 'raw' of session 0x5"):

@@ -70,10 +70,10 @@ def test_what_waits_for_the_rest_is_not_acknowledged() -> None:
     core, outstanding = stable(), Outstanding(0)
     shown = show(core, part(0, b"a", stable=3), *parts(1, b"bcdef", stable=3)[:2])
     outstanding.add(shown)
-    outstanding.end()
+    outstanding.end(outstanding.show())
     assert (core.next, core.sure, outstanding.below(core.sure)) == (3, 1, 1)
     outstanding.add(show(core, parts(1, b"bcdef", stable=4)[2]))
-    outstanding.end()
+    outstanding.end(outstanding.show())
     assert (core.sure, outstanding.below(core.sure)) == (4, 4)
 
 

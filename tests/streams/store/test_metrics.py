@@ -42,6 +42,7 @@ STREAM = StreamStatistics(
     blocking=4,
     damaged=1,
     forced=6,
+    expired=2,
     receivers=(ReceiverStatistics(regid=4, key="session b5", below=5, lag=3),),
 )
 DISK = DiskStatistics(

@@ -19,6 +19,7 @@ from onceq.streams.net.alone import Alone
 from onceq.streams.store import running
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
+from onceq.streams.store.memory_store import MemoryStore
 from onceq.streams.store.reporting import Reporting
 from onceq.streams.store.running import Kind, Running, Settings, run_store, serve
 from tests.events import Events, emits
@@ -115,9 +116,8 @@ def test_what_was_refused_has_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize("which", ["listen", "metrics"])
 def test_where_another_listens_none_can(which: str) -> None:
     async def run() -> None:
-        async with serving(running.MemoryStore()) as (_, taken):
-            given = {"listen": "127.0.0.1:0", "metrics": "127.0.0.1:0", which: taken}
-            one = Settings(kind=Kind.MEMORY, **given)
+        async with serving(MemoryStore()) as (_, taken):
+            one = replace(MEMORY, **{which: taken})
             with pytest.raises(StoreRefused, match=f"cannot listen at {taken}"):
                 await serve(running.opened_as(one), one, lambda _: None)
 
@@ -179,6 +179,7 @@ def test_a_store_that_serves_looks_at_its_streams_for_the_log(
     telemetry.StreamHasRoom,
     telemetry.StreamDamaged,
     telemetry.StreamOverwritten,
+    telemetry.ReceiversForgotten,
 )
 def test_what_changed_is_told_once(events: Events) -> None:
     reporting = Reporting()
@@ -188,6 +189,7 @@ def test_what_changed_is_told_once(events: Events) -> None:
     assert events.of(telemetry.StreamFull) == [{**topic, "blocking": 4}]
     assert events.of(telemetry.StreamDamaged) == [{**topic, "count": 1}]
     assert events.of(telemetry.StreamOverwritten) == [{**topic, "count": 6}]
+    assert events.of(telemetry.ReceiversForgotten) == [{**topic, "count": 2}]
     assert events.of(telemetry.StreamHasRoom) == []
     healed = replace(STREAM, is_full=False, damaged=0)
     for _ in range(2):

@@ -21,7 +21,7 @@ from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.driver import Wishes
 from onceq.streams.receiver.placing import Who
 from onceq.streams.source.epochs import SourceLife
-from onceq.streams.source.from_options import core_of
+from onceq.streams.source.options import core_of
 from onceq.streams.source.sending import Sending
 from onceq.streams.store.records import key_of
 from onceq.streams.topic import Topic
@@ -107,6 +107,11 @@ def check_session(session_id: object) -> int | None:
     if session_id is None:
         return None
     return _number("session_id", session_id, _SESSION_MAX)
+
+
+def check_source(session_id: object) -> int:
+    """Return the session id of a source that must be named. Raises InvalidValue."""
+    return _number("source_session_id", session_id, _SESSION_MAX)
 
 
 def _number(name: str, value: object, most: int) -> int:

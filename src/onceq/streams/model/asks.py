@@ -114,12 +114,14 @@ class Acknowledge(Tagged, frozen=True):
 class Deregister(Tagged, frozen=True):
     """Forget this receiver; what it did not acknowledge may be trimmed.
 
-    session: as in Acknowledge.
+    session: as in Acknowledge. key: in place of both: its name at all stores, by which the store
+    may know of it from others only.
     """
 
     stream: Natural
-    regid: Natural
+    regid: Natural = 0
     session: Natural = 0
+    key: Name = ""
 
 
 class Positions(Tagged, frozen=True):
@@ -195,7 +197,10 @@ class Known(Tagged, frozen=True):
 
 
 class Registrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A receiver that is registered at a store. key: its name at all stores."""
+    """A receiver that a store knows. key: its name at all stores.
+
+    regid: 0: the store knows of it from others only.
+    """
 
     key: str
     regid: int

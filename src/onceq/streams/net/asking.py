@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import enum
 from collections.abc import Collection, Mapping
 
 from onceq.streams.model import asks
@@ -29,3 +30,35 @@ async def listed_all(
     names = sorted(stores)
     found = await asyncio.gather(*(listed(asker, store, within_s) for store in names))
     return {store: one for store, one in zip(names, found, strict=True) if one is not None}
+
+
+class Deregistered(enum.Enum):
+    """What came of asking a store to forget a receiver."""
+
+    DONE = "deregistered"
+    UNKNOWN = "did not know it"
+    NOT_NOW = "is between two epochs: ask again"
+    SILENT = "does not answer: ask again"
+
+
+async def deregistered(
+    asker: Asker, of_stream: Mapping[str, asks.Listed], key: str, within_s: float
+) -> Mapping[str, Deregistered]:
+    """Have stores forget a receiver, by its name at all stores; return what came of it at each."""
+    names = sorted(of_stream)
+    found = await asyncio.gather(
+        *(_deregistered(asker, store, of_stream[store], key, within_s=within_s) for store in names)
+    )
+    return dict(zip(names, found, strict=True))
+
+
+async def _deregistered(
+    asker: Asker, store: str, known: asks.Listed, key: str, *, within_s: float
+) -> Deregistered:
+    if all(receiver.key != key for receiver in known.receivers):
+        return Deregistered.UNKNOWN
+    ask = asks.Deregister(stream=known.stream, key=key)
+    given = await asker.ask(store, ask, within_s)
+    if given is None:
+        return Deregistered.SILENT
+    return Deregistered.DONE if isinstance(given[0], asks.Holding) else Deregistered.NOT_NOW

@@ -236,7 +236,9 @@ class Catalogue:
         if epoch == 0:
             return Step(answer=asks.NotAdmitted())
         made: tuple[Record, ...] = ()
-        if _is_registered(held, ask):
+        if ask.key in held.positions:
+            made = (records.Deregistered(stream=ask.stream, key=ask.key),)
+        elif _is_registered(held, ask):
             made = (records.Deregistered(stream=ask.stream, regid=ask.regid),)
         return Step(records=made, answer=asks.Holding(epoch=epoch, end=held.end))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 from onceq.streams.model import asks
 from onceq.streams.store.catalogue import Catalogue
-from onceq.streams.store.records import Held, Receiver
+from onceq.streams.store.records import Held
 
 PAGE_BYTES: Final = 256 << 10
 """With so much there is no more in an answer, which must fit into a frame."""
@@ -29,13 +30,19 @@ def listed(held: Held) -> asks.Listed:
         end=held.end,
         stable=held.stable,
         damaged=len(held.damaged),
-        receivers=tuple(_registered(held, one) for one in held.receivers),
+        receivers=tuple(_receivers(held)),
     )
 
 
-def _registered(held: Held, one: Receiver) -> asks.Registrant:
-    below = held.positions.get(one.key, 0)
-    return asks.Registrant(key=one.key, regid=one.regid, session=one.session, below=below)
+def _receivers(held: Held) -> Iterator[asks.Registrant]:
+    """Yield the receivers that are registered here, and those of which others told."""
+    for one in held.receivers:
+        below = held.positions.get(one.key, 0)
+        yield asks.Registrant(key=one.key, regid=one.regid, session=one.session, below=below)
+    registered = {one.key for one in held.receivers}
+    for key, below in held.positions.items():
+        if key not in registered:
+            yield asks.Registrant(key=key, regid=0, session=0, below=below)
 
 
 def streams(catalogue: Catalogue, ask: asks.Streams) -> asks.Listing:

@@ -22,6 +22,7 @@ class _Known(msgspec.Struct, frozen=True, kw_only=True):
     is_full: bool = False
     damaged: int = 0
     forced: int = 0
+    expired: int = 0
 
 
 class Reporting:
@@ -34,7 +35,9 @@ class Reporting:
         """Tell what has changed of streams."""
         for one in streams:
             known = self._known.get(one.stream, _Known())
-            found = _Known(is_full=one.is_full, damaged=one.damaged, forced=one.forced)
+            found = _Known(
+                is_full=one.is_full, damaged=one.damaged, forced=one.forced, expired=one.expired
+            )
             if found != known:
                 self._known[one.stream] = found
                 _tell(one, known)
@@ -51,4 +54,8 @@ def _tell(one: StreamStatistics, known: _Known) -> None:
     if one.forced != known.forced:
         telemetry.tell(
             log, telemetry.StreamOverwritten(stream=stream, topic=topic, count=one.forced)
+        )
+    if one.expired != known.expired:
+        telemetry.tell(
+            log, telemetry.ReceiversForgotten(stream=stream, topic=topic, count=one.expired)
         )

@@ -56,7 +56,7 @@ class RollingHandler(logging.handlers.BaseRotatingHandler):
 
     def shouldRollover(self, record: logging.LogRecord) -> bool:  # noqa: N802 - logging calls it so
         """See logging.handlers: whether the file is rolled before this message."""
-        size = Path(self.baseFilename).stat().st_size if self.stream else 0
+        size = 0 if self.stream is None else os.fstat(self.stream.fileno()).st_size
         self._before_s, self._last_s = self._last_s, record.created
         if size == 0:
             return False

@@ -79,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         is_memory = self.kind is Kind.MEMORY
         if is_memory is (self.directory is not None) or (is_memory and self.init):
             raise InvalidValue(
-                "a memory store has neither directory nor --init, every other store a directory"
+                "a memory store has neither directory nor init, every other store a directory"
             )
         return at[0], at[1] if len(at) > 1 else None
 

@@ -32,7 +32,8 @@ class StreamStatistics(msgspec.Struct, frozen=True, kw_only=True):
 
     blocking: the id of the receiver for which a full stream waits; 0: it does not wait. damaged:
     numbers that cannot be read here. forced: numbers that were given up, since the process began,
-    though a receiver had not acknowledged them.
+    though a receiver had not acknowledged them. expired: receivers that were forgotten since then,
+    for nothing was heard of them.
     """
 
     stream: int
@@ -47,6 +48,7 @@ class StreamStatistics(msgspec.Struct, frozen=True, kw_only=True):
     blocking: int
     damaged: int
     forced: int
+    expired: int
     receivers: tuple[ReceiverStatistics, ...]
 
 
@@ -113,6 +115,7 @@ def _of_stream(store: Store, held: Held) -> StreamStatistics:
         blocking=limits.slowest(held)[1] if is_full else 0,
         damaged=len(held.damaged),
         forced=store.forced[held.stream],
+        expired=store.expired[held.stream],
         receivers=tuple(_of_receiver(held, one) for one in held.receivers),
     )
 
