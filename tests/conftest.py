@@ -10,7 +10,6 @@ import logging
 import os
 import shutil
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +19,7 @@ from onceq.engine.embedded.locate import EMBEDDED
 from onceq.testing.plugin import VARIABLE
 from tests import ground, order
 from tests.events import Events
-from tests.spark.java_classes import sharing
+from tests.spark.java_classes import CLASSES, sharing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
     from tests.scheduler import InGroups
 
-CLASSES = Path(__file__).resolve().parents[1] / ".venv/spark-classes.jsa"
 os.environ.setdefault("JDK_JAVA_OPTIONS", sharing(CLASSES))
 
 pytest_plugins = ["pytester", "onceq.testing.plugin"]
