@@ -6,6 +6,7 @@ several processes, each with a PostgreSQL of its own, and few with a Spark sessi
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import shutil
@@ -22,7 +23,7 @@ from tests.events import Events
 from tests.spark.java_classes import CLASSES, sharing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from xdist.remote import Producer
 
@@ -49,6 +50,17 @@ def pytest_configure(config: pytest.Config) -> None:
         place = ground.made((worker or {}).get("workercount", 1))
         config.add_cleanup(lambda: shutil.rmtree(place, ignore_errors=True))
         config.option.onceq_url = f"{EMBEDDED}{place / ground.CLUSTER}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keeps the garbage collector from what stays to the end: modules, and thousands of tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)
