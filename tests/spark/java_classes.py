@@ -16,7 +16,7 @@ CLASSES = Path(__file__).resolve().parents[2] / ".venv/spark-classes.jsa"
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For the many Javas that live for seconds here: one compiler, one thread to collect garbage."""
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-LIMIT_S = 120.0
+LIMIT_S = 600.0
 
 
 def sharing(file: Path) -> str:
