@@ -19,11 +19,11 @@ class Committer:
     """Commits a log whenever it is woken.
 
     told: called in the thread with the position up to which everything is synced. failed: called in
-    it if the disk fails; then it ends, and so must the process.
+    it if the disk fails, or with whatever else went wrong; then it ends, and so must the process.
     """
 
     def __init__(
-        self, log: Log, *, told: Callable[[int], None], failed: Callable[[OSError], None]
+        self, log: Log, *, told: Callable[[int], None], failed: Callable[[Exception], None]
     ) -> None:
         self._log = log
         self._told = told
@@ -56,7 +56,7 @@ class Committer:
                     self._commit()
                     self._log.prepare()
             self._commit()
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 # of a thread: its process must know, and end
             self._failed(error)
 
     def _commit(self) -> None:
