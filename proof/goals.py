@@ -30,7 +30,7 @@ STREAM_FLIPS = "bits flipped in the log of a store while receivers catch up"
 STREAM_OPENINGS = "logs of stores opened with a bit flipped"
 STREAM_KILLS = "kills of stores, sources and receivers of streams"
 STREAM_PARTITIONS = "links of stores parted, in one direction or both"
-STREAM_MESSAGES = "messages of streams, none lost, doubled or changed"
+STREAM_SENT = "messages of streams, none lost, doubled or changed"
 STREAM_CUTS = "power cuts of three stores at once"
 STREAM_POINTS = "fault points of streams reached"
 OUTSTANDING = "requests outstanding at a time, received in random order"
@@ -82,7 +82,7 @@ GOALS = (
     Goal(what=STREAM_OPENINGS, small=60, proof=10_000, long=200_000),
     Goal(what=STREAM_KILLS, small=8, proof=1_000, long=20_000),
     Goal(what=STREAM_PARTITIONS, small=1, proof=200, long=4_000),
-    Goal(what=STREAM_MESSAGES, small=2_000, proof=20_000_000, long=400_000_000),
+    Goal(what=STREAM_SENT, small=2_000, proof=20_000_000, long=400_000_000),
     Goal(what=STREAM_CUTS, small=4, proof=100, long=2_000),
     Goal(what=STREAM_POINTS, small=1, proof=15, long=15, all_of=True),
     Goal(what=OUTSTANDING, small=1_000, proof=10_000, long=50_000),

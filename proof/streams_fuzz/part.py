@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 INPUTS = {Size.SMALL: 4_000, Size.PROOF: 1_000_000, Size.LONG: 50_000_000}
 BATCH = 200
-"""Inputs to one store or receiver; so many batches are one task of a process."""
+"""Inputs to one store or receiver; so many batches are one share of a process."""
 BATCHES = 20
 PROCESSES = 2
 ON_DISKS = 4
 """Of so many batches one has a store on a disk, and one a receiver."""
 GROWN_KB_MAX = 64 << 10
-"""How much a process may grow from its first task to its last."""
+"""How much a process may grow from its first share to its last."""
 SHOWN_MAX = 50
 HEAD = """\
 Asks, answers and frames that are invented by their types, at the limits of their numbers; some with
@@ -99,14 +99,14 @@ def run(order: Order) -> Outcome:
     """Run as many inputs as the size asks for, by several processes."""
     batches = INPUTS[order.size] // BATCH
     last = order.seed + batches
-    tasks = [
+    shares = [
         (range(first, min(first + BATCHES, last)), order.place)
         for first in range(order.seed, last, BATCHES)
     ]
     total = Verdicts()
     sizes: dict[str, list[int]] = {}
     with multiprocessing.get_context("spawn").Pool(PROCESSES) as pool:
-        for made in pool.imap_unordered(run_batches, tasks):
+        for made in pool.imap_unordered(run_batches, shares):
             total.tried.update(made.tried)
             total.wrong += made.wrong
             sizes.setdefault(made.process, []).append(made.size_kb)

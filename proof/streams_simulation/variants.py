@@ -8,7 +8,7 @@ from dataclasses import replace
 from onceq.streams.model import asks, choice, states
 from onceq.streams.model.choice import Insufficient, Log, Promised, choose
 from onceq.streams.model.quorum import StoreList
-from onceq.streams.receiver import delivering, placing
+from onceq.streams.receiver import placing
 from onceq.streams.receiver.delivering import Delivering
 from onceq.streams.source import creating, program, recovering, sending
 from onceq.streams.source.changing import Wish
@@ -133,10 +133,6 @@ IN_MEMORY: dict[str, Variant] = {
     "given-up-told": Variant(
         of=GivingUp, name="_messages", by=lambda _, begin, below: iter((range(begin, below),)),
         within=0, text="a number that was given up is told to be stable",
-    ),
-    "lost-by-a-set": Variant(
-        of=delivering, name="are_recovered", by=lambda *_: True, within=0,
-        text="a receiver takes for lost what one store has given up",
     ),
     "trimmed-when-acknowledged": Variant(
         of=trimming, name="trimmed", by=mistakes.trimmed_when_stable, within=0,

@@ -141,7 +141,7 @@ def run(order: Order) -> Outcome:
         measures=[
             Measure(what=goals.STREAM_KILLS, reached=faults.did[KILLS]),
             Measure(what=goals.STREAM_PARTITIONS, reached=faults.did[PARTITIONS]),
-            Measure(what=goals.STREAM_MESSAGES, reached=found.messages),
+            Measure(what=goals.STREAM_SENT, reached=found.messages),
             Measure(what="messages shown to receivers of streams", reached=found.delivered),
         ],
         violations=[f"{text}: {seed}" for text in found.wrong],
@@ -168,7 +168,7 @@ PART = Part(
     name="streams-torture",
     text="Stores, sources and receivers of streams, killed, stopped and parted, judged by notes.",
     run=run,
-    states=(goals.STREAM_KILLS, goals.STREAM_PARTITIONS, goals.STREAM_MESSAGES),
+    states=(goals.STREAM_KILLS, goals.STREAM_PARTITIONS, goals.STREAM_SENT),
     controls={CONTROL: 1.0},
     alone=True,
     limits=Limits(small_s=240.0),

@@ -120,7 +120,6 @@ UNSEEN = {
     "freed-when-synced",
     "acknowledged-when-stable",
     "given-up-told",
-    "lost-by-a-set",
     "trimmed-when-acknowledged",
     "noting-knows-nothing",
     "one-admission",
