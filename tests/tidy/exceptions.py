@@ -18,6 +18,10 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ): "needs root, loop devices and mkfs.xfs, and says what is lacking",
     (
         "not run",
+        "tests/streams/test_streams_power_cut.py: 23",
+    ): "needs root, loop devices and mkfs.xfs, and says what is lacking",
+    (
+        "not run",
         "tests/crash/test_dead_links.py: 102",
     ): "needs network namespaces, which root may make, and says what is lacking",
 }

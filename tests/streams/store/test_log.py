@@ -374,7 +374,7 @@ def test_one_sync_commits_all_that_came_meanwhile(tmp_path: Path) -> None:
 def test_a_committer_whose_disk_fails_says_so_and_ends(tmp_path: Path) -> None:
     files = Ailing(tmp_path)
     log = begun(tmp_path, files=files)
-    failed: list[OSError] = []
+    failed: list[Exception] = []
     told: list[int] = []
     committer = Committer(log, told=told.append, failed=failed.append)
     files.sync_fails = True
