@@ -185,7 +185,8 @@ class Daemon:
             self._step(acts.Gone(link=number))
 
     def _fail(self, error: Exception) -> None:
-        self.failed = self.failed or error
+        if isinstance(error, OSError):
+            self.failed = self.failed or error
         if self._failed is not None and not self._failed.done():
             self._failed.set_exception(error)
 
