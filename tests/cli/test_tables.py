@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from onceq.cli import clients, doctor, queues, requests, stores
+from onceq.cli import clients, doctor, queues, requests, storing
 from onceq.cli.output import PROSE, Output
 from tests.cli.parts import ROOT
 
@@ -26,8 +26,8 @@ TABLES = {
     "client list": clients.COLUMNS,
     "client forget": ("name", *clients.FORGOTTEN),
     "doctor": doctor.COLUMNS,
-    "store show": stores.STREAM_COLUMNS,
-    "store verify": stores.SEGMENT_COLUMNS,
+    "store show": storing.STREAM_COLUMNS,
+    "store verify": storing.SEGMENT_COLUMNS,
 }
 
 

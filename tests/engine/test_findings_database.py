@@ -381,37 +381,6 @@ def test_9_a_server_in_doubt_learns_the_truth(
     assert len(executions) >= 1
 
 
-def test_after_a_crash_a_callers_new_connection_is_joined(
-    cluster: EmbeddedServer, own: onceq.QueueManager
-) -> None:
-    """The connection to compare it with is gone, and nobody has noticed yet."""
-    own.enqueue(RAW, b"notes where ours leads", rid="0")
-    with psycopg.connect(cluster.conninfo) as before:
-        own.enqueue(RAW, b"1", connection=before)
-    kill_postmaster(cluster)
-    with psycopg.connect(cluster.conninfo) as after:
-        own.enqueue(RAW, b"2", connection=after)
-    assert own.show("raw").depth == 3
-
-
-def test_after_a_crash_a_callers_new_async_connection_is_joined(
-    cluster: EmbeddedServer, own: onceq.QueueManager
-) -> None:
-    own.declare(RAW)
-
-    async def run() -> None:
-        url = f"embedded:{cluster.directory}"
-        async with onceq.open_async(url, repository=NAME) as qm:
-            for body in (b"1", b"2"):
-                async with await psycopg.AsyncConnection.connect(cluster.conninfo) as theirs:
-                    await qm.enqueue(RAW, body, connection=theirs)
-                await asyncio.to_thread(kill_postmaster, cluster)
-            connect_again(own)
-            assert own.show("raw").depth == 2
-
-    asyncio.run(run())
-
-
 def test_a_warning_of_a_handler_is_no_doubt(
     conninfo: str, repository: str, qm: onceq.QueueManager
 ) -> None:

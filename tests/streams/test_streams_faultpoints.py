@@ -43,14 +43,14 @@ def test_a_point_strikes_at_its_time_and_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[int] = []
-    monkeypatch.setattr(Outstanding, "end", lambda _: ended.append(1))
+    monkeypatch.setattr(Outstanding, "end", lambda *_: ended.append(1))
     monkeypatch.setattr("onceq.streams.net.link.Link.connection_made", lambda *_: None)
     suffer(armed(tmp_path, "receiver.delivered", occurrence=2))
     one = Outstanding(0)
-    one.end()
+    one.end(0)
     with pytest.raises(Planned):
-        one.end()
-    one.end()
+        one.end(0)
+    one.end(0)
     assert len(ended) == 3
     assert (tmp_path / "struck").exists()
 

@@ -14,8 +14,10 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 from onceq.streams.errors import FrameRefused
+from onceq.streams.model import listings
 from onceq.streams.model.choice import Bridge, Firsts, Log, Promised, Stage, governing
 from onceq.streams.model.quorum import STORES_MAX, StoreList
+from onceq.streams.model.tagged import Tagged
 
 NAME_MAX: Final = 255
 Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
@@ -25,10 +27,6 @@ Regid: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 """An id that a receiver chooses: so many are left to those that choose none."""
 Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=NAME_MAX)]
 """A topic, or an address."""
-
-
-class Tagged(msgspec.Struct, frozen=True, kw_only=True, tag=True, omit_defaults=True):
-    """The base: the name of the class tells what it is."""
 
 
 class Look(Tagged, frozen=True):
@@ -200,45 +198,6 @@ class Known(Tagged, frozen=True):
     positions: Mapping[str, int]
 
 
-class Registrant(msgspec.Struct, frozen=True, kw_only=True):
-    """A receiver that a store knows. key: its name at all stores.
-
-    regid: 0: the store knows of it from others only.
-    """
-
-    key: str
-    regid: int
-    session: int
-    below: int
-
-
-class Listed(msgspec.Struct, frozen=True, kw_only=True):
-    """What a store knows of a stream, for people. epoch: promised; admitted: 0: never. lists: its.
-
-    damaged: how many numbers cannot be read there.
-    """
-
-    stream: int
-    topic: str
-    session: int
-    address: str
-    epoch: int
-    admitted: int
-    lists: tuple[StoreList, ...]
-    begin: int
-    end: int
-    stable: int
-    damaged: int
-    receivers: tuple[Registrant, ...]
-
-
-class Listing(Tagged, frozen=True):
-    """The streams that a store knows, by their ids. more: there are others behind the last."""
-
-    streams: tuple[Listed, ...]
-    more: bool = False
-
-
 class Found(Tagged, frozen=True):
     """What a store has. promised: the greatest epoch that it promised, to `life`."""
 
@@ -334,7 +293,7 @@ Said: TypeAlias = Learn | Confirm
 """What a receiver says to its source."""
 Answer: TypeAlias = (
     Found
-    | Listing
+    | listings.Listing
     | Information
     | Others
     | Known
