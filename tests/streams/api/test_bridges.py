@@ -11,23 +11,22 @@ import pytest
 import onceq
 from onceq import streams
 from onceq.errors import IllegalState, InvalidValue
-from tests.parts import rows, wait_until
+from tests.parts import plain, rows, wait_until
 from tests.streams.api.towns import BARS, RAW, SENDER, WITHIN_S, Bar, bars, town
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import psycopg
 
 BOOKED: onceq.Queue[Bar, bytes] = onceq.Queue("bars", Bar, bytes)
 
 
 @pytest.fixture
-def booked(qm: onceq.QueueManager, conninfo: str) -> Iterator[str]:
+def booked(qm: onceq.QueueManager, conninfo: str) -> str:
     table = f"{qm.repository}.booked"
-    rows(conninfo, f"create table {table} (number bigint, day text); select 1")
+    with plain(conninfo) as connection:
+        connection.execute(f"create table {table} (number bigint, day text)".encode())
     qm.declare(BOOKED)
-    yield table
+    return table
 
 
 def run(bridge: streams.Bridge, condition: Any) -> None:
@@ -58,12 +57,8 @@ def test_what_is_sent_takes_effect_once_and_what_is_queued_is_sent_once(
     where: dict[str, Any] = {"url": conninfo, "repository": qm.repository}
     with town() as stores:
         qm.enqueue_many(BOOKED, bars(20))
-        relay: dict[str, Any] = {
-            "name": "out",
-            "stores": stores.at(),
-            "session_id": SENDER,
-            **where,
-        }
+        relay: dict[str, Any] = {"name": "out", "stores": stores.at(), "session_id": SENDER}
+        relay |= where
         run(streams.relay(BOOKED, BARS, **relay), lambda: qm.show("bars").depth == 0)
         into: dict[str, Any] = {"name": "in", "at": stores.at(), "source_session_id": SENDER}
         into |= {**where, "batch": 7}
@@ -98,8 +93,7 @@ def test_a_bridge_for_asyncio(qm: onceq.QueueManager, conninfo: str, booked: str
 
 async def _until_drained(bridge: streams.Bridge, qm: onceq.QueueManager) -> None:
     running = asyncio.ensure_future(bridge.run_async())
-    while await asyncio.to_thread(qm.show, "bars") and qm.show("bars").depth:
-        await asyncio.sleep(0.05)
+    await asyncio.to_thread(wait_until, lambda: qm.show("bars").depth == 0, WITHIN_S)
     bridge.stop()
     await running
 
@@ -123,11 +117,6 @@ def test_what_cannot_be_is_refused_before_anything_is_begun(
 
 
 def test_a_relay_passes_on_what_is_of_one_type() -> None:
+    other: Any = onceq.Queue("bars", bytes, bytes)
     with pytest.raises(InvalidValue, match="give one type"):
-        streams.relay(
-            onceq.Queue("bars", bytes, bytes),
-            BARS,  # type: ignore[arg-type] # that is the point
-            name="out",
-            stores="127.0.0.1:7401",
-            session_id=1,
-        )
+        streams.relay(other, BARS, name="out", stores="127.0.0.1:7401", session_id=1)
