@@ -5,7 +5,7 @@ See `proof.conformance.suite`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -119,14 +119,16 @@ def each_name_has_an_error_queue(place: Repository) -> None:
     life = one.perform(OPEN).life
     one.perform(replace(OPEN, session="07e2"))
     bad = ops.Enqueue(queue="ledger.error", body=b"bad", own_transaction=False)
-    endings: tuple[ops.Op[Any], ...] = (ops.Rollback(), ops.Commit())
-    for ending in endings:
+    for commits in (False, True):
         at = move(life, (0, 0), (3, 1))
         one.perform(ops.BeginWork())
         one.perform(hold(at))
         one.perform(bad)
         one.perform(at)
-        one.perform(ending)
+        if commits:
+            one.perform(ops.Commit())
+        else:
+            one.perform(ops.Rollback())
     same([one.body for one in one.perform(ops.Peek(queue="ledger.error", n=5))], [b"bad"])
 
 
