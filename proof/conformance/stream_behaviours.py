@@ -228,7 +228,7 @@ def a_later_life_of_a_relay_plans_again_what_is_not_there(place: Repository) -> 
     same(one.perform(finish(4, epoch=7)), 2)
 
 
-def what_fits_no_message_fails(place: Repository) -> None:
+def what_is_too_large_to_be_sent_fails(place: Repository) -> None:
     """And hides nothing; nor does what has expired, or owes a reply, or waits for its time."""
     queue: Queue[bytes, bytes] = Queue("orders", bytes, bytes)
     one = declared(place, queue)

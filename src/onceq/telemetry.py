@@ -375,7 +375,7 @@ class ReceiversForgotten(_OfStream, level=logging.WARNING):
     count: int
 
 
-class MessageGivenUp(Event, level=logging.WARNING):
+class EffectsGivenUp(Event, level=logging.WARNING):
     """A message of a stream raised too often, alone: it is in the queue, and was passed.
 
     number: of the message in the stream. code: of its last error.
@@ -388,7 +388,7 @@ class MessageGivenUp(Event, level=logging.WARNING):
     code: str
 
 
-class MessagesUndone(Event, level=logging.WARNING):
+class EffectsUndone(Event, level=logging.WARNING):
     """A bridge into a database: the effects of some messages were undone, and are tried again.
 
     code: what kind of error it was.
@@ -401,7 +401,7 @@ class MessagesUndone(Event, level=logging.WARNING):
     code: str
 
 
-class MessagesMissed(Event, level=logging.WARNING):
+class EffectsMissed(Event, level=logging.WARNING):
     """Numbers of a stream were passed without effects. first, last: both included.
 
     why: reclaimed (void), or lost, as whoever receives them has allowed.

@@ -8,7 +8,8 @@ import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.streams.net.clusters import running
-from tests.streams.source.running import WITHIN_S, send_all, source, texts
+from tests.streams.net.daemons import soon
+from tests.streams.source.running import WITHIN_S, S, send_all, source, texts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
@@ -34,13 +35,18 @@ class Town:
     def addresses(self) -> str:
         return " ".join(sorted(self.stores.listed().stores))
 
+    def _is_known(self) -> bool:
+        held = [store.catalogue.of(S) for store in self.stores.stores.values()]
+        return all(one.stable == self.source.next_number for one in held)
+
     def send(self, count: int, begin: int = 0) -> None:
-        """Send messages, and wait until they are stable."""
+        """Send messages, and wait until they are stable, and stores know it."""
 
         async def send() -> None:
             await self.source.wait_registered(WITHIN_S)
             await send_all(self.source, texts(count, begin))
             await self.source.wait_stable(WITHIN_S)
+            await soon(self._is_known)
 
         self.run(send())
 
