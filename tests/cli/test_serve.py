@@ -156,7 +156,7 @@ def test_what_runs_at_the_deadline_is_given_back_uncharged(
     started = tmp_path / "started"
     with service(ledger) as running, qm.clerk("till", ORDERS) as clerk:
         clerk.send("long", f"sleep {started}")
-        wait_until(started.exists)
+        wait_until(lambda: started.exists() and bool(started.read_text()))
         assert running.stop() == 1
         assert running.wait_for("stopped")["abandoned"] == 1
         (state,) = [one for one in qm.lookup("long") if one.state != "finished"]
