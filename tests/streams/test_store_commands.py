@@ -84,7 +84,7 @@ def test_a_store_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert (row["topic"], row["session"], row["end"]) == ("bars", 9, 1)
         process.send_signal(signal.SIGTERM)
         assert '"stopped"' in process.stdout.read()
-        assert process.wait(30) == 0
+        assert process.wait(100) == 0
     store = DiskStore(tmp_path / "store", chance)
     assert list(store.read(S, range(9))) == [data_of(1, 0)]
     store.close()
