@@ -50,6 +50,7 @@ def test_60_requests_and_11_kills(
         send()
         kill_at_work(fleet, KILLS, WORK_MS, random.Random(SEED), send)
         assert not left
+        fleet.wait(lambda: fleet.deaths >= KILLS)
         fleet.wait(lambda: qm.show("orders").depth == 0)
         replies = [clerk.receive() for _ in range(REQUESTS)]
         clerk.satisfied()
