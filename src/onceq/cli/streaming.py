@@ -11,7 +11,7 @@ import signal
 import stat
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -66,7 +66,7 @@ def session_of(text: str, option: str) -> int:
 
 
 @contextlib.asynccontextmanager
-async def _asking(asked: Asked) -> AsyncIterator[tuple[Asker, StoreList]]:
+async def _asking(asked: Asked) -> AsyncGenerator[tuple[Asker, StoreList]]:
     """Gives who asks stores, and which."""
     certificates = asked.certificates
     own = listed(asked.stores)
@@ -253,7 +253,7 @@ async def _sent(source: AsyncSource, file: Path, timeout_s: float) -> tuple[int,
         return first, source.next_number
 
 
-async def _lines_of_input() -> AsyncIterator[bytes]:
+async def _lines_of_input() -> AsyncGenerator[bytes]:
     """Yields the lines of standard input as they come, while the source goes on living."""
     if stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode):
         for line in sys.stdin.buffer:

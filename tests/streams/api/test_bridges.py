@@ -10,7 +10,7 @@ import pytest
 
 import onceq
 from onceq import streams
-from onceq.errors import IllegalState, InvalidValue
+from onceq.errors import IllegalState, InvalidValue, UsageError
 from tests.parts import plain, rows, wait_until
 from tests.streams.api.towns import BARS, RAW, SENDER, WITHIN_S, Bar, bars, town
 
@@ -112,7 +112,7 @@ def test_what_cannot_be_is_refused_before_anything_is_begun(
     given: dict[str, Any], says: str
 ) -> None:
     right: dict[str, Any] = {"name": "in", "at": "127.0.0.1:7401", "source_session_id": 1}
-    with pytest.raises(onceq.errors.OnceqError, match=says):
+    with pytest.raises(UsageError, match=says):
         streams.into(RAW, lambda *_: None, **right | given)
 
 
