@@ -289,6 +289,35 @@ class SparkConnectionLost(Event, level=logging.WARNING):
     error: str
 
 
+# --- streams --------------------------------------------------------------------------------------
+
+
+class NumberGivenUp(Event, level=logging.WARNING):
+    """A message of a stream raised too often, alone: it is in the queue, and was passed.
+
+    number: of the message in the stream. code: of its last error.
+    """
+
+    bridge: str
+    topic: str
+    number: int
+    queue: str
+    code: str
+
+
+class NumbersMissed(Event, level=logging.WARNING):
+    """Numbers of a stream were passed without effects. first, last: both included.
+
+    why: reclaimed (void), or lost, as whoever receives them has allowed.
+    """
+
+    bridge: str
+    topic: str
+    first: int
+    last: int
+    why: str
+
+
 # --- how they are told ----------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,13 +20,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
+from onceq import telemetry
 from onceq.engine.faultpoints import faultpoint
-from onceq.errors import Fenced, InvalidValue, OnceqError
+from onceq.errors import Fenced, HandlerFailed, InvalidValue, OnceqError
 from onceq.model import ops, stream_ops
 from onceq.streams.bridge.hands import Given, Hands, IntoContext, hands
 from onceq.streams.bridge.moving import LOST, Blame, Pieces, blame, hexed, moved, refuse_replaced
 from onceq.streams.errors import DataLost, StreamReplaced
 from onceq.streams.model.events import Event, Loss, RolledBack, WhyLost
+from onceq.streams.model.low import RecoveryInfo
 from onceq.streams.model.quorum import StoreList
 from onceq.streams.net.tls import Certificates
 from onceq.streams.receiver.async_receiver import AsyncReceiver
@@ -37,6 +40,7 @@ from onceq.streams.store.records import key_of
 if TYPE_CHECKING:
     from onceq.engine.embedded.locate import Located
 
+log = logging.getLogger(__name__)
 Handler: TypeAlias = Callable[[list[Any], IntoContext[Any]], Awaitable[None] | None]
 BATCH_BYTES_MAX: Final = 8 << 20
 """A batch takes effect when its messages have so many bytes, however few they are."""
@@ -120,7 +124,7 @@ class AsyncInto:
         wishes = replace(
             wishes or Wishes(),
             is_stable_only=True,
-            choose=lambda _: self._at.number,
+            choose=self._choose,
             check=self._check,
             finished=lambda: self._at.number,
         )
@@ -161,6 +165,10 @@ class AsyncInto:
     def _check(self, found: Position) -> None:
         """Refuse a stream that is not the one of the position."""
         refuse_replaced(self.target.name, self._at, found)
+
+    def _choose(self, _: RecoveryInfo) -> int:
+        """Begin where the database is, whatever stores know of it."""
+        return self._at.number
 
     async def _show(self, shown: Shown) -> None:
         match shown:
@@ -226,6 +234,14 @@ class AsyncInto:
         driver = self._receiver.driver
         epoch = 0 if driver is None else driver.core.last_epoch
         await self._certainly(partial(self._move, loss.stream, epoch, loss.last + 1), ())
+        event = telemetry.NumbersMissed(
+            bridge=self.target.name,
+            topic=self.target.topic,
+            first=loss.first,
+            last=loss.last,
+            why=loss.why.value,
+        )
+        telemetry.tell(log, event)
 
     # effects
 
@@ -250,9 +266,24 @@ class AsyncInto:
                     pause_s = min(2 * pause_s, PAUSE_MAX_S)
                     continue
                 await self._certainly(move, self._refusal(piece[0], error))
+                self._tell_given_up(piece[0], error)
             pieces.passed()
             pause_s = PAUSE_S
         return True
+
+    def _tell_given_up(self, message: Message, error: OnceqError) -> None:
+        event = telemetry.NumberGivenUp(
+            bridge=self.target.name,
+            topic=self.target.topic,
+            number=message.number,
+            queue=self._errors,
+            code=error.code if isinstance(error, HandlerFailed) else type(error).__name__,
+        )
+        telemetry.tell(log, event)
+
+    @property
+    def _errors(self) -> str:
+        return f"{self.target.name}.error"
 
     def _refusal(self, message: Message, error: OnceqError) -> ops.Enqueue:
         """Return what puts a message into the error queue, in the transaction that passes it."""
@@ -265,7 +296,7 @@ class AsyncInto:
             "error": str(error),
         }
         return ops.Enqueue(
-            queue=f"{self.target.name}.error",
+            queue=self._errors,
             body=message.body,
             correlation_id=f"{hexed(message.stream)}:{message.epoch}:{message.number}",
             properties={"onceq_stream": of},
