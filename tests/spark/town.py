@@ -7,13 +7,13 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tests.streams.net.clusters import running
-from tests.streams.source.running import WITHIN_S, send_all, source, texts
+from tests.streams.net.clusters import Cluster
+from tests.streams.net.daemons import soon
+from tests.streams.source.running import WITHIN_S, S, send_all, source, texts
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator
 
-    from tests.streams.net.clusters import Cluster
 
 T = TypeVar("T")
 
@@ -41,6 +41,9 @@ class Town:
             await self.source.wait_registered(WITHIN_S)
             await send_all(self.source, texts(count, begin))
             await self.source.wait_stable(WITHIN_S)
+            held = [store.catalogue for store in self.stores.stores.values()]
+            end = self.source.next_number
+            await soon(lambda: all(one.of(S).stable == end for one in held))
 
         self.run(send())
 
@@ -52,11 +55,14 @@ def town() -> Generator[Town]:
     is_there = threading.Event()
 
     async def live() -> None:
-        async with running(None) as stores, source(stores.listed()) as one:
+        stores = Cluster(None)
+        await stores.start("abc")
+        async with source(stores.listed()) as one:
             made.append(Town(asyncio.get_running_loop(), stores, one))
             stop.append(asyncio.Event())
             is_there.set()
             await stop[0].wait()
+        await stores.end("abc")
 
     stop: list[asyncio.Event] = []
     thread = threading.Thread(target=lambda: asyncio.run(live()), name="town")
