@@ -249,6 +249,17 @@ class DatabaseAway(Event, level=logging.WARNING):
     delay_s: float
 
 
+class UpgradeWaits(Event, level=logging.WARNING):
+    """A repository is to be made or upgraded, and its tables are locked: it tries again.
+
+    holders: who had locks of it after the try, in words.
+    """
+
+    repository: str
+    holders: str
+    delay_s: float
+
+
 class SupervisionFailed(Event, level=logging.WARNING):
     """The supervisor could not ask, or tell, the repository something. what: the thing it tried."""
 
