@@ -51,8 +51,13 @@ def _text(row: Binding) -> str:
 
 
 def _numbered(text: str) -> str:
-    numbers = iter(range(1, 100))
-    return re.sub(r"%[sb]", lambda _: f"${next(numbers)}", text).replace("%%", "%")
+    """Returns it with numbers for marks: one for each, or for each name."""
+    marks: dict[str, int] = {}
+
+    def number(mark: re.Match[str]) -> str:
+        return f"${marks.setdefault(mark[1] or str(len(marks)), len(marks) + 1)}"
+
+    return re.sub(r"%(?:\((\w+)\))?[sb]", number, text).replace("%%", "%")
 
 
 def understood(conninfo: str, repository: str, statements: Asked) -> Understood:

@@ -185,7 +185,8 @@ def test_the_command_line_is_refused_and_the_doctor_says_why(
     with plain(conninfo) as connection:
         connection.execute(newer.replace("serves = 2", "serves = 1").encode())
     assert cli.json("init").item["changed"] is False
-    found = {one["check"]: one for one in cli.json("doctor").lines}
+    with onceq.open(conninfo, repository=repository):
+        found = {one["check"]: one for one in cli.json("doctor").lines}
     assert found["schema"]["verdict"] == "warn"
     assert "level 3, schema" in found["schema"]["found"]
     assert found["sessions"]["verdict"] == "warn"
@@ -499,15 +500,20 @@ def test_what_is_printed_is_what_init_runs(
 
     monkeypatch.setattr(upgrading, "body", noted)
     assert migrate.apply_with(conninfo, former)
-    assert script.endswith(f"begin;\n{ran[0]}\ncommit;\n{upgrading.GIVE.format(r=former)}\n")
+    give = upgrading.GIVE.format(r=former)
+    assert script.rstrip().endswith(f"begin;\n{ran[0]}\ncommit;\n{give}")
 
 
-def test_no_migration_rewrites_a_table(conninfo: str, former: str) -> None:
+SMALL = {"spark_server", "spark_server_pkey", "spark_server_name_key"}
+"""A row for each Spark server: a migration may rewrite it, as one did that gave them numbers."""
+
+
+def test_no_migration_rewrites_a_table_that_may_be_large(conninfo: str, former: str) -> None:
     query = (
         "select relname, pg_relation_filenode(oid) from pg_class"
         " where relnamespace = %s::regnamespace and relkind in ('r', 'i')"
     )
-    before = dict(rows(conninfo, query, former))
+    before = {name: file for name, file in rows(conninfo, query, former) if name not in SMALL}
     migrate.apply_with(conninfo, former)
     after = dict(rows(conninfo, query, former))
     assert "element" in before
