@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from onceq.streams.errors import FrameRefused
-from onceq.streams.model import asks
+from onceq.streams.model import asks, listings
 from onceq.streams.model.choice import Bridge, Log, Stage
 from onceq.streams.model.frames import Frame, FrameKind, Splitter, body_of, decode, encode
 from onceq.streams.model.ops import AskStores, FetchRange
@@ -33,7 +33,7 @@ STREAMS_KEPT_MAX: Final = 10_000
 
 MAY_ANSWER: Final[Mapping[type[Any], tuple[type[Any], ...]]] = {
     asks.Look: (asks.Found,),
-    asks.Learn: (asks.Information, asks.Forgot),
+    asks.Learn: (asks.Information, asks.Forgot, asks.Others),
     asks.Fence: (asks.Found, asks.Refused, asks.Full),
     asks.Admit: (asks.Holding, asks.Refused, asks.Forgot, asks.Lacking, asks.Full),
     asks.Fetch: (asks.Range, asks.Forgot),
@@ -42,6 +42,7 @@ MAY_ANSWER: Final[Mapping[type[Any], tuple[type[Any], ...]]] = {
     asks.Acknowledge: (asks.Holding, asks.NotAdmitted, asks.Full),
     asks.Deregister: (asks.Holding, asks.NotAdmitted, asks.Full),
     asks.Positions: (asks.Known, asks.NotAdmitted),
+    asks.Streams: (listings.Listing,),
 }
 TO_A_FRAME: Final[tuple[type[Any], ...]] = (
     asks.Holding,

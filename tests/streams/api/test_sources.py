@@ -211,4 +211,4 @@ def test_a_handler_of_events_may_send_and_wait(context: streams.StreamContext) -
         source = context.source(RAW, stores=stores.at("a"), on_event=on_event, flight_size=1)
         with source:
             source.send(b"0")
-            soon(lambda: source.stable_below >= 5)
+            soon(lambda: source.stable_below >= 6)

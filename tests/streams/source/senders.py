@@ -23,7 +23,7 @@ def begun(epoch: int = 1, end: int = 0, noted: str = "abc", **given: Any) -> Beg
     """An epoch in which some stores are admitted, and hold a log."""
     lists: tuple[StoreList, ...] = given.get("lists", (ABC,))
     stage: Stage = given.get("stage", Stage.SETTLED)
-    before = given.get("firsts", ())
+    before = given.get("firsts", ((0, 0),) if end else ())
     bridge = Bridge(
         epoch=epoch,
         stage=stage,

@@ -36,7 +36,9 @@ set local lock_timeout = {tables};
 """
 _IS_MISSING: Final = """
 do $$ begin
-    if to_regclass('{r}.repository') is not null then
+    -- Not by to_regclass: its caches may be older than the lock that was waited for.
+    if exists (select from pg_class c join pg_namespace n on n.oid = c.relnamespace
+            where n.nspname = '{r}' and c.relname = 'repository') then
         raise exception 'there is a repository {r} by now'
             using errcode = '{changed}', hint = 'print this script again: another one is needed';
     end if;
