@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 from psycopg.conninfo import make_conninfo
@@ -18,8 +19,10 @@ from onceq.engine.embedded.locate import locate
 from onceq.engine.perform.spark_driver import Route, spark_driver
 from onceq.engine.schema import migrate
 from onceq.engine.sessions import levels, session
+from onceq.engine.sessions.faults import OVERTAKEN
 from onceq.engine.sessions.silence import AsyncOwnConnection, OwnConnection
 from onceq.errors import (
+    EnvironmentFault,
     OnceqError,
     OperatingError,
     SchemaMismatch,
@@ -30,12 +33,14 @@ from onceq.spark.given.route import reach
 from tests.cli.parts import Cli
 from tests.parts import LIMIT_S, plain, scalar, serving, wait_until
 from tests.upgrade.looks import stamp
-from tests.upgrade.next_onceq import NextChild, make_next
+from tests.upgrade.next_onceq import COLUMN, NextChild, make_next
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
     from pathlib import Path
 
+
+T = TypeVar("T")
 
 RAW = onceq.Queue("raw", bytes, bytes)
 NEXT = onceq.Queue("next", bytes, bytes)
@@ -208,6 +213,43 @@ def test_a_session_asks_once_and_an_async_one_needs_no_other(
 # --- old and new code at once ---------------------------------------------------------------------
 
 
+def again(call: Callable[[], T]) -> T:
+    """Returns what a call does, at the second time if the first one meets the upgrade."""
+    try:
+        return call()
+    except EnvironmentFault as error:
+        if str(error) != OVERTAKEN:
+            raise
+        return call()
+
+
+def test_a_call_that_meets_an_upgrade_says_so_and_has_done_nothing(
+    conninfo: str, repository: str
+) -> None:
+    """Its rows get a column after it was called, and before it reads them."""
+    with (
+        onceq.open(conninfo, repository=repository) as queues,
+        plain(conninfo) as upgrade,
+        ThreadPoolExecutor() as pool,
+    ):
+        queues.declare(RAW)
+        assert queues.dequeue("raw") is None  # a session that has called it knows its rows
+        eid = queues.enqueue(RAW, b"x")
+        upgrade.execute(f"begin; {COLUMN.replace('onceq', repository)}".encode())
+        call = pool.submit(queues.dequeue, "raw")
+        waiting = (
+            "select exists (select from pg_locks where not granted and relation = %s::regclass)"
+        )
+        wait_until(lambda: bool(scalar(conninfo, waiting, f"{repository}.element")))
+        upgrade.execute("commit")
+        with pytest.raises(EnvironmentFault, match="was upgraded while") as found:
+            call.result(LIMIT_S)
+        assert found.value.outcome is onceq.Outcome.NOTHING_HAPPENED
+        element = queues.dequeue("raw")
+        assert element is not None
+        assert element.eid == eid
+
+
 def test_old_and_new_code_work_side_by_side(conninfo: str, repository: str, tmp_path: Path) -> None:
     """The next onceq refuses this schema, and upgrades it while a server and a client are busy."""
     make_next(tmp_path)
@@ -226,7 +268,8 @@ def test_old_and_new_code_work_side_by_side(conninfo: str, repository: str, tmp_
             sent = 0
             while (stamp(conninfo, repository) or MADE).level == 1:
                 sent += 1
-                reply = clerk.transceive(str(sent), b"x", timeout_s=LIMIT_S)
+                again(lambda rid=str(sent): clerk.send(rid, b"x"))  # type: ignore[misc] # bound now
+                reply = again(lambda: clerk.receive(timeout_s=LIMIT_S))
                 assert reply.value == b"old: x"
             assert sent > 0
             assert child.says() == "upgraded: True"

@@ -52,6 +52,13 @@ ENVIRONMENT = ("08", "40", "53", "57", "58", "25006", "25P03", "25P04", "42P05")
 handler left a prepared statement of this name, which the abort removes.
 """
 
+ROWS_DIFFER = "42804"
+ROWS_DIFFER_IN = ("attmap.c", "execSRF.c")
+"""Where PostgreSQL notices that the rows of a function got a column while it was being called.
+
+Of what we call that means an upgrade. The same code from elsewhere is a mistake in a statement.
+"""
+
 MISSING_RIGHT = "42501"
 """The role may not do this."""
 
@@ -75,6 +82,18 @@ def is_environment(error: psycopg.Error) -> bool:
     return error.sqlstate.startswith(ENVIRONMENT)
 
 
+OVERTAKEN = (
+    "the repository was upgraded while this was called: nothing happened, call it again, in a new "
+    "transaction"
+)
+
+
+def is_overtaken(error: psycopg.Error) -> bool:
+    """Returns whether an Op met an upgrade that gave its rows a column."""
+    file = error.diag.source_file or ""
+    return error.sqlstate == ROWS_DIFFER and file.endswith(ROWS_DIFFER_IN)
+
+
 def text_of(error: psycopg.Error) -> str:
     """Returns PostgreSQL's message, with its hint."""
     primary = error.diag.message_primary or str(error).strip() or type(error).__name__
@@ -90,6 +109,8 @@ def translate(error: psycopg.Error, role: str | None = None) -> errors.OnceqErro
     own = OWN.get(error.sqlstate or "")
     if own is not None:
         return own(text)
+    if is_overtaken(error):
+        return errors.EnvironmentFault(OVERTAKEN, error.sqlstate)
     if is_environment(error):
         return errors.EnvironmentFault(text, error.sqlstate)
     said = f"{text} (SQLSTATE {error.sqlstate})"
