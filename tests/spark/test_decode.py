@@ -49,9 +49,12 @@ VALUES: Final[dict[str, tuple[str, list[Any]]]] = {
 """By Spark's type: PostgreSQL's, and values; null is tried with each."""
 
 
-def read(conninfo: str, columns: Sequence[Column], rows: str, values: list[Any]) -> list[Any]:
+def read(
+    place: tuple[str, str], columns: Sequence[Column], rows: str, values: list[Any]
+) -> list[Any]:
     """Select columns from rows, some lines at a time; return the values, row by row."""
-    route = Route(url="", conninfo=conninfo, repository="unused")
+    conninfo, repository = place
+    route = Route(url="", conninfo=conninfo, repository=repository)
     query = f"select {', '.join(selected(one) for one in columns)} from {rows}"
     with spark_driver(route) as driver:
         batches = [record_batch(columns, some) for some in driver.lines(query, values, 10)]
@@ -59,24 +62,32 @@ def read(conninfo: str, columns: Sequence[Column], rows: str, values: list[Any])
 
 
 @pytest.mark.parametrize("kind", VALUES)
-def test_each_value_comes_as_it_was(conninfo: str, kind: str) -> None:
+def test_each_value_comes_as_it_was(conninfo: str, repository: str, kind: str) -> None:
     in_sql, some = VALUES[kind]
     values = [*some, None, some[0]]
     column = Column(name="v", kind=kind, by="v")
     rows = f"unnest(%s::{in_sql}[]) with ordinality u (v, n) order by n"
-    assert read(conninfo, [column], rows, [values]) == [(one,) for one in values]
+    assert read((conninfo, repository), [column], rows, [values]) == [(one,) for one in values]
 
 
-def test_columns_stay_apart(conninfo: str) -> None:
+def test_columns_stay_apart(conninfo: str, repository: str) -> None:
     columns = [
         Column(name="a", kind="string", by="a"),
         Column(name="b", kind="binary", by="b"),
         Column(name="c", kind="bigint", by="c"),
     ]
     rows = "(values ('', null::bytea, 7::bigint), (null, '', null), ('x', 'y', 8)) u (a, b, c)"
-    found = read(conninfo, columns, rows, [])
+    found = read((conninfo, repository), columns, rows, [])
     assert found == [("", None, 7), (None, b"", None), ("x", b"y", 8)]
 
 
-def test_no_rows_are_no_batch(conninfo: str) -> None:
-    assert read(conninfo, [Column(name="a", kind="int", by="1")], "pg_class where false", []) == []
+def test_no_rows_are_no_batch(conninfo: str, repository: str) -> None:
+    assert (
+        read(
+            (conninfo, repository),
+            [Column(name="a", kind="int", by="1")],
+            "pg_class where false",
+            [],
+        )
+        == []
+    )

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from tests.streams.net.clusters import Cluster
 
 OF_INTO = (
-    *("StreamOpen.after", "StreamMove.before", "StreamMove.after", "Commit.before"),
-    *("Commit.after", "into.moved"),
+    *("StreamOpen.before", "StreamOpen.after", "StreamMove.before", "StreamMove.after"),
+    *("Commit.before", "Commit.after", "into.moved"),
 )
 OF_RELAY = (
-    *("RelayOpen.after", "RelayBegin.before", "RelayBegin.after", "RelayPlan.before"),
-    *("RelayPlan.after", "relay.planned", "relay.sent", "RelayFinish.before"),
-    "RelayFinish.after",
+    *("RelayOpen.before", "RelayOpen.after", "RelayBegin.before", "RelayBegin.after"),
+    *("RelayPlan.before", "RelayPlan.after", "relay.planned", "relay.sent"),
+    *("RelayFinish.before", "RelayFinish.after"),
 )
 LONG_S = 10 * WITHIN_S
 

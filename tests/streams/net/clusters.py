@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from onceq.streams.net.address import Address, address
 from onceq.streams.store.directory import initialize
 from onceq.streams.store.disk_store import DiskStore
 from onceq.streams.store.memory_store import MemoryStore
-from tests.streams.net.daemons import LOCAL, Server, soon
+from tests.streams.net.daemons import LOCAL, WITHIN_S, Server, soon
 from tests.streams.store.test_disk_store import chance
 
 if TYPE_CHECKING:
@@ -43,9 +44,20 @@ class Cluster:
     async def start(self, names: str) -> None:
         for name in names:
             self.stores[name] = self._open(name)
-            at = self.addresses.get(name, LOCAL)
-            self.servers[name] = Server(self.stores[name], at=at)
-            self.addresses[name] = address(await self.servers[name].address())
+            self.addresses[name] = await self._listening(name)
+
+    async def _listening(self, name: str) -> Address:
+        """Have a store listen, where it did before: another process may have the port meanwhile."""
+        at = self.addresses.get(name, LOCAL)
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                self.servers[name] = Server(self.stores[name], at=at)
+                try:
+                    return address(await self.servers[name].address())
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                await asyncio.sleep(0.1)
 
     async def end(self, names: str) -> None:
         """End the processes of some stores."""
