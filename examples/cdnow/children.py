@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING
 
 import msgspec
 
-from examples.cdnow.data import ROOT
 from examples.cdnow.shop import Status
+from examples.wheels import ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
