@@ -452,6 +452,12 @@ def target_run() -> int:
     become("examples/cdnow/run.py")
 
 
+def target_exchange() -> int:
+    """Run the example of streams on real bars (SEED, RATE, JSON from the environment)."""
+    set_up()
+    become("examples/exchange/run.py")
+
+
 def target_test() -> int:
     """Run every test once (23 minutes on 2 cores; the goal is 12); name the ten slowest."""
     set_up()
@@ -558,6 +564,7 @@ def target_clean() -> int:
 TARGETS = {
     "help": target_help,
     "run": target_run,
+    "exchange": target_exchange,
     "test": target_test,
     "check": target_check,
     "bench": target_bench,

@@ -76,6 +76,7 @@ class Tape:
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._threads = [threading.Thread(target=self._finish) for _ in range(WORKERS)]
         self.count = 0
+        self.reached = dict.fromkeys(FEEDS, 0)
         for thread in self._threads:
             thread.start()
 
@@ -89,6 +90,7 @@ class Tape:
             with self._lock:
                 self._file.write(line)
                 self.count += 1
+                self.reached[feed] = message.number + 1
             sheet.add(message.retain())
 
         return show, sheet
@@ -141,7 +143,7 @@ def receive(directory: RunDirectory, setup: Setup) -> None:
                 while not over.wait(SAY_S):
                     for sheet in sheets:
                         sheet.hand_over()
-                    say(taped=tape.count)
+                    say(taped=tape.count, **tape.reached)
 
             signal.signal(signal.SIGTERM, stop)
             telling = threading.Thread(target=tell)
@@ -158,7 +160,7 @@ def receive(directory: RunDirectory, setup: Setup) -> None:
     finally:
         over.set()
         tape.close()
-    say(taped=tape.count)
+    say(taped=tape.count, **tape.reached)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,16 @@ class Child:
             process.wait(REAP_S)
         self._close()
 
+    def freeze(self) -> None:
+        """Stops it, as a machine does that hangs: it keeps its connections, and does nothing."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Has it go on where it was frozen."""
+        assert self._process is not None
+        os.killpg(self._process.pid, signal.SIGCONT)
+
     def ask_to_end(self) -> None:
         """Sends it a SIGTERM, if it runs."""
         if self._process is not None and self._process.poll() is None:
